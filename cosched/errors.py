@@ -1,0 +1,27 @@
+"""Errors that tell the story: what was asked, what was found, what to do.
+
+``BadInput`` ends a command with exit status 2 and one message; it is raised at the edges, where input is validated.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class BadInput(ValueError):
+    """Input that cannot be used. ``where`` is a file and line, or the path of a key."""
+
+    def __init__(self, where: str, found: str, expected: str = "", *, nearest: str = "") -> None:
+        """Compose ``where: found; expected …; did you mean …?``, leaving out what is empty."""
+        message = f"{where}: {found}" if where else found
+        if expected:
+            message += f"; expected {expected}"
+        if nearest:
+            message += f"; did you mean {nearest!r}?"
+        super().__init__(message)
+        self.where = where
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word closest to ``word``, or an empty string when nothing is close."""
+    close = get_close_matches(word.casefold(), list(known), n=1, cutoff=0.5)
+    return close[0] if close else ""

@@ -1,0 +1,1 @@
+"""The ground vocabulary: jobs, their states, allocations and time. Pure: no clock, file or randomness."""

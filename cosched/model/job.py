@@ -1,0 +1,60 @@
+"""What a job is, and the states of its life (design, section 3)."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A rigid job as a policy may see it: what the user said, never how long it will really run.
+
+    ``estimate_us`` is the user's estimate of the time alone on idle nodes, in microseconds, at least 1; on a dedicated
+    machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1.
+    """
+
+    id: int
+    procs: int
+    estimate_us: int
+    submit_us: int
+    user: int = -1
+
+
+class JobState(StrEnum):
+    """Where a job is in its life. The last six are terminal: every accepted job reaches exactly one of them."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    LAUNCH_FAILED = "launch failed"
+    NODE_LOST = "node lost"
+
+
+TERMINAL: Final = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMED_OUT,
+        JobState.LAUNCH_FAILED,
+        JobState.NODE_LOST,
+    }
+)
+
+#: The legal transitions. Anything else is an error that tells the story of the job.
+TRANSITIONS: Final[dict[JobState, frozenset[JobState]]] = {
+    JobState.QUEUED: frozenset({JobState.HELD, JobState.STARTING, JobState.CANCELLED}),
+    JobState.HELD: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    JobState.STARTING: frozenset(
+        {JobState.RUNNING, JobState.ENDING, JobState.LAUNCH_FAILED, JobState.NODE_LOST, JobState.CANCELLED}
+    ),
+    JobState.RUNNING: frozenset({JobState.ENDING}) | (TERMINAL - {JobState.LAUNCH_FAILED}),
+    JobState.ENDING: TERMINAL,
+    **{state: frozenset() for state in TERMINAL},
+}

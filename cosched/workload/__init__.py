@@ -1,0 +1,1 @@
+"""Workloads: logs of real machines in the Standard Workload Format, generated ones, their rules and statistics."""

@@ -1,0 +1,201 @@
+"""From a log to a workload: which field means what, and what happens to jobs the log describes badly.
+
+Every tool that "simulates EASY on the KTH log" makes these choices, most of them silently. Here each is a setting, and
+what it touched is counted. The defaults are those of ``oracle`` as far as input goes (docs/design/semantics.md):
+processors as allocated (field 5), a job runs at most its request, the estimate is never below the run time, and a job
+without a positive run time or size counts as one second on what it had, at least one processor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cosched.errors import BadInput
+from cosched.model.time import US_PER_S
+from cosched.workload.log import Field, Log
+
+Times = NDArray[np.int64]
+
+
+class ProcsFrom(StrEnum):
+    """Which field is a job's size. The other one is used where the chosen one is unknown."""
+
+    ALLOCATED = "allocated"
+    REQUESTED = "requested"
+
+
+class Unusable(StrEnum):
+    """What becomes of a job without a positive run time or size: cancelled before it ran, or shorter than a second.
+
+    ``one-second``: it runs one second with an estimate of one, and is submitted at second 1 at the earliest.
+    """
+
+    ONE_SECOND = "one-second"
+    SKIP = "skip"
+
+
+class NegativeTimes(StrEnum):
+    """What becomes of a job with a negative time that does not mean "unknown".
+
+    ``unknown`` takes it for unknown where the job is unusable anyway; a usable job with a negative submission is
+    skipped all the same.
+    """
+
+    SKIP = "skip"
+    UNKNOWN = "unknown"
+
+
+class AtLimit(StrEnum):
+    """What happens when a job reaches its estimate: it is killed, or it runs on to the end the log has for it."""
+
+    KILL = "kill"
+    RUN = "run"
+
+
+class InputRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a log's fields are read."""
+
+    procs_from: ProcsFrom = ProcsFrom.ALLOCATED
+    unusable: Unusable = Unusable.ONE_SECOND
+    negative_times: NegativeTimes = NegativeTimes.SKIP
+    at_limit: AtLimit = AtLimit.KILL
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs ready to be scheduled, in order of submission (file order within an instant). All arrays have shape (n,).
+
+    ``job_id`` is the log's own number; a job's index is its identity in the core, since logs repeat numbers. Times are
+    integer microseconds since the start of the log. ``estimate_us`` is what the scheduler is told, ``run_us`` how long
+    the job really runs, ``request_us`` what the log's user asked for. ``timed_out`` marks those that the limit cuts.
+    """
+
+    name: str
+    procs_total: int
+    job_id: NDArray[np.int64]
+    submit_us: Times
+    run_us: Times
+    procs: NDArray[np.int64]
+    estimate_us: Times
+    request_us: Times
+    user: NDArray[np.int64]
+    timed_out: NDArray[np.bool_]
+    procs_total_from: str = "given"
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    adjusted: Mapping[str, int] = field(default_factory=dict)
+    unix_start_s: int | None = None
+    timezone: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+
+def machine_size(log: Log, given: int | None = None) -> tuple[int, str]:
+    """Processors of the machine and where the number comes from: given, MaxProcs, MaxNodes, or the widest job."""
+    if given is not None:
+        return given, "given"
+    for key in ("MaxProcs", "MaxNodes"):
+        size = log.header.integer(key)
+        if size is not None and size > 0:
+            return size, f"{key} in the header"
+    if len(log):
+        widest = int(max(log.column(Field.PROCS_ALLOCATED).max(), log.column(Field.PROCS_REQUESTED).max()))
+        if widest > 0:
+            return widest, "the widest job (no MaxProcs or MaxNodes in the header)"
+    raise BadInput(log.name, "the header has no MaxProcs and no job has a size", "the machine's size: --procs N")
+
+
+def to_us(seconds: NDArray[np.float64]) -> Times:
+    """Microseconds, rounded, of an array of seconds."""
+    rounded: Times = np.rint(seconds * US_PER_S).astype(np.int64)
+    return rounded
+
+
+def prepare(log: Log, rules: InputRules | None = None, *, procs_total: int | None = None, strict: bool = False) -> Workload:
+    """Apply the rules to a log. Raises :class:`BadInput` in strict mode at the first job that would be skipped."""
+    rules = rules or InputRules()
+    size, size_from = machine_size(log, procs_total)
+    first, other = Field.PROCS_ALLOCATED, Field.PROCS_REQUESTED
+    if rules.procs_from is ProcsFrom.REQUESTED:
+        first, other = other, first
+    procs = np.where(log.column(first) > 0, log.column(first), log.column(other))
+    run_s, request_s = log.column(Field.RUN_S), log.column(Field.REQUEST_S)
+    submit_s = log.column(Field.SUBMIT_S).copy()
+    no_run, no_size = run_s <= 0, procs < 1
+    unusable = no_run | no_size
+    negative = (submit_s < 0) | (run_s < -1) | (request_s < -1)
+    if rules.negative_times is NegativeTimes.UNKNOWN:
+        negative &= ~unusable
+
+    skipped = dict(log.skipped)
+    keep = np.ones(len(log), np.bool_)
+    problems = [
+        ("negative_time", negative, "a negative time", "times of 0 or more"),
+        ("wider_than_machine", procs > size, f"wider than the machine's {size} processors", "a larger --procs"),
+    ]
+    if rules.unusable is Unusable.SKIP:
+        problems += [
+            ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
+            ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
+        ]
+    for cause, bad, found, expected in problems:
+        bad = bad & keep
+        count = int(bad.sum())
+        if not count:
+            continue
+        if strict:
+            raise BadInput(_where(log, int(bad.argmax())), found, expected)
+        skipped[cause] = skipped.get(cause, 0) + count
+        keep &= ~bad
+
+    request = np.where(request_s > 0, request_s, run_s)  # no estimate in the log: the exact one
+    estimate = np.maximum(request, run_s)
+    if rules.at_limit is AtLimit.KILL:
+        actual, told = np.minimum(run_s, request), estimate
+    else:
+        actual, told = run_s.copy(), request.copy()
+    timed_out = (run_s > request) & (rules.at_limit is AtLimit.KILL)
+    actual[unusable], told[unusable], estimate[unusable] = 1, 1, 1
+    submit_s[unusable] = np.maximum(1, submit_s[unusable])
+    procs = np.maximum(1, procs)
+    timed_out &= ~unusable
+
+    adjusted = {
+        "run_not_positive_runs_1s": int((no_run & keep).sum()),
+        "no_processors_runs_1s": int((no_size & ~no_run & keep).sum()),
+        "run_beyond_request": int(((run_s > request) & ~unusable & keep).sum()),
+        "no_request_uses_run": int(((request_s <= 0) & ~unusable & keep).sum()),
+        "allocated_differs_from_requested": int(
+            ((log.column(first) != log.column(other)) & (log.column(first) > 0) & (log.column(other) > 0) & keep).sum()
+        ),
+        "out_of_submit_order": int((np.diff(submit_s[keep]) < 0).sum()),
+    }
+    index = np.flatnonzero(keep)
+    index = index[np.argsort(submit_s[index], kind="stable")]
+    return Workload(
+        name=log.name,
+        procs_total=size,
+        procs_total_from=size_from,
+        job_id=log.column(Field.JOB)[index].astype(np.int64),
+        submit_us=to_us(submit_s[index]),
+        run_us=np.maximum(1, to_us(actual[index])),
+        procs=procs[index].astype(np.int64),
+        estimate_us=np.maximum(1, to_us(told[index])),
+        request_us=np.maximum(1, to_us(estimate[index])),
+        user=log.column(Field.USER)[index].astype(np.int64),
+        timed_out=timed_out[index],
+        skipped=skipped,
+        adjusted={cause: n for cause, n in adjusted.items() if n},
+        unix_start_s=log.header.integer("UnixStartTime"),
+        timezone=log.header.entries.get("TimeZoneString"),
+    )
+
+
+def _where(log: Log, row: int) -> str:
+    if len(log.line_numbers):
+        return f"{log.name}:{int(log.line_numbers[row])}: job {int(log.rows[row, Field.JOB])}"
+    return f"{log.name}: job {int(log.rows[row, Field.JOB])}"

@@ -1,0 +1,1 @@
+"""The pure state machine of jobs and cluster: ``handle(event, now) -> instructions``."""

@@ -1,0 +1,73 @@
+"""What can happen. A host turns the world's happenings into these; the core knows nothing else of the world."""
+
+import msgspec
+
+from cosched.model.job import Job, JobState
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Base of all events; the tag names the class in journals and event logs."""
+
+
+class JobSubmitted(Event):
+    """A user submitted a job."""
+
+    job: Job
+
+
+class JobHeld(Event):
+    """A queued job is not to be started until released."""
+
+    job_id: int
+
+
+class JobReleased(Event):
+    """A held job goes back to its place in the queue."""
+
+    job_id: int
+
+
+class JobCancelled(Event):
+    """A job is not wanted any more, wherever it is in its life."""
+
+    job_id: int
+
+
+class JobLaunched(Event):
+    """The last task of a starting job is up."""
+
+    job_id: int
+
+
+class JobEnded(Event):
+    """A starting or running job has ended, and holds nothing any more. ``outcome`` is a terminal state."""
+
+    job_id: int
+    outcome: JobState = JobState.COMPLETED
+
+
+class NodesJoined(Event):
+    """Interchangeable processors came into service (new nodes, or drained ones resumed)."""
+
+    procs: int
+
+
+class NodesDrained(Event):
+    """Processors that are free, or will be as their jobs end, leave service."""
+
+    procs: int
+
+
+class NodesLost(Event):
+    """Processors are gone, and with them the jobs that had tasks there (all of them: a gang is whole or not at all)."""
+
+    procs: int
+    job_ids: tuple[int, ...] = ()
+
+
+class TimerDue(Event):
+    """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
+
+
+class Boundary(Event):
+    """All events of a batch have been handled: run a pass if anything changed."""

@@ -1,0 +1,47 @@
+"""What the host is to do. Each instruction carries the event that caused it and the reason of the decision."""
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import Job
+from space_scheduler.machine.events import Event
+from space_scheduler.reasons import Reason
+
+
+class Instruction(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Base of all instructions; the tag names the class in journals and event logs."""
+
+
+class Start(Instruction):
+    """Start a job. ``limit_us`` is the run time at which the node kills it, or None where it may run on."""
+
+    job: Job
+    allocation: Allocation
+    limit_us: int | None
+    cause: Event
+    reason: Reason
+
+
+class Kill(Instruction):
+    """End a starting or running job, surely."""
+
+    job_id: int
+    cause: Event
+    reason: Reason
+
+
+class SetTimer(Instruction):
+    """Send :class:`~space_scheduler.machine.events.TimerDue` at this time. There is one timer; this replaces it."""
+
+    at_us: int
+    cause: Event
+    reason: Reason
+
+
+class Tell(Instruction):
+    """Tell the user of a job that its promised start is now ``promised_us`` (FOREVER_US: nothing can be promised)."""
+
+    job_id: int
+    promised_us: int
+    cause: Event
+    reason: Reason

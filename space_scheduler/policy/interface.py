@@ -1,0 +1,97 @@
+"""What a policy sees and what it answers: a snapshot in, a plan out.
+
+A policy is any object with ``order`` (a key function, see ``policy.order``) and ``plan(snapshot) -> Plan``. It must not
+change the snapshot: whatever it wants to remember goes into ``Plan.memory``, a value that it never changes afterwards,
+and comes back as ``Snapshot.memory`` at the next pass.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from cosched.model.job import Job
+from space_scheduler.policy.order import Order
+from space_scheduler.policy.queue import JobQueue
+from space_scheduler.reasons import Reason, Why
+
+
+@dataclass(slots=True)
+class Changes:
+    """What happened since the last pass; an empty one means that no pass is needed.
+
+    ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that
+    ended; the time is not after now where it ended when expected. ``released`` is set when processors came free at a
+    job's limit, by rule, before its end was handled: what had been predicted came true. ``disturbed`` is set when predicted ends moved later
+    or the machine's size changed: then no earlier promise holds as such.
+    """
+
+    submitted: list[Job] = field(default_factory=list)
+    vacated: list[tuple[int, int]] = field(default_factory=list)
+    withdrawn: list[Job] = field(default_factory=list)
+    released: bool = False
+    due: bool = False
+    disturbed: Why | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.submitted or self.vacated or self.withdrawn or self.released or self.due or self.disturbed)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The state as a policy sees it at ``now_us``. ``free_procs`` of ``procs_total`` processors are free now.
+
+    ``ends`` are (predicted end, job id, processors) of what runs, in order of time, all after now. ``procs_total`` counts processors
+    in service: drained and lost ones are neither free nor coming back.
+    """
+
+    now_us: int
+    procs_total: int
+    free_procs: int
+    queue: JobQueue
+    ends: Sequence[tuple[int, int, int]]
+    changes: Changes
+    memory: Any = None
+
+
+class PlannedStart(msgspec.Struct, frozen=True, gc=False):
+    """One job to start now, and why."""
+
+    job: Job
+    reason: Reason
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False):
+    """A policy's answer, applied at once or not at all.
+
+    ``starts`` in the order in which they are to happen; ``memory`` replaces the policy's memory; ``wake_us`` asks for a
+    pass at that time even if nothing happens; ``told`` are promises made or moved: (job id, promised start, reason).
+    """
+
+    starts: Sequence[PlannedStart] = ()
+    memory: Any = None
+    wake_us: int | None = None
+    told: Sequence[tuple[int, int, Reason]] = ()
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A policy that can check its memory against the state (called by ``SchedulerState.validate``)."""
+
+    def validate(self, snapshot: Snapshot) -> None:
+        """Raise AssertionError when the memory contradicts the snapshot."""
+        ...
+
+
+class Policy(Protocol):
+    """A scheduling policy. See docs/guide/own-policy.md for one of twenty lines."""
+
+    @property
+    def order(self) -> Order:
+        """The sort key of the queue."""
+        ...
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Decide what starts now."""
+        ...

@@ -1,0 +1,84 @@
+"""Named policies, and policies put together from an order and a selection.
+
+A selection is written as in the papers: ``jfirst``, ``bestfit``, ``fpfs(10)``, ``backfill(1)``, ``conservative(arrival)``.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from cosched.errors import BadInput, nearest
+from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.order import ORDERS
+from space_scheduler.policy.select.backfill import Backfill
+from space_scheduler.policy.select.bestfit import BestFit
+from space_scheduler.policy.select.conservative import Conservative, EarlyEnd
+from space_scheduler.policy.select.fpfs import FitProcessorsFirstServed
+from space_scheduler.policy.select.jfirst import JustFirst
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name for an order and a selection, and one line about it."""
+
+    order: str
+    select: str
+    about: str
+
+
+PRESETS: Final[dict[str, Preset]] = {
+    "fcfs": Preset("fcfs", "jfirst", "first come, first served: only the head of the queue may start"),
+    "sjf": Preset("sjf", "jfirst", "shortest job first, by estimate"),
+    "ljf": Preset("ljf", "jfirst", "longest job first, by estimate"),
+    "firstfit": Preset("fcfs", "backfill(0)", "greedy first fit over the whole queue, no reservation"),
+    "bestfit": Preset("fcfs", "bestfit", "the job that leaves the fewest processors unused"),
+    "fpfs": Preset("fcfs", "fpfs(10)", "first fit, the head passed ten times at most (Ngubiri & van Vliet 2006)"),
+    "easy": Preset("fcfs", "backfill(1)", "EASY backfilling: one reservation, for the head (Feitelson & Weil 1998)"),
+    "sjbf": Preset("fcfs", "backfill(1,shortest)", "EASY, the shortest job backfilled first (Tsafrir et al. 2007)"),
+    "conservative": Preset(
+        "fcfs", "conservative(arrival)", "a reservation for every job at submission (Feitelson & Weil 1998)"
+    ),
+}
+
+SELECTIONS: Final[dict[str, str]] = {
+    "jfirst": "the head or nobody",
+    "bestfit": "the widest job that fits, again and again",
+    "fpfs(JUMPS)": "first fit; the head may be passed JUMPS times",
+    "backfill(N)": "the first N queued jobs have reservations; backfill(N,shortest) scans the others shortest first",
+    "conservative(CHOICE)": "a reservation at submission; CHOICE at an early end: none, anew, schedule or arrival",
+}
+
+
+def compose(order: str, select: str) -> Policy:
+    """The policy of an order's name and a selection's text. Raises :class:`BadInput` with the nearest valid choice."""
+    if order not in ORDERS:
+        raise BadInput("--order", f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
+    key = ORDERS[order]
+    match = re.fullmatch(r"\s*([a-z]+)\s*(?:\(([^()]*)\))?\s*", select)
+    name = match[1] if match else select
+    arguments = [part.strip() for part in match[2].split(",")] if match and match[2] is not None else []
+    if name in ("jfirst", "bestfit") and not arguments:
+        return JustFirst(key) if name == "jfirst" else BestFit(key)
+    if name == "fpfs" and len(arguments) == 1:
+        return FitProcessorsFirstServed(_count(select, arguments[0]), key)
+    if name == "backfill" and len(arguments) in (1, 2) and arguments[1:] in ([], ["shortest"]):
+        return Backfill(_count(select, arguments[0]), len(arguments) == 2, key)
+    if name == "conservative" and len(arguments) <= 1:
+        choice = arguments[0] if arguments else EarlyEnd.ARRIVAL.value
+        if choice not in set(EarlyEnd):
+            choices = [value.value for value in EarlyEnd]
+            raise BadInput("--select", f"no choice {choice!r}", _one_of(choices), nearest=nearest(choice, choices))
+        return Conservative(EarlyEnd(choice), key)
+    close = nearest(name, (form.split("(")[0] for form in SELECTIONS))
+    form = next((form for form in SELECTIONS if form.split("(")[0] == close), "")
+    raise BadInput("--select", f"no selection {select!r}", _one_of(SELECTIONS), nearest=form)
+
+
+def _count(select: str, text: str) -> int:
+    if not text.isdecimal():
+        raise BadInput("--select", f"{text!r} in {select!r}", "a whole number of 0 or more")
+    return int(text)
+
+
+def _one_of(choices: object) -> str:
+    return "one of " + ", ".join(choices)  # type: ignore[call-overload]

@@ -1,0 +1,1 @@
+"""Job selection: which queued jobs start now (Hanzich et al. 2005, section 2, "Job Selection")."""

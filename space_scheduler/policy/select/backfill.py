@@ -1,0 +1,192 @@
+"""Backfilling with n reservations: backfill(n).
+
+Start jobs in order while they fit. The first ``n`` of those that remain get reservations, recomputed in queue order at
+each pass from the predicted ends of what runs; then the rest is scanned, in queue order or shortest estimate first, and
+a job starts now if no reservation made in this pass moves.
+
+* ``n = 0`` is greedy first fit over the whole queue;
+* ``n = 1`` is EASY (Feitelson & Weil 1998, section 2.2, Fig. 5): one *shadow time*, for the head, and the *extra*
+  processors left over then. Scanned shortest first it is EASY with shortest-first backfilling (SJBF, Tsafrir et al. 2007);
+* ``n > 1`` keeps the reservations in a profile. It is not conservative backfilling however large n is: these
+  reservations are made anew at each pass and promise nothing.
+
+Why most passes are short: between two ends of jobs nothing gets easier, so after submissions only the newcomers are
+asked, with the shadow time of the last full pass; and the scan asks each shape of job once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
+from space_scheduler.feasibility import obstacle
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.select.jfirst import start_heads
+from space_scheduler.profile import Profile
+from space_scheduler.reasons import Reason, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """The memory: the blocked head's reservation, and the processors it leaves over."""
+
+    head_id: int
+    shadow_us: int
+    extra_procs: int
+    current: bool = True  # False: something ended since, but no queued job was narrow enough to care
+
+
+def shadow_of(head: Job, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
+    """Shadow time and extra processors of a blocked head (Fig. 5, step 1).
+
+    ``ends`` are (predicted end, job id, processors) in order of time. All that ends at the shadow time counts as extra.
+    A head that will not fit (nodes are out of service) has its shadow at FOREVER: it is in nobody's way.
+    """
+    available = free_procs
+    shadow_us = FOREVER_US
+    for end_us, _, procs in ends:
+        if end_us > shadow_us:
+            break
+        available += procs
+        if shadow_us == FOREVER_US and available >= head.procs:
+            shadow_us = end_us
+    if shadow_us == FOREVER_US:
+        return FOREVER_US, 0
+    return shadow_us, available - head.procs
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """backfill(n): ``reservations`` is n; ``shortest_first`` scans by estimate instead of by queue order."""
+
+    reservations: int
+    shortest_first: bool = False
+    order: Order = fcfs
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Heads first, then whatever harms no reservation."""
+        if self.reservations == 0:
+            return Plan(self._past_heads(snapshot, Shadow(-1, FOREVER_US, 0), *start_heads(snapshot))[0])
+        if self.reservations == 1:
+            return self._easy(snapshot)
+        return self._several(snapshot)
+
+    def _easy(self, snapshot: Snapshot) -> Plan:
+        changes, memory = snapshot.changes, snapshot.memory
+        head = snapshot.queue.head()
+        if head is None:
+            return Plan()
+        previous = memory if isinstance(memory, Shadow) and memory.head_id == head.id else None
+        if previous and previous.current and not (changes.vacated or changes.withdrawn or changes.released or changes.disturbed):
+            return self._newcomers(snapshot, previous)
+        starts, free_procs = start_heads(snapshot)
+        blocked = head if not starts else _after(snapshot, len(starts))
+        if blocked is None:
+            return Plan(starts)
+        if previous and not starts and not changes.disturbed and snapshot.queue.narrowest() > free_procs:
+            return Plan((), Shadow(head.id, previous.shadow_us, previous.extra_procs, current=False))
+        ends = ends_with(snapshot, starts) if starts else snapshot.ends
+        shadow = Shadow(blocked.id, *shadow_of(blocked, free_procs, ends))
+        told = []
+        if starts or not previous or previous.shadow_us != shadow.shadow_us:
+            told.append((blocked.id, shadow.shadow_us, Reason(changes.disturbed or Why.RESERVED)))
+        starts, shadow = self._past_heads(snapshot, shadow, starts, free_procs)
+        return Plan(starts, shadow, told=told)
+
+    def _newcomers(self, snapshot: Snapshot, memory: Shadow) -> Plan:
+        """Only submissions happened: nothing that waited before can start now."""
+        free_procs, now_us = snapshot.free_procs, snapshot.now_us
+        starts: list[PlannedStart] = []
+        newcomers = snapshot.changes.submitted
+        if len(newcomers) > 1:
+            key = snapshot.queue.key
+            newcomers = sorted(newcomers, key=lambda job: (job.estimate_us * self.shortest_first, key(job.id)))
+        extra_procs = memory.extra_procs
+        for job in newcomers:
+            if obstacle(job.procs, job.estimate_us, now_us, free_procs, memory.shadow_us, extra_procs) is None:
+                extra_procs = _backfilled(starts, job, now_us, memory.shadow_us, extra_procs)
+                free_procs -= job.procs
+        if starts:
+            memory = Shadow(memory.head_id, memory.shadow_us, extra_procs)
+        return Plan(starts, memory)
+
+    def _past_heads(
+        self, snapshot: Snapshot, memory: Shadow, starts: list[PlannedStart], free_procs: int
+    ) -> tuple[list[PlannedStart], Shadow]:
+        """Scan the jobs behind the blocked head."""
+        now_us, shadow_us, extra_procs = snapshot.now_us, memory.shadow_us, memory.extra_procs
+        scan = snapshot.queue.scan(free_procs, shortest_first=self.shortest_first)
+        taken = {start.job.id for start in starts}
+        while (job := scan.peek()) is not None:
+            if job.id in taken:
+                scan.advance()
+            elif obstacle(job.procs, job.estimate_us, now_us, free_procs, shadow_us, extra_procs):
+                scan.drop()
+            else:
+                extra_procs = _backfilled(starts, job, now_us, shadow_us, extra_procs)
+                free_procs -= job.procs
+                scan.advance()
+        return starts, Shadow(memory.head_id, shadow_us, extra_procs)
+
+    def _several(self, snapshot: Snapshot) -> Plan:
+        """n > 1: reservations in a profile, candidates tried against it."""
+        now_us = snapshot.now_us
+        starts, free_procs = start_heads(snapshot)
+        profile = Profile.of_running(now_us, free_procs, ends_with(snapshot, starts))
+        before = snapshot.memory or {}
+        promised: dict[int, int] = {}
+        reserved = {start.job.id for start in starts}
+        places = self.reservations
+        for job in snapshot.queue:
+            if job.id in reserved:
+                continue
+            if not places:
+                break
+            places -= 1
+            reserved.add(job.id)
+            if job.procs > profile.free[-1]:
+                continue  # cannot be promised anything while nodes are out of service
+            start_us = profile.earliest(job.procs, job.estimate_us, now_us)
+            profile.change(start_us, start_us + job.estimate_us, -job.procs)
+            if start_us == now_us:
+                starts.append(PlannedStart(job, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
+                free_procs -= job.procs
+            else:
+                promised[job.id] = start_us
+        scan = snapshot.queue.scan(free_procs, shortest_first=self.shortest_first)
+        while (job := scan.peek()) is not None:
+            if job.id in reserved:
+                scan.advance()
+            elif profile.earliest(job.procs, job.estimate_us, now_us) != now_us:
+                scan.drop()
+            else:
+                profile.change(now_us, now_us + job.estimate_us, -job.procs)
+                starts.append(PlannedStart(job, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
+                free_procs -= job.procs
+                scan.advance()
+        why = Reason(snapshot.changes.disturbed or Why.RESERVED)
+        return Plan(starts, promised, told=[(id_, at, why) for id_, at in promised.items() if before.get(id_) != at])
+
+
+def ends_with(snapshot: Snapshot, starts: list[PlannedStart]) -> list[tuple[int, int, int]]:
+    """The predicted ends of what runs and of what this pass starts, in order of time."""
+    new = [(snapshot.now_us + start.job.estimate_us, start.job.id, start.job.procs) for start in starts]
+    return sorted([*snapshot.ends, *new])
+
+
+def _after(snapshot: Snapshot, started: int) -> Job | None:
+    """The first job in order behind the ``started`` first ones."""
+    for i, job in enumerate(snapshot.queue):
+        if i == started:
+            return job
+    return None
+
+
+def _backfilled(starts: list[PlannedStart], job: Job, now_us: int, shadow_us: int, extra_procs: int) -> int:
+    """Note a start past the head; returns the extra processors that are left."""
+    if now_us + job.estimate_us <= shadow_us:
+        starts.append(PlannedStart(job, Reason(Why.BACKFILLED_BEFORE_SHADOW, {"shadow_us": shadow_us})))
+        return extra_procs
+    starts.append(PlannedStart(job, Reason(Why.BACKFILLED_ON_EXTRA, {"extra_procs": extra_procs})))
+    return extra_procs - job.procs

@@ -1,0 +1,36 @@
+"""Best fit (BFI, Hanzich et al. 2005, section 2): always the job that leaves the fewest processors unused.
+
+Among equally wide jobs the first in order. No reservation is made, so wide jobs can starve.
+"""
+
+from dataclasses import dataclass
+
+from cosched.model.job import Job
+from space_scheduler.feasibility import obstacle
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.reasons import Reason, Why
+
+
+@dataclass(frozen=True)
+class BestFit:
+    """The widest job that fits, again and again."""
+
+    order: Order = fcfs
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Fill the machine, widest first."""
+        free_procs = snapshot.free_procs
+        fitting: dict[int, list[Job]] = {}  # jobs by width, each in order
+        scan = snapshot.queue.scan(free_procs)
+        while (job := scan.peek()) is not None:
+            fitting.setdefault(job.procs, []).append(job)
+            scan.advance()
+        starts: list[PlannedStart] = []
+        for procs in sorted(fitting, reverse=True):
+            for job in fitting[procs]:
+                if obstacle(job.procs, job.estimate_us, snapshot.now_us, free_procs):
+                    break
+                free_procs -= procs
+                starts.append(PlannedStart(job, Reason(Why.BEST_FIT, {"left_procs": free_procs})))
+        return Plan(starts)

@@ -1,0 +1,134 @@
+"""The profile: how many processors will be free at each future time.
+
+Feitelson & Weil 1998, section 2.1: a step function kept as a list of periods. ``times[i]`` is where period ``i`` starts
+(strictly increasing, microseconds), ``free[i]`` the processors free until ``times[i + 1]``; the last period has no end.
+Intervals are half-open. All costs are linear in the number of periods, which is at most two for every job.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+
+class Profile:
+    """Free processors over time. Plain lists and bisection: short steps, no hidden cost."""
+
+    __slots__ = ("free", "times")
+
+    def __init__(self, now_us: int, free_procs: int) -> None:
+        self.times = [now_us]
+        self.free = [free_procs]
+
+    @classmethod
+    def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int]]) -> "Profile":
+        """The profile of the running jobs: ``ends`` are (predicted end, processors), in order of time, all after now."""
+        profile = cls(now_us, free_procs)
+        times, free = profile.times, profile.free
+        for end_us, procs in ends:
+            free_procs += procs
+            if end_us == times[-1]:
+                free[-1] = free_procs
+            else:
+                times.append(end_us)
+                free.append(free_procs)
+        return profile
+
+    def copy(self) -> "Profile":
+        """An independent copy, for planning."""
+        other = Profile.__new__(Profile)
+        other.times = self.times.copy()
+        other.free = self.free.copy()
+        return other
+
+    def advance(self, now_us: int) -> None:
+        """Forget what lies before ``now_us``; the profile then starts there."""
+        past = bisect_right(self.times, now_us) - 1
+        if past > 0:
+            del self.times[:past]
+            del self.free[:past]
+        if self.times[0] < now_us:
+            self.times[0] = now_us
+
+    def free_at(self, time_us: int) -> int:
+        """Processors free at a time (not before the profile's start)."""
+        return self.free[max(0, bisect_right(self.times, time_us) - 1)]
+
+    def earliest(self, procs: int, duration_us: int, after_us: int) -> int:
+        """The anchor point: the earliest start from ``after_us`` on with ``procs`` free for the whole duration.
+
+        The last period must have ``procs`` free (the caller refuses jobs wider than the machine); else ValueError.
+        """
+        times, free = self.times, self.free
+        count = len(times)
+        i = max(0, bisect_right(times, after_us) - 1)
+        while True:
+            while free[i] < procs:
+                i += 1
+                if i == count:
+                    raise ValueError(f"{procs} processors are never free together: {free[-1]} at the end of the profile")
+            start_us = times[i]
+            if start_us < after_us:
+                start_us = after_us
+            end_us = start_us + duration_us
+            i += 1
+            while i < count and times[i] < end_us and free[i] >= procs:
+                i += 1
+            if i == count or times[i] >= end_us:
+                return start_us
+
+    def change(self, start_us: int, end_us: int, delta_procs: int) -> None:
+        """Add ``delta_procs`` (negative to occupy) over [start, end). Periods that become equal are merged at the rims."""
+        if end_us <= start_us:
+            return
+        times, free = self.times, self.free
+        first = bisect_left(times, start_us)
+        if first == len(times) or times[first] != start_us:
+            times.insert(first, start_us)
+            free.insert(first, free[first - 1])
+        last = bisect_left(times, end_us, first)
+        if last == len(times) or times[last] != end_us:
+            times.insert(last, end_us)
+            free.insert(last, free[last - 1])
+        if last - first == 1:
+            free[first] += delta_procs
+        else:
+            free[first:last] = [procs + delta_procs for procs in free[first:last]]
+        if free[last] == free[last - 1]:
+            del times[last], free[last]
+        if first and free[first] == free[first - 1]:
+            del times[first], free[first]
+
+    def earlier(self, procs: int, duration_us: int, start_us: int) -> int:
+        """Where a job that holds ``[start_us, start_us + duration_us)`` in this profile could start instead.
+
+        The earliest start, at most ``start_us``, that needs nothing but what is free and what the job itself holds: the
+        answer of taking the job out and placing it again, without touching the profile.
+        """
+        times, free = self.times, self.free
+        before = bisect_left(times, start_us)
+        if not before or max(free[:before]) < procs:
+            return start_us
+        i = 0
+        while i < before:
+            if free[i] < procs:
+                i += 1
+                continue
+            anchor_us = times[i]
+            end_us = min(anchor_us + duration_us, start_us)  # from start_us on it stands on its own processors
+            i += 1
+            while i < before and times[i] < end_us and free[i] >= procs:
+                i += 1
+            if i == before or times[i] >= end_us:
+                return anchor_us
+        return start_us
+
+    def lowest(self) -> int:
+        """The fewest processors ever free: negative means an over-commitment."""
+        return min(self.free)
+
+    def normal(self) -> list[tuple[int, int]]:
+        """The profile as (start, free) periods, neighbours that are equal merged: for comparing and showing."""
+        periods: list[tuple[int, int]] = []
+        for start_us, procs in zip(self.times, self.free, strict=True):
+            if not periods or periods[-1][1] != procs:
+                periods.append((start_us, procs))
+        return periods

@@ -1,0 +1,56 @@
+"""Why: every decision carries one of these and its numbers; ``cosched explain`` and the event log show them."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class Why(StrEnum):
+    """The reasons of the core, for starting, waiting, refusing and moving."""
+
+    # a job starts
+    FITS = "fits: the next job in order, and enough processors are free"
+    BEST_FIT = "best fit: leaves the fewest processors unused"
+    JUMPED = "first job that fits, past the head of the queue"
+    BACKFILLED_BEFORE_SHADOW = "backfilled: ends by the shadow time"
+    BACKFILLED_ON_EXTRA = "backfilled: on extra processors that the reservation leaves over"
+    BACKFILLED_IN_HOLE = "backfilled: delays no reservation of this pass"
+    RESERVATION_DUE = "the reserved start has come"
+    # a job waits
+    NOT_ENOUGH_FREE = "fewer processors are free than the job needs"
+    WOULD_DELAY_RESERVATION = "would run past the shadow time on processors that are reserved"
+    BEHIND_HEAD = "jobs ahead of it in the order come first"
+    JUMPS_EXHAUSTED = "the head was passed as often as allowed; nobody passes it now"
+    RESERVED_LATER = "has a reservation that is not due yet"
+    HELD = "held by its user or an operator"
+    PROCESSORS_NOT_RELEASED = "its reservation is due, but a job that should have ended still holds processors"
+    # a promise is made or moved
+    RESERVED = "reserved: the earliest start that delays nobody ahead"
+    MOVED_EARLIER = "moved earlier: processors came free before they were expected"
+    RESCHEDULED = "moved: all reservations were made anew"
+    # why a promise may move later
+    OVERRUN = "a job runs past its estimate"
+    LATE_LAUNCH = "a job was launched later than planned"
+    CAPACITY_CHANGED = "nodes joined, were drained or were lost"
+    # a job is refused, or ended by the core
+    WIDER_THAN_MACHINE = "needs more processors than the machine has"
+    CANCELLED = "cancelled by its user or an operator"
+    WAKE = "a reservation falls due"
+
+
+class Reason(msgspec.Struct, frozen=True, gc=False):
+    """A reason and its numbers (``_us`` in microseconds, ``_procs`` in processors)."""
+
+    why: Why
+    numbers: Mapping[str, int] = {}
+
+    def __str__(self) -> str:
+        if not self.numbers:
+            return self.why.value
+        return f"{self.why.value} ({', '.join(f'{name}={value}' for name, value in self.numbers.items())})"
+
+
+#: Reasons without numbers, made once.
+CANCELLED: Final = Reason(Why.CANCELLED)

@@ -1,0 +1,1 @@
+"""The simulator: a virtual clock around the pure core."""

@@ -1,0 +1,210 @@
+"""The host of the core on a virtual clock: a dedicated machine of interchangeable processors that runs a workload.
+
+Events are taken in order of time. With ``ties=batch`` (the default) all events of an instant are handled and one pass
+runs, as in the live service. With ``ties=sequential`` one pass runs for each event, at one instant submissions before
+ends, each kind in the order of the log: the rule of other simulators, for comparing job by job.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US, plain_seconds
+from cosched.workload.rules import AtLimit, Workload
+from space_scheduler.machine.events import Boundary, Event, JobEnded, JobLaunched, JobSubmitted, NodesJoined, TimerDue
+from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
+from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.policy.interface import Policy
+from space_scheduler.reasons import Why
+
+Times = NDArray[np.int64]
+Observer = Callable[[int, Event, list[Instruction]], None]
+_CHUNK = 4096
+
+
+class Ties(StrEnum):
+    """How many passes an instant gets."""
+
+    BATCH = "batch"
+    SEQUENTIAL = "sequential"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each job of the workload, in its order: arrays of shape (n,), microseconds.
+
+    ``promised_us`` is the first start that was promised to the job, -1 where none was. ``reasons`` counts the starts by
+    reason, ``passes`` the scheduling passes that were run.
+    """
+
+    workload: Workload
+    start_us: Times
+    end_us: Times
+    promised_us: Times
+    reasons: Mapping[str, int]
+    passes: int
+
+
+class Stuck(RuntimeError):
+    """Nothing more can happen and jobs still wait: a policy that starves."""
+
+
+def simulate(
+    workload: Workload,
+    policy: Policy,
+    *,
+    ties: Ties = Ties.BATCH,
+    at_limit: AtLimit = AtLimit.KILL,
+    launch_delay_us: int = 0,
+    observer: Observer | None = None,
+    progress: Callable[[int], None] | None = None,
+    validate: bool = False,
+) -> Outcome:
+    """Run a workload to its end.
+
+    ``observer`` sees every event with its instructions; ``progress`` is told how many jobs have been submitted, every
+    few thousand; ``validate`` walks every invariant after each event (slow, for tests). The same arguments give the
+    same outcome, event by event. Raises :class:`Stuck` when jobs wait and nothing can happen any more.
+    """
+    return _Run(workload, policy, ties, at_limit, launch_delay_us, observer, progress, validate).outcome()
+
+
+class _Run:
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        ties: Ties,
+        at_limit: AtLimit,
+        launch_delay_us: int,
+        observer: Observer | None,
+        progress: Callable[[int], None] | None,
+        validate: bool,
+    ) -> None:
+        self.workload = workload
+        self.sequential = ties is Ties.SEQUENTIAL
+        kill = at_limit is AtLimit.KILL
+        self.state = SchedulerState(
+            policy, MachineRules(kill_at_limit=kill, release_at_limit=kill and self.sequential and not launch_delay_us)
+        )
+        self.launch_delay_us = launch_delay_us
+        self.observer = observer
+        self.progress = progress
+        self.validate = validate
+        count = len(workload)
+        self.starts_us: Times = np.full(count, -1, np.int64)
+        self.ends_us: Times = np.full(count, -1, np.int64)
+        self.promised_us: Times = np.full(count, -1, np.int64)
+        self.reasons: Counter[Why] = Counter()
+        self.run_us: list[int] = workload.run_us.tolist()
+        self.timed_out: list[bool] = workload.timed_out.tolist()
+        self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap
+        self.entries = 0
+        self.timer_us = FOREVER_US
+
+    def outcome(self) -> Outcome:
+        self._handle(NodesJoined(self.workload.procs_total), 0)
+        self._handle(Boundary(), 0)
+        submissions = _Submissions(self.workload)
+        agenda = self.agenda
+        while True:
+            next_end_us = agenda[0][0] if agenda else FOREVER_US
+            now_us = min(submissions.next_us, next_end_us, self.timer_us)
+            if now_us == FOREVER_US:
+                break
+            while submissions.next_us == now_us:
+                self._event(JobSubmitted(submissions.take()), now_us)
+            if submissions.done % _CHUNK == 0 and self.progress:
+                self.progress(submissions.done)
+            while agenda and agenda[0][0] == now_us:
+                self._event(heappop(agenda)[2], now_us)
+            if self.timer_us <= now_us:
+                self.timer_us = FOREVER_US
+                self._event(TimerDue(), now_us)
+            if not self.sequential:
+                self._handle(Boundary(), now_us)
+        waiting = len(self.state.records)
+        if waiting:
+            first = next(iter(self.state.records))
+            raise Stuck(
+                f"{waiting} jobs wait and nothing can happen any more at {plain_seconds(self.state.now_us)} s; "
+                f"job {self.workload.job_id[first]}: {self.state.explain(first)}"
+            )
+        reasons = {why.name.lower(): times for why, times in sorted(self.reasons.items())}
+        return Outcome(self.workload, self.starts_us, self.ends_us, self.promised_us, reasons, self.state.passes)
+
+    def _event(self, event: Event, now_us: int) -> None:
+        self._handle(event, now_us)
+        if self.sequential:
+            self._handle(Boundary(), now_us)
+
+    def _handle(self, event: Event, now_us: int) -> None:
+        instructions = self.state.handle(event, now_us)
+        if self.observer:
+            self.observer(now_us, event, instructions)
+        if self.validate:
+            self.state.validate()
+        for instruction in instructions:
+            self._carry_out(instruction, now_us)
+
+    def _carry_out(self, instruction: Instruction, now_us: int) -> None:
+        if isinstance(instruction, Start):
+            self._start(instruction, now_us)
+        elif isinstance(instruction, Tell):
+            if self.promised_us[instruction.job_id] < 0:
+                self.promised_us[instruction.job_id] = instruction.promised_us
+        elif isinstance(instruction, SetTimer):
+            self.timer_us = instruction.at_us
+
+    def _start(self, start: Start, now_us: int) -> None:
+        index = start.job.id
+        self.reasons[start.reason.why] += 1
+        up_us = now_us + self.launch_delay_us
+        end_us = up_us + self.run_us[index]
+        self.starts_us[index] = up_us
+        self.ends_us[index] = end_us
+        if self.launch_delay_us:
+            self._enter(up_us, JobLaunched(index))
+        else:
+            self._handle(JobLaunched(index), now_us)
+        self._enter(end_us, JobEnded(index, JobState.TIMED_OUT if self.timed_out[index] else JobState.COMPLETED))
+
+    def _enter(self, at_us: int, event: Event) -> None:
+        self.entries += 1
+        heappush(self.agenda, (at_us, self.entries, event))
+
+
+class _Submissions:
+    """The workload's jobs, made as their time comes: a million of them are never in memory at once."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.done = 0
+        self._rows: Iterator[tuple[int, int, int, int]] = iter(())
+        self._next: tuple[int, int, int, int] | None = None
+        self.next_us = FOREVER_US
+        self._step()
+
+    def take(self) -> Job:
+        """The next job; its id is its index in the workload."""
+        assert self._next is not None
+        submit_us, procs, estimate_us, user = self._next
+        job = Job(self.done, procs, estimate_us, submit_us, user)
+        self.done += 1
+        self._step()
+        return job
+
+    def _step(self) -> None:
+        if self.done % _CHUNK == 0:
+            part = slice(self.done, self.done + _CHUNK)
+            load = self.workload
+            columns = (load.submit_us[part], load.procs[part], load.estimate_us[part], load.user[part])
+            self._rows = zip(*(column.tolist() for column in columns), strict=True)
+        self._next = next(self._rows, None)
+        self.next_us = self._next[0] if self._next else FOREVER_US

@@ -56,7 +56,7 @@ def pinned(lock_text: str) -> tuple[str, frozenset[str]]:
 
 
 def configuration(environ: dict[str, str]) -> dict[str, str]:
-    """Pip's settings as pip itself ranks them: environment over PIP_CONFIG_FILE over the user's file over the system's."""
+    """Pip's settings, ranked as pip ranks them: environment, PIP_CONFIG_FILE, the user's file, the system's."""
     home = Path(environ.get("HOME", "/nonexistent"))
     named = environ.get("PIP_CONFIG_FILE")
     files = [
@@ -93,9 +93,8 @@ def reader(settings: dict[str, str]) -> Read:
 
     def read(url: str) -> bytes:
         parts = urllib.parse.urlsplit(url)
-        request = urllib.request.Request(
-            parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl(), headers={"Accept": "text/html"}
-        )
+        plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
+        request = urllib.request.Request(plain, headers={"Accept": "text/html"})
         if parts.username:
             user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
             request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
@@ -228,7 +227,7 @@ def carry_out(command: list[str]) -> str:
 def main() -> int:
     """Try each way; 0 as soon as the pinned pip is in, 1 with the reasons and the remedies if none leads there."""
     if sys.prefix == sys.base_prefix:
-        raise SystemExit(f"{sys.executable} is not in a virtual environment: nothing is installed into a system's Python")
+        raise SystemExit(f"{sys.executable} is a system's Python, not an environment's: nothing is installed into it")
     wheel, digests = pinned(LOCK.read_text(encoding="utf-8"))
     reasons = []
     with tempfile.TemporaryDirectory() as name:
@@ -244,25 +243,21 @@ def main() -> int:
                 for command in commands():
                     reason = carry_out(command)
                     if not reason:
-                        print(f"run: {wheel} by {title}", file=sys.stderr)
+                        sys.stderr.write(f"run: {wheel} by {title}\n")
                         return 0
             except (NotHereError, OSError, subprocess.SubprocessError) as error:
                 reason = str(error)
             reasons.append(f"  {title}: {reason}")
-    print(
-        "\n".join(
-            [
-                f"run: this Python has no pip, and {wheel} cannot be had:",
-                *reasons,
-                "Any one of these mends it:",
-                "  as root: apt-get install python3-venv",
-                "  put the command uv on PATH",
-                "  set PIP_INDEX_URL to the address of a package index that this machine reaches, or PIP_FIND_LINKS to a",
-                f"  folder that holds {wheel} and the wheels of lock/requirements.txt",
-            ]
-        ),
-        file=sys.stderr,
-    )
+    message = [
+        f"run: this Python has no pip, and {wheel} cannot be had:",
+        *reasons,
+        "Any one of these mends it:",
+        "  as root: apt-get install python3-venv",
+        "  put the command uv on PATH",
+        "  set PIP_INDEX_URL to the address of a package index that this machine reaches",
+        f"  set PIP_FIND_LINKS to a folder that holds {wheel} and the wheels of lock/requirements.txt",
+    ]
+    sys.stderr.write("\n".join(message) + "\n")
     return 1
 
 

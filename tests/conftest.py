@@ -1,0 +1,140 @@
+"""What tests may ask for: system packages, public logs, the oracle's schedules; and the account of what was skipped.
+
+Nothing is skipped silently. A test that needs what this machine lacks is skipped by the name of what is missing, and
+the closing summary lists them all. With ``--system`` a missing *package* is an error: that is how CI runs.
+"""
+
+import difflib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Debian's package -> the commands it brings that tests use.
+SYSTEM_PACKAGES = {
+    "chromium": ("chromium",),
+    "gcc": ("gcc",),
+    "libmpich-dev": ("mpicc.mpich",),
+    "libopenmpi-dev": ("mpicc.openmpi",),
+    "mpich": ("mpiexec.mpich",),
+    "openmpi-bin": ("mpirun.openmpi",),
+    "prometheus": ("prometheus", "promtool"),
+    "pvm": ("pvm", "pvmd"),
+    "shellcheck": ("shellcheck",),
+}
+
+# The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.
+hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, deadline=None)
+hypothesis.settings.register_profile("campaign", max_examples=5_000, print_blob=True, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("oracle"):
+            item.user_properties.append(("oracle", True))  # travels in the reports, also between processes
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("system"):
+        for package in marker.args:
+            need_package(package, required=item.config.getoption("--system"))
+    for marker in item.iter_markers("log"):
+        public_log(*marker.args)
+
+
+def need_package(package: str, *, required: bool) -> None:
+    """Skip the running test, or fail it where the package is required, unless the package's commands are here."""
+    if package not in SYSTEM_PACKAGES:
+        near = difflib.get_close_matches(package, SYSTEM_PACKAGES, n=1)
+        pytest.fail(f"tests/conftest.py knows no package {package!r}{f': {near[0]!r}?' if near else ''}", pytrace=False)
+    missing = [command for command in SYSTEM_PACKAGES[package] if shutil.which(command) is None]
+    if missing:
+        reason = f"needs Debian's package {package} (no {' and no '.join(missing)} on PATH)"
+        if required:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+def folder_from(variable: str, default: str) -> Path:
+    """Where files that are not the project's own are looked for: what the variable names, else a folder beside it."""
+    return Path(os.environ.get(variable) or ROOT.parent / default)
+
+
+def public_log(name: str) -> Path:
+    """The public log of that catalogue name, as the archive has it; skips the running test where it is absent."""
+    folder = folder_from("COSCHED_TRACES", "shared/traces")
+    for file in (folder / f"{name}.swf.gz", folder / f"{name}.swf"):
+        if file.is_file():
+            return file
+    pytest.skip(f"needs the public log {name} (looked in {folder}; COSCHED_TRACES names another folder)")
+
+
+@pytest.fixture(scope="session")
+def find_log() -> Callable[[str], Path]:
+    """A function from catalogue name to the log's file, for tests that use several."""
+    return public_log
+
+
+@pytest.fixture
+def log_path(request: pytest.FixtureRequest) -> Path:
+    """The file of the log that the test's marker names: ``@pytest.mark.log("KTH-SP2-1996-2.1-cln")``."""
+    marker = request.node.get_closest_marker("log")
+    assert marker is not None, "a test with log_path names its log: @pytest.mark.log(NAME)"
+    return public_log(*marker.args)
+
+
+@pytest.fixture(scope="session")
+def oracle_dir() -> Path:
+    """The folder with the schedules of an independent simulator."""
+    folder = folder_from("COSCHED_ORACLE", "shared/oracle")
+    if not any(folder.glob("*.csv.gz")):
+        pytest.skip(f"needs the oracle's schedules (looked in {folder}; COSCHED_ORACLE names another folder)")
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not run and why, and whether the oracle was asked. Pytest's own closing line stays the last."""
+    tell_skipped(terminalreporter)
+    tell_oracle(terminalreporter)
+
+
+def tell_skipped(reporter: pytest.TerminalReporter) -> None:
+    tests_by_reason: dict[str, list[str]] = {}
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple | list) else str(report.longrepr)
+        tests_by_reason.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    if tests_by_reason:
+        reporter.write_sep("-", "not run here")
+    for reason, tests in sorted(tests_by_reason.items()):
+        reporter.write_line(f"{len(tests)} × {reason}")
+        for test in sorted(tests):
+            reporter.write_line(f"    {test}")
+
+
+def tell_oracle(reporter: pytest.TerminalReporter) -> None:
+    counts = Counter(
+        outcome
+        for outcome in ("passed", "failed", "error", "skipped")
+        for report in reporter.stats.get(outcome, [])
+        if ("oracle", True) in map(tuple, report.user_properties)
+    )
+    checked = f"{counts['passed']} tests agree, {counts['failed'] + counts['error']} do not"
+    if counts.total() == 0:
+        reporter.write_line("oracle: not asked, none of its tests was selected")
+    elif counts.total() == counts["skipped"]:
+        reporter.write_line(f"oracle: absent, {counts['skipped']} tests skipped")
+    elif counts["skipped"]:
+        reporter.write_line(f"oracle: checked in part: {checked}, {counts['skipped']} skipped")
+    else:
+        reporter.write_line(f"oracle: checked: {checked}")

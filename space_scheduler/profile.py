@@ -19,11 +19,11 @@ class Profile:
         self.free = [free_procs]
 
     @classmethod
-    def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int]]) -> "Profile":
-        """The profile of the running jobs: ``ends`` are (predicted end, processors), in order of time, all after now."""
+    def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> "Profile":
+        """The profile of the running jobs: ``ends`` are (predicted end, job id, processors) in order of time, all after now."""
         profile = cls(now_us, free_procs)
         times, free = profile.times, profile.free
-        for end_us, procs in ends:
+        for end_us, _, procs in ends:
             free_procs += procs
             if end_us == times[-1]:
                 free[-1] = free_procs

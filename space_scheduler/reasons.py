@@ -14,6 +14,7 @@ class Why(StrEnum):
     FITS = "fits: the next job in order, and enough processors are free"
     BEST_FIT = "best fit: leaves the fewest processors unused"
     JUMPED = "first job that fits, past the head of the queue"
+    FIRST_FIT = "first fit: enough processors are free, and no job ahead has a reservation"
     BACKFILLED_BEFORE_SHADOW = "backfilled: ends by the shadow time"
     BACKFILLED_ON_EXTRA = "backfilled: on extra processors that the reservation leaves over"
     BACKFILLED_IN_HOLE = "backfilled: delays no reservation of this pass"

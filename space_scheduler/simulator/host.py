@@ -12,18 +12,17 @@ from enum import StrEnum
 from heapq import heappop, heappush
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US, plain_seconds
-from cosched.workload.rules import AtLimit, Workload
+from cosched.workload.rules import AtLimit, Times, Workload
+from cosched.workload.schedule import Schedule
 from space_scheduler.machine.events import Boundary, Event, JobEnded, JobLaunched, JobSubmitted, NodesJoined, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import Why
 
-Times = NDArray[np.int64]
 Observer = Callable[[int, Event, list[Instruction]], None]
 _CHUNK = 4096
 
@@ -36,17 +35,9 @@ class Ties(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of each job of the workload, in its order: arrays of shape (n,), microseconds.
+class Outcome(Schedule):
+    """A schedule and how it came about: ``reasons`` counts the starts by reason, ``passes`` the scheduling passes."""
 
-    ``promised_us`` is the first start that was promised to the job, -1 where none was. ``reasons`` counts the starts by
-    reason, ``passes`` the scheduling passes that were run.
-    """
-
-    workload: Workload
-    start_us: Times
-    end_us: Times
-    promised_us: Times
     reasons: Mapping[str, int]
     passes: int
 

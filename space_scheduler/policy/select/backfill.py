@@ -16,6 +16,7 @@ asked, with the shadow time of the last full pass; and the scan asks each shape 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
@@ -35,6 +36,12 @@ class Shadow:
     shadow_us: int
     extra_procs: int
     current: bool = True  # False: something ended since, but no queued job was narrow enough to care
+
+
+#: The shadow of a head that is promised nothing: the reservation of backfill(0), and of a head that nodes out of service
+#: keep from ever fitting.
+NOBODY: Final = Shadow(-1, FOREVER_US, 0)
+FIRST_FIT: Final = Reason(Why.FIRST_FIT)
 
 
 def shadow_of(head: Job, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
@@ -67,7 +74,7 @@ class Backfill:
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads first, then whatever harms no reservation."""
         if self.reservations == 0:
-            return Plan(self._past_heads(snapshot, Shadow(-1, FOREVER_US, 0), *start_heads(snapshot))[0])
+            return Plan(self._past_heads(snapshot, NOBODY, *start_heads(snapshot))[0])
         if self.reservations == 1:
             return self._easy(snapshot)
         return self._several(snapshot)
@@ -185,6 +192,9 @@ def _after(snapshot: Snapshot, started: int) -> Job | None:
 
 def _backfilled(starts: list[PlannedStart], job: Job, now_us: int, shadow_us: int, extra_procs: int) -> int:
     """Note a start past the head; returns the extra processors that are left."""
+    if shadow_us == FOREVER_US:
+        starts.append(PlannedStart(job, FIRST_FIT))
+        return extra_procs
     if now_us + job.estimate_us <= shadow_us:
         starts.append(PlannedStart(job, Reason(Why.BACKFILLED_BEFORE_SHADOW, {"shadow_us": shadow_us})))
         return extra_procs

@@ -1,0 +1,343 @@
+"""./run without a network: which interpreter it takes, when it makes the environment anew, what it says when it can't.
+
+Each test has a copy of the script in a folder of its own and interpreters that only pretend: they answer the script's
+questions with facts that the test chooses, and keep a diary of what they were asked to install.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("sh", "dirname", "sed", "cat", "sha256sum", "cmp", "env", "uname", "flock", "rm", "mv", "mkdir", "cp", "tr")
+
+# Answers the script's question about an interpreter as this machine's own Python does, with facts changed.
+ASKED = """#!{python} -I
+import sys, sysconfig, os
+if sys.argv[1:3] != ["-I", "-c"]:
+    sys.exit("not asked to do that")
+{facts}
+question, sys.argv = sys.argv[3], ["-c", *sys.argv[4:]]
+exec(question)
+"""
+
+# Pretends to be Python 3.{minor}: `-m venv` copies it into the new environment, `-m pip` only writes the diary.
+PRETENDS = """#!/bin/sh
+echo "$*" >>"{diary}"
+case "$*" in "-m pip"*) {{ env | sort; echo; }} >>"{diary}.environment" ;; esac
+case "$*" in
+    -I*) echo "ok {minor} {path}" ;;
+    "-m venv"*) mkdir -p "$3/bin" && cp "{path}" "$3/bin/python" ;;
+    "-m pip"*) {pip} ;;
+    *) {command} ;;
+esac
+"""
+
+
+class Checkout:
+    """A folder with the script, and a PATH with a few tools and the interpreters that a test puts there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "checkout"
+        self.bin = folder / "bin"
+        self.diary = folder / "diary"
+        self.bin.mkdir()
+        for name in ("run", "lock/requirements.txt", "lock/pip.txt", "lock/fetch_pip.py", "pyproject.toml"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.root / name)
+        (self.root / "cosched").mkdir()
+        (self.root / "cosched/__init__.py").write_text('__version__ = "0"\n')
+        for tool in (*TOOLS, "grep", "sort", "sleep", "touch"):
+            if found := shutil.which(tool):
+                (self.bin / tool).symlink_to(found)
+
+    def put(self, name: str, text: str) -> Path:
+        file = self.bin / name
+        file.write_text(text)
+        file.chmod(0o755)
+        return file
+
+    def put_asked(self, name: str, facts: str) -> Path:
+        """An interpreter that is this machine's, but for the facts."""
+        return self.put(name, ASKED.format(python=Path(sys.executable).resolve(), facts=facts))
+
+    def put_pretender(
+        self, minor: int, *, pip: str = "true", command: str = 'echo "python 3.{minor} runs: $*"'
+    ) -> Path:
+        path = self.bin / f"python3.{minor}"
+        command = command.format(minor=minor)
+        return self.put(path.name, PRETENDS.format(minor=minor, diary=self.diary, path=path, pip=pip, command=command))
+
+    def start(self, *arguments: str, **environ: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [self.root / "run", *arguments],
+            env={"PATH": str(self.bin), "HOME": str(self.root.parent), **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        process = self.start(*arguments, **environ)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def times(self, what: str) -> int:
+        """How often an interpreter was asked for something that begins so."""
+        return sum(line.startswith(what) for line in self.diary.read_text().splitlines())
+
+    @property
+    def made(self) -> int:
+        return self.times("-m venv")
+
+    @property
+    def linked(self) -> int:
+        return sum("--editable" in line for line in self.diary.read_text().splitlines())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+# --- What it says -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), ("help",), ("--help",)])
+def test_help_names_every_verb(checkout: Checkout, arguments: tuple[str, ...]) -> None:
+    answer = checkout.run(*arguments)
+    assert answer.returncode == 0
+    for verb in ("demo", "test", "lint", "docs", "bench", "cosched", "lock", "help"):
+        assert f"\n  {verb} " in answer.stdout
+
+
+def test_unknown_verb_is_bad_usage(checkout: Checkout) -> None:
+    answer = checkout.run("tset")
+    assert answer.returncode == 2
+    assert "no verb 'tset'" in answer.stderr
+
+
+def test_unknown_measurement_is_bad_usage_and_names_those_there_are(checkout: Checkout) -> None:
+    (checkout.root / "benchmarks").mkdir()
+    for name in ("__init__", "kth"):
+        (checkout.root / f"benchmarks/{name}.py").touch()
+    answer = checkout.run("bench", "ktj")
+    assert answer.returncode == 2
+    assert answer.stderr == "run: bench: no measurement 'ktj'; there are: kth \n"
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ("sys.version_info = (3, 9, 2)", "is Python 3.9; 3.11 is the oldest that will do"),
+        ("sys.version_info = (3, 15, 0)", "is Python 3.15; the lock has packages up to 3.14"),
+        ("sys.implementation.name = 'pypy'", "is pypy, not CPython"),
+        ("sys.maxsize = 2**31 - 1", "is a 32-bit build"),
+        ("sysconfig.get_config_var = lambda name: 1", "is a free-threaded build"),
+        ("os.confstr = lambda name: None", "is not built for glibc (musl?), and the lock is"),
+        ("os.confstr = lambda name: 'glibc 2.27'", "runs on glibc 2.27; 2.28 is the oldest that will do"),
+        ("sys.modules['sqlite3'] = None", "lacks its module sqlite3"),
+        ("sys.modules['ssl'] = None", "lacks its module ssl"),
+        ("sys.exit('pyenv: command not found')", "does not run"),
+    ],
+)
+def test_python_that_will_not_do_is_refused_with_the_reason(checkout: Checkout, facts: str, reason: str) -> None:
+    python = checkout.put_asked("python3", facts)
+    answer = checkout.run("test")
+    assert answer.returncode == 1
+    assert f"  {python} {reason}\n" in answer.stderr
+    assert "COSCHED_PYTHON=" in answer.stderr
+    chosen = checkout.run("test", COSCHED_PYTHON=str(python))
+    assert chosen.returncode == 1
+    assert chosen.stderr == f"run: COSCHED_PYTHON={python}: {python} {reason}\n"
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_no_python_at_all(checkout: Checkout) -> None:
+    answer = checkout.run("demo")
+    assert answer.returncode == 1
+    assert "On PATH: no python3 at all" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "message"),
+    [
+        ("Darwin", "arm64", "needs Linux; this is Darwin"),
+        ("Linux", "riscv64", "needs x86-64 or arm64 (aarch64); this is riscv64"),
+    ],
+)
+def test_unsupported_machine(checkout: Checkout, system: str, machine: str, message: str) -> None:
+    (checkout.bin / "uname").unlink()
+    checkout.put("uname", f"#!/bin/sh\ncase $1 in -s) echo {system} ;; *) echo {machine} ;; esac\n")
+    answer = checkout.run("test")
+    assert answer.returncode == 1
+    assert message in answer.stderr
+
+
+# --- Which interpreter ------------------------------------------------------------------------------------------------
+
+
+def test_takes_the_newest_that_works(checkout: Checkout) -> None:
+    checkout.put_asked("python3.13", "sys.exit('a shim with nothing behind it')")
+    checkout.put_pretender(11)
+    newest = checkout.put_pretender(12)
+    answer = checkout.run("test", "-x")
+    assert (answer.returncode, answer.stdout) == (0, "python 3.12 runs: -m pytest -x\n")
+    assert f"setting up .venv with {newest}" in answer.stderr
+
+
+def test_takes_the_one_asked_for_and_says_nothing_when_it_is_there_already(checkout: Checkout) -> None:
+    checkout.put_pretender(11)
+    checkout.put_pretender(12)
+    assert "python 3.11 runs" in checkout.run("test", COSCHED_PYTHON="3.11").stdout
+    assert checkout.run("test", COSCHED_PYTHON="3.11").stderr == ""
+    assert checkout.made == 1
+    assert "python 3.12 runs" in checkout.run("test", COSCHED_PYTHON=str(checkout.bin / "python3.12")).stdout
+    assert checkout.made == 2
+
+
+# --- When the environment is made -------------------------------------------------------------------------------------
+
+
+def test_made_once(checkout: Checkout) -> None:
+    checkout.put_pretender(12)
+    for _ in range(3):
+        assert checkout.run("test").returncode == 0
+    assert (checkout.made, checkout.linked) == (1, 1)
+
+
+def test_whole_suite_runs_on_all_cores_a_part_of_it_in_one_process(checkout: Checkout) -> None:
+    checkout.put_pretender(12)
+    assert checkout.run("test", "--system").stdout == "python 3.12 runs: -m pytest -n auto --system\n"
+    assert checkout.run("test", "tests/unit").stdout == "python 3.12 runs: -m pytest tests/unit\n"
+
+
+def interrupt(checkout: Checkout) -> None:
+    (checkout.root / ".venv/cosched-stamp").unlink()
+
+
+def change_lock(checkout: Checkout) -> None:
+    with (checkout.root / "lock/requirements.txt").open("a") as file:
+        file.write("# changed\n")
+
+
+def move(checkout: Checkout) -> None:
+    checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
+
+
+def remove_interpreter(checkout: Checkout) -> None:
+    (checkout.root / ".venv/bin/python").unlink()
+
+
+@pytest.mark.parametrize("harm", [interrupt, change_lock, move, remove_interpreter])
+def test_made_anew_when_it_is_not_whole(checkout: Checkout, harm: Callable[[Checkout], None]) -> None:
+    checkout.put_pretender(12)
+    checkout.run("test")
+    harm(checkout)
+    assert checkout.run("test").returncode == 0
+    assert (checkout.made, checkout.linked) == (2, 2)
+
+
+def test_only_the_project_is_installed_anew_when_only_it_changed(checkout: Checkout) -> None:
+    checkout.put_pretender(12)
+    checkout.run("test")
+    (checkout.root / "cosched/__init__.py").write_text('__version__ = "1"\n')
+    assert checkout.run("test").returncode == 0
+    assert (checkout.made, checkout.linked) == (1, 2)
+
+
+def test_a_failed_installation_is_told_and_leaves_nothing_that_looks_whole(checkout: Checkout) -> None:
+    checkout.put_pretender(12, pip="echo 'ERROR: no such host' >&2; exit 1")
+    answer = checkout.run("test")
+    assert answer.returncode == 1
+    assert "ERROR: no such host" in answer.stderr
+    assert "PIP_INDEX_URL" in answer.stderr
+    assert not (checkout.root / ".venv/cosched-stamp").exists()
+    checkout.put_pretender(12)
+    assert checkout.run("test").returncode == 0
+
+
+def test_uv_is_used_where_it_is_and_pip_where_it_fails(checkout: Checkout) -> None:
+    python = checkout.put_pretender(12)
+    checkout.put("uv", f'#!/bin/sh\ncase $1 in venv) mkdir -p "$6/bin" && cp {python} "$6/bin/python" ;; esac\n')
+    assert checkout.run("test").returncode == 0
+    assert (checkout.made, checkout.linked) == (0, 1)
+    interrupt(checkout)
+    checkout.put("uv", "#!/bin/sh\nexit 2\n")
+    answer = checkout.run("test")
+    assert answer.returncode == 0
+    assert "uv could not do it; trying pip" in answer.stderr
+    assert (checkout.made, checkout.linked) == (1, 2)
+
+
+@pytest.mark.parametrize("with_flock", [True, False])
+def test_two_at_once_make_it_once(checkout: Checkout, with_flock: bool) -> None:
+    checkout.put_pretender(12, pip="sleep 0.3")
+    if not with_flock:  # the lock is then taken by a real interpreter
+        (checkout.bin / "flock").unlink()
+        pretender = checkout.bin / "python3.12"
+        pretender.write_text(
+            pretender.read_text().replace("-I*)", f'-c*fcntl*) exec {sys.executable} "$@" ;;\n    -I*)')
+        )
+    both = [checkout.start("test"), checkout.start("test")]
+    assert [process.communicate(timeout=60)[0] for process in both] == ["python 3.12 runs: -m pytest -n auto\n"] * 2
+    assert (checkout.made, checkout.linked) == (1, 1)
+
+
+def test_nobodys_environment_is_taken_from_under_him(checkout: Checkout) -> None:
+    stamp, at_work = checkout.root / ".venv/cosched-stamp", checkout.root / "at-work"
+    checkout.put_pretender(11)
+    busy = checkout.put_pretender(12, command=f"touch {at_work}; sleep 0.5; cat {stamp}")
+    first = checkout.start("test", COSCHED_PYTHON="3.12")
+    while not at_work.exists() and first.poll() is None:
+        time.sleep(0.01)
+    second = checkout.run("test", COSCHED_PYTHON="3.11")
+    assert "waiting for another ./run" in second.stderr
+    assert "python 3.11 runs" in second.stdout
+    out, err = first.communicate(timeout=60)
+    assert f"python {busy}\n" in out, err
+
+
+# --- What must not leak in --------------------------------------------------------------------------------------------
+
+
+def test_the_callers_settings_do_not_leak_in(checkout: Checkout) -> None:
+    checkout.put_pretender(12)
+    leaks = {
+        "PYTHONPATH": "/elsewhere",
+        "PYTHONHOME": "/elsewhere",
+        "VIRTUAL_ENV": "/elsewhere",
+        "PIP_TARGET": "/elsewhere",
+        "PIP_PREFIX": "/elsewhere",
+        "PIP_CONSTRAINT": "/elsewhere",
+        "PIP_REQUIRE_VIRTUALENV": "elsewhere",
+    }
+    heeded = {"PIP_INDEX_URL": "http://index.example/simple", "PIP_CERT": "/certificates", "PIP_FIND_LINKS": "/wheels"}
+    assert checkout.run("test", PIP_USER="1", **leaks, **heeded).returncode == 0
+    installing = Path(f"{checkout.diary}.environment").read_text().split("\n\n")[0]  # of the first call: packages
+    assert "PIP_USER=0" in installing
+    assert "elsewhere" not in installing
+    for name, value in heeded.items():
+        assert f"{name}={value}" in installing
+
+
+# --- The script itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.system("shellcheck")
+@pytest.mark.parametrize("script", ["run", "lock/regenerate", ".ci/run"])
+def test_shellcheck_has_nothing_to_say(script: str) -> None:
+    answer = subprocess.run(["shellcheck", ROOT / script], capture_output=True, text=True, check=False)
+    assert answer.stdout == ""
+
+
+@pytest.mark.parametrize("script", ["run", "lock/regenerate", ".ci/run"])
+def test_scripts_are_executable(script: str) -> None:
+    assert os.access(ROOT / script, os.X_OK)

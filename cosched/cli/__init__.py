@@ -1,0 +1,1 @@
+"""The ``cosched`` command: the only room that may import from every other."""

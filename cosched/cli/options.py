@@ -1,0 +1,73 @@
+"""The options that ``simulate`` and ``compare`` share, and the settings they make."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from cosched.config.experiment import RULES, Experiment
+from cosched.config.load import convert, load
+from cosched.errors import BadInput, nearest
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SETTINGS = (
+    click.option("--procs", type=int, help="Processors of the machine [default: MaxProcs of the log's header]."),
+    click.option("--order", metavar="ORDER", help="Order of the queue: fcfs, sjf or ljf [default: the policy's]."),
+    click.option("--select", metavar="SELECT", help="Job selection, such as 'backfill(2)' [default: the policy's]."),
+    click.option("--ties", metavar="RULE", help="Passes per instant: batch or sequential [default: batch]."),
+    click.option(
+        "--procs-from", metavar="FIELD", help="A job's size: allocated or requested processors [default: allocated]."
+    ),
+    click.option(
+        "--unusable", metavar="RULE", help="Jobs without run time or size: one-second or skip [default: one-second]."
+    ),
+    click.option(
+        "--negative-times", metavar="RULE", help="Jobs with negative times: skip or unknown [default: skip]."
+    ),
+    click.option("--at-limit", metavar="RULE", help="At the end of the estimate: kill or run [default: kill]."),
+    click.option(
+        "--estimates", metavar="MODEL", help="What the scheduler is told: user, exact, factor:F, tsafrir [default: user]."
+    ),
+    click.option("--seed", type=int, help="Seed of all random choices [default: 1]."),
+    click.option("--load", type=float, help="Scale inter-arrival times to this offered load [default: as logged]."),
+    click.option("--launch-delay", metavar="TIME", help="From the decision to a running job, such as 2s [default: 0s]."),
+    click.option("--strict", is_flag=True, default=None, help="Stop at the first line or job that cannot be used."),
+    click.option(
+        "--rules", metavar="NAME", help="A named set of rules: default, or oracle (docs/design/semantics.md)."
+    ),
+    click.option(
+        "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
+    ),
+)
+
+
+def settings(command: Command) -> Command:
+    """Add the shared options to a command; they arrive as one dictionary of those that were given."""
+    for option in reversed(_SETTINGS):
+        command = option(command)
+    return command
+
+
+def experiment(given: dict[str, Any]) -> Experiment:
+    """The settings from a file, a named set of rules and options, the later overriding the earlier."""
+    given = {key: value for key, value in given.items() if value is not None}
+    rules, path = given.pop("rules", None), given.pop("config", None)
+    base = load(path, Experiment).checked(str(path)) if path else Experiment()
+    if rules is not None and rules not in RULES:
+        raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
+    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties"):
+        if key in given:
+            _check_choice(key, given[key])
+    merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given
+    return convert(merged, Experiment, "options").checked("")
+
+
+def _check_choice(key: str, value: str) -> None:
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Experiment)}
+    choices = ["batch", "sequential"] if key == "ties" else [choice.value for choice in kinds[key]]
+    if value not in choices:
+        option = "--" + key.replace("_", "-")
+        raise BadInput(option, f"{value!r}", "one of " + ", ".join(choices), nearest=nearest(value, choices))

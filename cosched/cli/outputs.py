@@ -1,0 +1,110 @@
+"""What a run leaves in a directory: schedules, tables, plots, and the manifest from which it repeats byte for byte."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import IO, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cosched.cli import show
+from cosched.config.experiment import Experiment
+from cosched.errors import BadInput
+from cosched.metrics.summary import class_labels, grouped, summarise, user_labels
+from cosched.report import manifest as manifests
+from cosched.report import plots, schedule_file
+from cosched.workload.schedule import Schedule
+from cosched.workload.stats import month_labels
+from space_scheduler.machine.events import Event
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.simulator.host import Observer
+
+
+def _months(schedule: Schedule) -> NDArray[np.str_]:
+    load = schedule.workload
+    return np.asarray(month_labels(load.submit_us, load.unix_start_s, load.timezone))
+
+
+GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {
+    "month": _months,
+    "user": user_labels,
+    "class": class_labels,
+}
+
+
+class EventLog(AbstractContextManager[Observer | None]):
+    """Writes every event with its instructions, a JSON object a line; the same run gives the same bytes."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._encoder = msgspec.json.Encoder()
+
+    def __enter__(self) -> Observer | None:
+        if self._path is None:
+            return None
+        self._file = self._path.open("wb")
+        return self._write
+
+    def _write(self, now_us: int, event: Event, instructions: list[Instruction]) -> None:
+        assert self._file is not None
+        line = {"now_us": now_us, "event": event, "instructions": instructions}
+        self._file.write(self._encoder.encode(line) + b"\n")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file:
+            self._file.close()
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse an output directory that cannot be one, before anything is computed."""
+    if directory.exists() and not directory.is_dir():
+        raise BadInput(str(directory), "a file", "a directory, or a name that is free")
+
+
+def write_all(
+    directory: Path, command: str, experiment: Experiment, log: Path, schedules: dict[str, Schedule]
+) -> manifests.Manifest:
+    """Write everything about one or more schedules of one workload, and the manifest. Existing files are replaced."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+
+    def path_of(stem: str, policy: str, ending: str) -> Path:
+        name = stem if len(schedules) == 1 else f"{stem}-{plots.file_name(policy)}"
+        written.append(directory / (name + ending))
+        return written[-1]
+
+    for policy, schedule in schedules.items():
+        schedule_file.write(schedule, path_of("schedule", policy, ".csv"))
+        for what, labels in GROUPINGS.items():
+            rows = grouped(schedule, labels(schedule))
+            show.groups(what, policy, rows).write(path_of(f"by-{what}", policy, ".tsv"))
+    summaries = {policy: summarise(schedule) for policy, schedule in schedules.items()}
+    written.append(directory / "summary.json")
+    written[-1].write_bytes(msgspec.json.format(msgspec.json.encode(summaries), indent=2) + b"\n")
+    written += plots.all_plots(schedules, directory)
+    manifest = manifests.make(command, experiment, [log], written)
+    manifests.write(manifest, directory / "manifest.json")
+    return manifest
+
+
+def repeated(
+    expected: manifests.Manifest, experiment: Experiment, log: Path, schedules: dict[str, Schedule]
+) -> list[str]:
+    """The outputs of a run that did not come out the same as its manifest says."""
+    with TemporaryDirectory(prefix="cosched-repeat-") as scratch:
+        now = write_all(Path(scratch), expected.command, experiment, log, schedules)
+    digests = {output.name: output.sha256 for output in now.outputs}
+    differing = [output.name for output in expected.outputs if digests.get(output.name) != output.sha256]
+    changed = [
+        f"{name} {version} then, {now.packages.get(name)} now"
+        for name, version in expected.packages.items()
+        if now.packages.get(name) != version
+    ]
+    return differing + (changed if differing else [])

@@ -1,0 +1,55 @@
+"""The tables that several verbs print."""
+
+from cosched.config.experiment import Experiment
+from cosched.metrics.summary import Group, Summary
+from cosched.model.time import humanised, us
+from cosched.report.table import Table
+from cosched.workload.rules import Workload
+
+
+def policy_label(experiment: Experiment, name: str | None) -> str:
+    """What a policy is called in tables and file names: its name, and what was changed about it."""
+    parts = [name] if name else []
+    parts += [part for part in (experiment.order, experiment.select) if part]
+    return " ".join(parts)
+
+
+def summaries(by_policy: dict[str, Summary], load: Workload) -> Table:
+    """The measures of one or more policies over one workload, a row each, with what the reader left out."""
+    table = Table(
+        f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
+        ("policy", "mean wait", "median wait", "95 % wait", "bounded slowdown", "utilisation", "makespan", "backfilled"),
+    )
+    for name, summary in by_policy.items():
+        table.add(
+            name,
+            humanised(us(summary.mean_wait_s)),
+            humanised(us(summary.median_wait_s)),
+            humanised(us(summary.p95_wait_s)),
+            summary.mean_bounded_slowdown,
+            f"{summary.utilization:.4f}",
+            humanised(us(summary.makespan_s)),
+            f"{summary.backfilled_ratio:.1%}",
+        )
+    table.notes.append("bounded slowdown: mean over jobs of max(1, response / max(run time, 10 s))")
+    for what, counts in (("skipped", load.skipped), ("adjusted", load.adjusted)):
+        if counts:
+            table.notes.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in counts.items()))
+    return table
+
+
+def groups(what: str, policy: str, rows: list[Group]) -> Table:
+    """Measures by group of jobs."""
+    table = Table(
+        f"{policy}, by {what}", (what, "jobs", "mean wait s", "mean response s", "bounded slowdown", "processor hours")
+    )
+    for row in rows:
+        table.add(
+            row.group,
+            row.jobs,
+            row.mean_wait_s,
+            row.mean_response_s,
+            row.mean_bounded_slowdown,
+            row.processor_hours,
+        )
+    return table

@@ -1,0 +1,123 @@
+"""``cosched simulate``: one policy over one log."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cosched.cli import show
+from cosched.cli.options import experiment as make_experiment
+from cosched.cli.options import settings
+from cosched.cli.outputs import GROUPINGS, EventLog, check_directory, repeated, write_all
+from cosched.cli.progress import Progress
+from cosched.errors import BadInput
+from cosched.metrics.summary import grouped, summarise
+from cosched.report import manifest as manifests
+from cosched.report import schedule_file
+from cosched.report.table import console
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.experiment import find_log, prepare_workload, run
+
+_STARTED_S = time.perf_counter()
+
+
+@click.command("simulate")
+@click.argument("log", required=False)
+@click.option("--policy", metavar="NAME", help="A policy's name (see 'cosched policies'), or module:name.")
+@settings
+@click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
+@click.option("--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz.")
+@click.option("--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedule, tables, plots and a manifest.")
+@click.option("--repeat", type=click.Path(path_type=Path), metavar="MANIFEST", help="Repeat a run; compare its outputs byte for byte.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    log: str | None,
+    policy: str | None,
+    by: tuple[str, ...],
+    schedule: Path | None,
+    events: Path | None,
+    out: Path | None,
+    repeat: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Run one scheduling policy over a log of a real machine (Standard Workload Format, also gzipped).
+
+    LOG is a file, or the name of a public log such as KTH-SP2-1996-2.1-cln.
+
+    \b
+    Examples:
+      cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy easy
+      cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy conservative --schedule starts.csv --json
+      cosched simulate LOG --select 'backfill(4)' --estimates factor:4 --seed 7 --out results
+      cosched simulate --repeat results/manifest.json
+    """
+    expected = None
+    if repeat:
+        if policy or any(value is not None for value in given.values()):
+            raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
+        expected = manifests.read(repeat)
+        experiment = expected.configuration
+    else:
+        experiment = make_experiment(given | {"policies": [policy] if policy else None, "log": log})
+    if len(experiment.policies) > 1:
+        raise BadInput("policies", f"found {len(experiment.policies)}", "one (several: cosched compare)")
+    if not experiment.policies and not experiment.order and not experiment.select:
+        raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
+    name = experiment.policies[0] if experiment.policies else None
+    resolve(name, experiment.order, experiment.select)
+    label = show.policy_label(experiment, name)
+    if schedule:
+        schedule_file.check_format(schedule)
+    if out:
+        check_directory(out)
+    path = find_log(log or experiment.log)
+    if expected:
+        manifests.check_inputs(expected, [path], str(repeat))
+
+    load = prepare_workload(experiment, path)
+    with Progress(f"simulating {load.name}", len(load)) as progress, EventLog(events) as observer:
+        outcome = run(experiment, name, load, observer=observer, progress=progress)
+
+    summary = summarise(outcome)
+    groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
+    if schedule:
+        schedule_file.write(outcome, schedule)
+    if out:
+        write_all(out, "simulate", experiment, path, {label: outcome})
+    differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
+    if as_json:
+        spent = {"wall_s": round(time.perf_counter() - _STARTED_S, 3), "cpu_s": round(time.process_time(), 3)}
+        click.echo(
+            msgspec.json.encode(
+                {
+                    "policy": label,
+                    **msgspec.to_builtins(summary),
+                    **spent,
+                    "procs": load.procs_total,
+                    "procs_from": load.procs_total_from,
+                    "skipped": load.skipped,
+                    "adjusted": load.adjusted,
+                    "starts_by_reason": outcome.reasons,
+                    "passes": outcome.passes,
+                    **({"groups": groups} if groups else {}),
+                    **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
+                }
+            )
+        )
+        return 1 if differing else 0
+    screen = console()
+    show.summaries({label: summary}, load).show(screen)
+    for what, rows in groups.items():
+        show.groups(what, label, rows).show(screen)
+    if expected:
+        count = len(expected.outputs)
+        click.echo(f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte.")
+        for each in differing:
+            click.echo(f"  differs: {each}")
+    if out:
+        click.echo(f"Written to {out}: see manifest.json for the list.")
+    return 1 if differing else 0

@@ -1,0 +1,1 @@
+"""Settings: YAML in, validated structures out; an error names the file and the key's path."""

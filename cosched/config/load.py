@@ -1,0 +1,97 @@
+"""Read a YAML file into a structure, with errors that say where, what was found and what was expected."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from cosched.errors import BadInput, nearest
+from cosched.model.time import US_PER_S
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe subset; a key that stands twice is an error instead of a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key in seen:
+                mark = key_node.start_mark
+                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r} stands twice", "each key once")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path, into: type[Settings]) -> Settings:
+    """The settings in a YAML (or JSON) file. Raises :class:`BadInput`."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            raw = yaml.load(file, _Loader)  # noqa: S506 (a subclass of the safe loader)
+    except FileNotFoundError:
+        raise BadInput(str(path), "no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(str(path), f"cannot be read: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise BadInput(f"{path}:{line}", f"not YAML: {error.problem}") from None
+    return convert(raw, into, str(path))
+
+
+def convert(raw: object, into: type[Settings], where: str) -> Settings:
+    """Check plain data against a structure. ``where`` names its origin in errors."""
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        raise BadInput(where, f"a {type(raw).__name__}", "keys and values")
+    _known_keys(raw, into, where, "")
+    try:
+        return msgspec.convert(raw, into)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        key = path.rstrip("`").lstrip(".")
+        raise BadInput(f"{where}: {key}" if key else where, _found(raw, key), _expected(problem)) from None
+
+
+def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, prefix: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(into)}
+    for key, value in raw.items():
+        if key not in fields:
+            close = nearest(str(key), fields)
+            expected = "one of " + ", ".join(fields)
+            raise BadInput(f"{where}: {prefix}{key}", "unknown key", expected, nearest=close)
+        kind = fields[key]
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            _known_keys(value, kind, where, f"{prefix}{key}.")
+
+
+def _found(raw: Any, key: str) -> str:
+    value = raw
+    for part in re.findall(r"[^.\[\]]+", key):
+        try:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return "a value that does not fit"
+    return f"found {value!r}"
+
+
+def _expected(problem: str) -> str:
+    return problem.removeprefix("Expected ").replace("`", "").partition(", got ")[0]
+
+
+def duration_us(text: str, where: str) -> int:
+    """A duration such as ``90 s``, ``1.5h`` or ``250ms`` in microseconds. Raises :class:`BadInput`."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", text)
+    if match is None:
+        raise BadInput(where, f"{text!r}", "a duration with its unit, such as 90s, 15min or 2h")
+    if match[2] not in _UNITS_S:
+        close = nearest(match[2], _UNITS_S) or ("min" if match[2].startswith("m") else "")
+        raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", "one of " + ", ".join(_UNITS_S), nearest=close)
+    return round(float(match[1]) * _UNITS_S[match[2]] * US_PER_S)

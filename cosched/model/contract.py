@@ -1,0 +1,30 @@
+"""The social contract: what parallel work may take of a workstation while somebody sits at it."""
+
+import msgspec
+
+
+class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shares of CPU and memory left to parallel work while a local user is there, and tasks of parallel jobs per CPU.
+
+    The default is a dedicated machine: everything, one task per processor. (Hanzich et al. 2005, section 1: half of
+    each for either side, multiprogramming level at most 4.)
+    """
+
+    cpu_ratio: float = 1.0
+    memory_ratio: float = 1.0
+    mpl: int = 1
+
+    def impossible(self) -> tuple[str, object, str] | None:
+        """The first key that no machine could keep, as (key, found, expected), or None."""
+        for key in ("cpu_ratio", "memory_ratio"):
+            value = getattr(self, key)
+            if not 0 < value <= 1:
+                return key, value, "a share above 0, up to 1"
+        if self.mpl < 1:
+            return "mpl", self.mpl, "at least 1 task per processor"
+        return None
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether parallel work has the whole machine, one task per processor."""
+        return self == SocialContract()

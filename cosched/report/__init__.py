@@ -1,0 +1,1 @@
+"""What a person or another program reads: tables, schedules, plots, manifests."""

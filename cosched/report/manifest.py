@@ -1,0 +1,73 @@
+"""The manifest of a run: what went in, what came out, and the configuration that makes it again, byte for byte."""
+
+import hashlib
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+import cosched
+from cosched.config.experiment import Experiment
+from cosched.config.load import load as load_settings
+from cosched.errors import BadInput
+
+
+class FileDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file by its name (no path: it may lie elsewhere next time), size and SHA-256."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides the outcome of a run, and the digests of its outputs."""
+
+    command: str
+    cosched: str
+    python: str
+    packages: dict[str, str]
+    configuration: Experiment
+    inputs: list[FileDigest]
+    outputs: list[FileDigest] = []
+
+
+def digest(path: Path) -> FileDigest:
+    """Size and SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileDigest(path.name, path.stat().st_size, sha256)
+
+
+def make(command: str, experiment: Experiment, inputs: list[Path], outputs: list[Path]) -> Manifest:
+    """The manifest of a run that has just ended."""
+    return Manifest(
+        command=command,
+        cosched=cosched.__version__,
+        python=platform.python_version(),
+        packages={name: version(name) for name in ("msgspec", "numpy", "scipy")},
+        configuration=experiment,
+        inputs=[digest(path) for path in inputs],
+        outputs=[digest(path) for path in sorted(outputs)],
+    )
+
+
+def write(manifest: Manifest, path: Path) -> None:
+    """Write as indented JSON with a stable order of keys."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest. Raises :class:`~cosched.errors.BadInput`."""
+    return load_settings(path, Manifest)
+
+
+def check_inputs(manifest: Manifest, inputs: list[Path], where: str) -> None:
+    """Refuse to repeat a run on other input than it had."""
+    for expected, path in zip(manifest.inputs, inputs, strict=True):
+        found = digest(path)
+        if found.sha256 != expected.sha256:
+            raise BadInput(
+                where, f"{path} has SHA-256 {found.sha256[:16]}…", f"the run's {expected.name}, {expected.sha256[:16]}…"
+            )

@@ -1,0 +1,93 @@
+"""One table, many forms: for a terminal, as TSV, CSV, Parquet, or rows for JSON."""
+
+import csv
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from cosched.errors import BadInput
+
+_WIDE = 240
+
+
+@dataclass
+class Table:
+    """Named columns and rows of plain values; ``caption`` says what it shows, ``notes`` what to know about it."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, *values: Any) -> None:
+        """Append a row."""
+        if len(values) != len(self.columns):
+            raise ValueError(f"{len(values)} values for the {len(self.columns)} columns of {self.caption!r}")
+        self.rows.append(values)
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries, for JSON."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def show(self, console: Console) -> None:
+        """Print for people: drawn on a terminal, aligned plain lines into a pipe."""
+        drawn = RichTable(title=self.caption, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        for i, column in enumerate(self.columns):
+            numeric = bool(self.rows) and all(isinstance(row[i], int | float | None) for row in self.rows)
+            drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        for row in self.rows:
+            drawn.add_row(*(shown(value) for value in row))
+        console.print(drawn)
+        for note in self.notes:
+            console.print(f"  {note}", highlight=False, markup=False)
+
+    def write(self, path: Path) -> None:
+        """Write to a file; its ending says how: .tsv, .csv or .parquet."""
+        if path.suffix == ".parquet":
+            write_parquet(path, {name: [row[i] for row in self.rows] for i, name in enumerate(self.columns)})
+            return
+        if path.suffix not in (".csv", ".tsv"):
+            raise BadInput(str(path), f"unknown table format {path.suffix!r}", "an ending of .csv, .tsv or .parquet")
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows(["" if value is None else value for value in row] for row in self.rows)
+
+
+def shown(value: Any) -> str:
+    """A cell for people: four significant digits, thousands apart, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", " ")
+    if isinstance(value, float):
+        if value != value:
+            return "undefined"
+        if abs(value) >= 1000:
+            return f"{value:,.0f}".replace(",", " ")
+        return f"{value:.4g}"
+    return str(value)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never cuts lines off when its output goes into a pipe or a file."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False)
+
+
+def write_parquet(path: Path, columns: dict[str, Any]) -> None:
+    """Columns of equal length to a Parquet file; the same columns give the same bytes."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 (an extra: heavy, and only for this)
+        import pyarrow.parquet as pq  # noqa: PLC0415
+    except ImportError:
+        raise BadInput(str(path), "Parquet needs the package pyarrow", "the extra 'results' to be installed") from None
+    pq.write_table(pa.table(columns), path, compression="zstd")

@@ -1,0 +1,56 @@
+"""From settings to outcomes: find and read the log, apply rules and estimates, run a policy."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from cosched.config.experiment import Experiment
+from cosched.errors import BadInput
+from cosched.workload import catalogue, estimates, scaling, swf
+from cosched.workload.rules import Workload, prepare
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.host import Observer, Outcome, Ties, simulate
+
+
+def find_log(name: str) -> Path:
+    """A log by its path, or by its name in the catalogue of public logs. Raises :class:`BadInput`."""
+    if not name:
+        raise BadInput("LOG", "no log given", "a file in the Standard Workload Format, or the name of a public log")
+    path = Path(name)
+    if path.exists() or "/" in name:
+        return path
+    return catalogue.find(name) or path
+
+
+def prepare_workload(experiment: Experiment, path: Path) -> Workload:
+    """The workload that an experiment runs: the log by its rules, its load and its estimates."""
+    log = swf.read(path, strict=experiment.strict)
+    if experiment.load is not None:
+        log = scaling.to_load(log, experiment.load, procs_total=experiment.procs, rules=experiment.input_rules)
+    load = prepare(log, experiment.input_rules, procs_total=experiment.procs, strict=experiment.strict)
+    if not len(load):
+        skipped = ", ".join(f"{n} {cause}" for cause, n in load.skipped.items()) or "none skipped"
+        raise BadInput(str(path), f"no job can be simulated ({skipped})", "at least one usable job")
+    rng = np.random.default_rng(experiment.seed)
+    return estimates.apply(estimates.parse(experiment.estimates), load, rng)
+
+
+def run(
+    experiment: Experiment,
+    policy: str | None,
+    load: Workload,
+    *,
+    observer: Observer | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Run one policy over a workload under the experiment's rules."""
+    return simulate(
+        load,
+        resolve(policy, experiment.order, experiment.select),
+        ties=Ties(experiment.ties),
+        at_limit=experiment.at_limit,
+        launch_delay_us=experiment.launch_delay_us,
+        observer=observer,
+        progress=progress,
+    )

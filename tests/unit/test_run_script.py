@@ -53,7 +53,7 @@ class Checkout:
             shutil.copy(ROOT / name, self.root / name)
         (self.root / "cosched").mkdir()
         (self.root / "cosched/__init__.py").write_text('__version__ = "0"\n')
-        for tool in (*TOOLS, "grep", "sort", "sleep", "touch"):
+        for tool in (*TOOLS, "grep", "sort", "sleep", "touch", "wc"):
             if found := shutil.which(tool):
                 (self.bin / tool).symlink_to(found)
 
@@ -289,6 +289,19 @@ def test_two_at_once_make_it_once(checkout: Checkout, with_flock: bool) -> None:
     both = [checkout.start("test"), checkout.start("test")]
     assert [process.communicate(timeout=60)[0] for process in both] == ["python 3.12 runs: -m pytest -n auto\n"] * 2
     assert (checkout.made, checkout.linked) == (1, 1)
+
+
+def test_commands_run_side_by_side(checkout: Checkout) -> None:
+    at_work = checkout.root / "at-work"
+    together = f"echo >>{at_work}; until [ $(wc -l <{at_work}) = 2 ]; do sleep 0.02; done"
+    checkout.put_pretender(12, command=together)
+    both = [checkout.start("test"), checkout.start("test")]
+    try:
+        assert [process.communicate(timeout=20)[0] for process in both] == ["", ""]
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
 
 
 def test_nobodys_environment_is_taken_from_under_him(checkout: Checkout) -> None:

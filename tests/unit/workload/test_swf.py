@@ -243,6 +243,30 @@ def test_a_gzip_file_cut_short_or_damaged(tmp_path: Path) -> None:
     assert "damaged or truncated gzip" in message(save(tmp_path, packed + b"trailing"))
 
 
+# --- the public logs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jobs", "procs", "first_line"),
+    [
+        pytest.param(28_476, 100, 25, marks=pytest.mark.log("KTH-SP2-1996-2.1-cln")),
+        pytest.param(18_239, 128, 33, marks=pytest.mark.log("NASA-iPSC-1993-3.1-cln")),
+        pytest.param(122_060, 1024, 46, marks=pytest.mark.log("LANL-CM5-1994-4.1-cln")),
+        pytest.param(121_039, 4008, 27, marks=pytest.mark.log("LLNL-Thunder-2007-1.1-cln")),
+        pytest.param(447_794, 8192, 21, marks=pytest.mark.log("RICC-2010-2")),
+    ],
+)
+def test_a_public_log_reads_whole_and_on_the_fast_path(
+    log_path: Path, jobs: int, procs: int, first_line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swf, "_read_tolerant", None)
+    log = swf.read(log_path, strict=True)
+    assert len(log) == jobs
+    assert log.header.integer("MaxProcs") == procs
+    assert (log.line_numbers[0], log.line_numbers[-1]) == (first_line, first_line + jobs - 1)
+    assert log.skipped == {}
+
+
 # --- writing ------------------------------------------------------------------------------------------------------
 
 _VALUE = st.one_of(

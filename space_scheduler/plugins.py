@@ -1,7 +1,7 @@
 """Policies by name: a preset, an entry point of another package, or a user's own ``module:name``.
 
-``module:name`` is looked for as Python would from the current directory. The object is a policy, or something that gives
-one when called without arguments (a class, a function).
+``module:name`` is looked for as Python would from the current directory. The object is a policy, or something that
+gives one when called without arguments (a class, a function).
 """
 
 import importlib
@@ -27,7 +27,9 @@ def resolve(name: str | None, order: str | None = None, select: str | None = Non
         preset = PRESETS[name or "fcfs"]
         return compose(order or preset.order, select or preset.select)
     if order or select:
-        raise BadInput("--policy", f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
+        raise BadInput(
+            "--policy", f"{name!r} with --order or --select", "a preset: a policy of your own has its own order"
+        )
     if ":" in name:
         return _checked(name, _imported(name))
     for entry in entry_points(group=GROUP):
@@ -38,7 +40,10 @@ def resolve(name: str | None, order: str | None = None, select: str | None = Non
                 raise BadInput(f"policy {name}", f"its entry point {entry.value} cannot be loaded: {error}") from error
     known = names()
     raise BadInput(
-        "--policy", f"no policy {name!r}", "one of " + ", ".join(known) + ", or module:name", nearest=nearest(name, known)
+        "--policy",
+        f"no policy {name!r}",
+        "one of " + ", ".join(known) + ", or module:name",
+        nearest=nearest(name, known),
     )
 
 
@@ -55,14 +60,17 @@ def _imported(name: str) -> object:
     if not hasattr(module, attribute):
         public = [each for each in vars(module) if not each.startswith("_")]
         raise BadInput(
-            f"policy {name}", f"{module_name} has no {attribute!r}", "a policy in it", nearest=nearest(attribute, public)
+            f"policy {name}",
+            f"{module_name} has no {attribute!r}",
+            "a policy in it",
+            nearest=nearest(attribute, public),
         )
     found: object = getattr(module, attribute)
     return found
 
 
 def _checked(name: str, found: object) -> Policy:
-    made = found() if callable(found) and not hasattr(found, "plan") or isinstance(found, type) else found
+    made = found() if (callable(found) and not hasattr(found, "plan")) or isinstance(found, type) else found
     missing = [part for part in ("plan", "order") if not callable(getattr(made, part, None))]
     if missing:
         expected = "an object with plan(snapshot) and order(job, rank); see docs/guide/own-policy.md"

@@ -20,7 +20,7 @@ class Profile:
 
     @classmethod
     def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> "Profile":
-        """The profile of the running jobs: ``ends`` are (predicted end, job id, processors) in order of time, all after now."""
+        """The profile of what runs; ``ends``: (predicted end, job id, processors) in order of time, all after now."""
         profile = cls(now_us, free_procs)
         times, free = profile.times, profile.free
         for end_us, _, procs in ends:
@@ -64,7 +64,9 @@ class Profile:
             while free[i] < procs:
                 i += 1
                 if i == count:
-                    raise ValueError(f"{procs} processors are never free together: {free[-1]} at the end of the profile")
+                    raise ValueError(
+                        f"{procs} processors are never free together: {free[-1]} at the end of the profile"
+                    )
             start_us = times[i]
             if start_us < after_us:
                 start_us = after_us
@@ -76,7 +78,7 @@ class Profile:
                 return start_us
 
     def change(self, start_us: int, end_us: int, delta_procs: int) -> None:
-        """Add ``delta_procs`` (negative to occupy) over [start, end). Periods that become equal are merged at the rims."""
+        """Add ``delta_procs`` over [start, end). Periods that become equal are merged at the rims."""
         if end_us <= start_us:
             return
         times, free = self.times, self.free

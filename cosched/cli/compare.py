@@ -34,7 +34,9 @@ _WEEK_US = 7 * 86_400 * US_PER_S
 @click.option("--policies", metavar="A,B,C", help="Policies' names, separated by commas; the first is the baseline.")
 @settings
 @click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedules, tables, plots and a manifest.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedules, tables, plots and a manifest."
+)
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Policies simulated at a time.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -50,7 +52,9 @@ def command(
     names = [name.strip() for name in policies.split(",") if name.strip()] if policies is not None else None
     experiment = make_experiment(given | {"policies": names, "log": log})
     if len(experiment.policies) < 2:
-        raise BadInput("--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative")
+        raise BadInput(
+            "--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative"
+        )
     if len(set(experiment.policies)) != len(experiment.policies):
         raise BadInput("--policies", "the same policy twice", "each policy once")
     for name in experiment.policies:

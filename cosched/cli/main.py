@@ -1,7 +1,7 @@
 """Entry point of the ``cosched`` command.
 
-Exit status: 0 done, 1 failed, 2 bad input, 3 no answer from the service. Each verb lives in a module of its own, imported
-when it is called: ``cosched --help`` and a simulation do not pay for plots.
+Exit status: 0 done, 1 failed, 2 bad input, 3 no answer from the service. Each verb lives in a module of its own,
+imported when it is called: ``cosched --help`` and a simulation do not pay for plots.
 """
 
 import importlib
@@ -42,7 +42,9 @@ class _Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            raise BadInput("", f"no command {args[0]!r}", "one of " + ", ".join(_VERBS), nearest=nearest(args[0], _VERBS))
+            raise BadInput(
+                "", f"no command {args[0]!r}", "one of " + ", ".join(_VERBS), nearest=nearest(args[0], _VERBS)
+            )
         return super().resolve_command(ctx, args)
 
 

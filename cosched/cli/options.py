@@ -24,16 +24,18 @@ _SETTINGS = (
     click.option(
         "--unusable", metavar="RULE", help="Jobs without run time or size: one-second or skip [default: one-second]."
     ),
-    click.option(
-        "--negative-times", metavar="RULE", help="Jobs with negative times: skip or unknown [default: skip]."
-    ),
+    click.option("--negative-times", metavar="RULE", help="Jobs with negative times: skip or unknown [default: skip]."),
     click.option("--at-limit", metavar="RULE", help="At the end of the estimate: kill or run [default: kill]."),
     click.option(
-        "--estimates", metavar="MODEL", help="What the scheduler is told: user, exact, factor:F, tsafrir [default: user]."
+        "--estimates",
+        metavar="MODEL",
+        help="What the scheduler is told: user, exact, factor:F, tsafrir [default: user].",
     ),
     click.option("--seed", type=int, help="Seed of all random choices [default: 1]."),
     click.option("--load", type=float, help="Scale inter-arrival times to this offered load [default: as logged]."),
-    click.option("--launch-delay", metavar="TIME", help="From the decision to a running job, such as 2s [default: 0s]."),
+    click.option(
+        "--launch-delay", metavar="TIME", help="From the decision to a running job, such as 2s [default: 0s]."
+    ),
     click.option("--strict", is_flag=True, default=None, help="Stop at the first line or job that cannot be used."),
     click.option(
         "--rules", metavar="NAME", help="A named set of rules: default, or oracle (docs/design/semantics.md)."

@@ -15,18 +15,23 @@ from cosched.cli import show
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import class_labels, grouped, summarise, user_labels
+from cosched.model.time import US_PER_S
 from cosched.report import manifest as manifests
 from cosched.report import plots, schedule_file
+from cosched.workload.calendar import month_labels
 from cosched.workload.schedule import Schedule
-from cosched.workload.stats import month_labels
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.simulator.host import Observer
 
+_DAY_US: Final = 86_400 * US_PER_S
+
 
 def _months(schedule: Schedule) -> NDArray[np.str_]:
     load = schedule.workload
-    return np.asarray(month_labels(load.submit_us, load.unix_start_s, load.timezone))
+    if load.unix_start_s is None:  # no calendar: thirty days at a time
+        return np.array([f"days {day:5}-{day + 29}" for day in (load.submit_us // _DAY_US // 30 * 30).tolist()])
+    return month_labels(load.submit_us, load.unix_start_s, load.timezone)
 
 
 GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {

@@ -1,4 +1,4 @@
-"""Progress on standard error for what takes over two seconds: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error for what takes over two seconds: a bar on a terminal, else a plain line now and then."""
 
 import sys
 import time

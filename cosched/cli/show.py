@@ -18,7 +18,16 @@ def summaries(by_policy: dict[str, Summary], load: Workload) -> Table:
     """The measures of one or more policies over one workload, a row each, with what the reader left out."""
     table = Table(
         f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
-        ("policy", "mean wait", "median wait", "95 % wait", "bounded slowdown", "utilisation", "makespan", "backfilled"),
+        (
+            "policy",
+            "mean wait",
+            "median wait",
+            "95 % wait",
+            "bounded slowdown",
+            "utilisation",
+            "makespan",
+            "backfilled",
+        ),
     )
     for name, summary in by_policy.items():
         table.add(

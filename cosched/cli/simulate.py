@@ -12,6 +12,7 @@ from cosched.cli.options import experiment as make_experiment
 from cosched.cli.options import settings
 from cosched.cli.outputs import GROUPINGS, EventLog, check_directory, repeated, write_all
 from cosched.cli.progress import Progress
+from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.summary import grouped, summarise
 from cosched.report import manifest as manifests
@@ -20,7 +21,7 @@ from cosched.report.table import console
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.experiment import find_log, prepare_workload, run
 
-_STARTED_S = time.perf_counter()
+_STARTED_S = time.perf_counter()  # near enough to the start of the process: what comes before is imports
 
 
 @click.command("simulate")
@@ -28,10 +29,21 @@ _STARTED_S = time.perf_counter()
 @click.option("--policy", metavar="NAME", help="A policy's name (see 'cosched policies'), or module:name.")
 @settings
 @click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
-@click.option("--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz.")
-@click.option("--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedule, tables, plots and a manifest.")
-@click.option("--repeat", type=click.Path(path_type=Path), metavar="MANIFEST", help="Repeat a run; compare its outputs byte for byte.")
+@click.option(
+    "--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz."
+)
+@click.option(
+    "--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedule, tables, plots and a manifest."
+)
+@click.option(
+    "--repeat",
+    type=click.Path(path_type=Path),
+    metavar="MANIFEST",
+    help="Repeat a run; compare its outputs byte for byte.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     log: str | None,
@@ -55,20 +67,12 @@ def command(
       cosched simulate LOG --select 'backfill(4)' --estimates factor:4 --seed 7 --out results
       cosched simulate --repeat results/manifest.json
     """
-    expected = None
-    if repeat:
-        if policy or any(value is not None for value in given.values()):
-            raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
-        expected = manifests.read(repeat)
-        experiment = expected.configuration
-    else:
-        experiment = make_experiment(given | {"policies": [policy] if policy else None, "log": log})
-    if len(experiment.policies) > 1:
-        raise BadInput("policies", f"found {len(experiment.policies)}", "one (several: cosched compare)")
-    if not experiment.policies and not experiment.order and not experiment.select:
-        raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
-    name = experiment.policies[0] if experiment.policies else None
-    resolve(name, experiment.order, experiment.select)
+    expected = manifests.read(repeat) if repeat else None
+    if expected and (policy or any(value is not None for value in given.values())):
+        raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
+    given |= {"policies": [policy] if policy else None, "log": log}
+    experiment = expected.configuration if expected else make_experiment(given)
+    name = _one_policy(experiment)
     label = show.policy_label(experiment, name)
     if schedule:
         schedule_file.check_format(schedule)
@@ -90,34 +94,45 @@ def command(
         write_all(out, "simulate", experiment, path, {label: outcome})
     differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
     if as_json:
-        spent = {"wall_s": round(time.perf_counter() - _STARTED_S, 3), "cpu_s": round(time.process_time(), 3)}
-        click.echo(
-            msgspec.json.encode(
-                {
-                    "policy": label,
-                    **msgspec.to_builtins(summary),
-                    **spent,
-                    "procs": load.procs_total,
-                    "procs_from": load.procs_total_from,
-                    "skipped": load.skipped,
-                    "adjusted": load.adjusted,
-                    "starts_by_reason": outcome.reasons,
-                    "passes": outcome.passes,
-                    **({"groups": groups} if groups else {}),
-                    **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
-                }
-            )
-        )
-        return 1 if differing else 0
-    screen = console()
-    show.summaries({label: summary}, load).show(screen)
-    for what, rows in groups.items():
-        show.groups(what, label, rows).show(screen)
-    if expected:
-        count = len(expected.outputs)
-        click.echo(f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte.")
-        for each in differing:
-            click.echo(f"  differs: {each}")
-    if out:
-        click.echo(f"Written to {out}: see manifest.json for the list.")
+        document = {
+            "policy": label,
+            **msgspec.to_builtins(summary),
+            "wall_s": round(time.perf_counter() - _STARTED_S, 3),
+            "cpu_s": round(time.process_time(), 3),
+            "procs": load.procs_total,
+            "procs_from": load.procs_total_from,
+            "skipped": load.skipped,
+            "adjusted": load.adjusted,
+            "starts_by_reason": outcome.reasons,
+            "passes": outcome.passes,
+            **({"groups": groups} if groups else {}),
+            **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
+        }
+        click.echo(msgspec.json.encode(document))
+    else:
+        screen = console()
+        show.summaries({label: summary}, load).show(screen)
+        for what, rows in groups.items():
+            show.groups(what, label, rows).show(screen)
+        if expected:
+            click.echo(_repetition(len(expected.outputs), differing))
+        if out:
+            click.echo(f"Written to {out}: see manifest.json for the list.")
     return 1 if differing else 0
+
+
+def _one_policy(experiment: Experiment) -> str | None:
+    """The name of the one policy to run, None where order and selection say it all; refuses what cannot be run."""
+    names = experiment.policies
+    if len(names) > 1:
+        raise BadInput("policies", f"found {len(names)}: {', '.join(names)}", "one (several: cosched compare)")
+    if not names and not experiment.order and not experiment.select:
+        raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
+    name = names[0] if names else None
+    resolve(name, experiment.order, experiment.select)
+    return name
+
+
+def _repetition(count: int, differing: list[str]) -> str:
+    same = f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte."
+    return "\n  differs: ".join([same, *differing])

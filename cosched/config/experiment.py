@@ -1,4 +1,4 @@
-"""What a simulation is made of: the settings of ``cosched simulate`` and ``compare``, from options, a file, a manifest."""
+"""What a simulation is made of: the settings of ``simulate`` and ``compare``, from options, a file or a manifest."""
 
 from typing import Final
 
@@ -49,7 +49,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad(f"contract.{key}", found, expected)
         if not self.contract.dedicated:
             raise bad(
-                "contract", msgspec.to_builtins(self.contract), "the dedicated machine's: the policies here plan for one"
+                "contract",
+                msgspec.to_builtins(self.contract),
+                "the dedicated machine's: the policies here plan for one",
             )
         duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay")
         return self

@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 mark = key_node.start_mark
                 raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r} stands twice", "each key once")
@@ -34,7 +34,7 @@ def load(path: Path, into: type[Settings]) -> Settings:
     """The settings in a YAML (or JSON) file. Raises :class:`BadInput`."""
     try:
         with path.open(encoding="utf-8") as file:
-            raw = yaml.load(file, _Loader)  # noqa: S506 (a subclass of the safe loader)
+            raw = yaml.load(file, _Loader)
     except FileNotFoundError:
         raise BadInput(str(path), "no such file") from None
     except (OSError, UnicodeDecodeError) as error:

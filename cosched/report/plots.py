@@ -44,7 +44,7 @@ def _pyplot(where: Path) -> Any:
     except ImportError:
         raise BadInput(str(where), "plots need the package matplotlib", "the extra 'results' to be installed") from None
     matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot  # noqa: PLC0415
+    from matplotlib import pyplot  # noqa: PLC0415
 
     return pyplot
 

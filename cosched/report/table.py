@@ -1,6 +1,7 @@
 """One table, many forms: for a terminal, as TSV, CSV, Parquet, or rows for JSON."""
 
 import csv
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -66,14 +67,10 @@ def shown(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", " ")
+    if isinstance(value, int) or (isinstance(value, float) and 1000 <= abs(value) < math.inf):
+        return f"{value:,.0f}".replace(",", " ")
     if isinstance(value, float):
-        if value != value:
-            return "undefined"
-        if abs(value) >= 1000:
-            return f"{value:,.0f}".replace(",", " ")
-        return f"{value:.4g}"
+        return "undefined" if math.isnan(value) else f"{value:.4g}"
     return str(value)
 
 

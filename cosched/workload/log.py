@@ -40,7 +40,7 @@ FIELDS = len(Field)
 
 @dataclass(frozen=True)
 class Header:
-    """The comment lines of a log. ``entries`` keeps the first value of each ``; Key: value``; ``lines`` keeps them all."""
+    """The comment lines of a log: ``entries`` has the first value of each ``; Key: value``, ``lines`` all of them."""
 
     entries: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()

@@ -115,7 +115,9 @@ def to_us(seconds: NDArray[np.float64]) -> Times:
     return rounded
 
 
-def prepare(log: Log, rules: InputRules | None = None, *, procs_total: int | None = None, strict: bool = False) -> Workload:
+def prepare(
+    log: Log, rules: InputRules | None = None, *, procs_total: int | None = None, strict: bool = False
+) -> Workload:
     """Apply the rules to a log. Raises :class:`BadInput` in strict mode at the first job that would be skipped."""
     rules = rules or InputRules()
     size, size_from = machine_size(log, procs_total)
@@ -142,8 +144,8 @@ def prepare(log: Log, rules: InputRules | None = None, *, procs_total: int | Non
             ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
             ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
         ]
-    for cause, bad, found, expected in problems:
-        bad = bad & keep
+    for cause, unfit, found, expected in problems:
+        bad = unfit & keep
         count = int(bad.sum())
         if not count:
             continue

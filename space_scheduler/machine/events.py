@@ -9,65 +9,65 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all events; the tag names the class in journals and event logs."""
 
 
-class JobSubmitted(Event):
+class JobSubmitted(Event, frozen=True, gc=False):
     """A user submitted a job."""
 
     job: Job
 
 
-class JobHeld(Event):
+class JobHeld(Event, frozen=True, gc=False):
     """A queued job is not to be started until released."""
 
     job_id: int
 
 
-class JobReleased(Event):
+class JobReleased(Event, frozen=True, gc=False):
     """A held job goes back to its place in the queue."""
 
     job_id: int
 
 
-class JobCancelled(Event):
+class JobCancelled(Event, frozen=True, gc=False):
     """A job is not wanted any more, wherever it is in its life."""
 
     job_id: int
 
 
-class JobLaunched(Event):
+class JobLaunched(Event, frozen=True, gc=False):
     """The last task of a starting job is up."""
 
     job_id: int
 
 
-class JobEnded(Event):
+class JobEnded(Event, frozen=True, gc=False):
     """A starting or running job has ended, and holds nothing any more. ``outcome`` is a terminal state."""
 
     job_id: int
     outcome: JobState = JobState.COMPLETED
 
 
-class NodesJoined(Event):
+class NodesJoined(Event, frozen=True, gc=False):
     """Interchangeable processors came into service (new nodes, or drained ones resumed)."""
 
     procs: int
 
 
-class NodesDrained(Event):
+class NodesDrained(Event, frozen=True, gc=False):
     """Processors that are free, or will be as their jobs end, leave service."""
 
     procs: int
 
 
-class NodesLost(Event):
+class NodesLost(Event, frozen=True, gc=False):
     """Processors are gone, and with them the jobs that had tasks there (all of them: a gang is whole or not at all)."""
 
     procs: int
     job_ids: tuple[int, ...] = ()
 
 
-class TimerDue(Event):
+class TimerDue(Event, frozen=True, gc=False):
     """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
 
 
-class Boundary(Event):
+class Boundary(Event, frozen=True, gc=False):
     """All events of a batch have been handled: run a pass if anything changed."""

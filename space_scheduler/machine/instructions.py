@@ -12,7 +12,7 @@ class Instruction(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all instructions; the tag names the class in journals and event logs."""
 
 
-class Start(Instruction):
+class Start(Instruction, frozen=True, gc=False):
     """Start a job. ``limit_us`` is the run time at which the node kills it, or None where it may run on."""
 
     job: Job
@@ -22,7 +22,7 @@ class Start(Instruction):
     reason: Reason
 
 
-class Kill(Instruction):
+class Kill(Instruction, frozen=True, gc=False):
     """End a starting or running job, surely."""
 
     job_id: int
@@ -30,7 +30,7 @@ class Kill(Instruction):
     reason: Reason
 
 
-class SetTimer(Instruction):
+class SetTimer(Instruction, frozen=True, gc=False):
     """Send :class:`~space_scheduler.machine.events.TimerDue` at this time. There is one timer; this replaces it."""
 
     at_us: int
@@ -38,7 +38,7 @@ class SetTimer(Instruction):
     reason: Reason
 
 
-class Tell(Instruction):
+class Tell(Instruction, frozen=True, gc=False):
     """Tell the user of a job that its promised start is now ``promised_us`` (FOREVER_US: nothing can be promised)."""
 
     job_id: int

@@ -13,7 +13,9 @@ class UnknownJob(KeyError):
     """An event names a job that is not alive here."""
 
     def __str__(self) -> str:
-        return f"job {self.args[0]} is not queued, starting or running here (never submitted, refused, or already ended)"
+        return (
+            f"job {self.args[0]} is not queued, starting or running here (never submitted, refused, or already ended)"
+        )
 
 
 class Infeasible(ValueError):

@@ -1,7 +1,8 @@
 """The scheduler's state machine: ``handle(event, now_us) -> [Instruction]`` (design, section 3).
 
-Events change the state; the :class:`Boundary` that closes a batch runs one pass: the policy plans on a snapshot, the plan
-is checked with the function that planned it, and applied at once or not at all. A pass is not run when nothing changed.
+Events change the state; the :class:`Boundary` that closes a batch runs one pass: the policy plans on a snapshot, the
+plan is checked with the function that planned it, and applied at once or not at all. No pass is run when nothing
+changed.
 """
 
 from bisect import bisect_left, insort
@@ -31,8 +32,8 @@ OVERRUN_STEPS_US: Final = tuple(
 class MachineRules(msgspec.Struct, frozen=True):
     """What holds on this machine.
 
-    ``kill_at_limit``: a job ends at its estimate at the latest (the nodes see to it). ``release_at_limit``: at that very
-    instant its processors count as free, even before its end is handled (half-open intervals under sequential ties).
+    ``kill_at_limit``: a job ends at its estimate at the latest (the nodes see to it). ``release_at_limit``: at that
+    very instant its processors count as free, even before its end is handled (half-open intervals, sequential ties).
     """
 
     kill_at_limit: bool = True

@@ -23,8 +23,8 @@ class Changes:
 
     ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that
     ended; the time is not after now where it ended when expected. ``released`` is set when processors came free at a
-    job's limit, by rule, before its end was handled: what had been predicted came true. ``disturbed`` is set when predicted ends moved later
-    or the machine's size changed: then no earlier promise holds as such.
+    job's limit, by rule, before its end was handled: what had been predicted came true. ``disturbed`` is set when
+    predicted ends moved later or the machine's size changed: then no earlier promise holds as such.
     """
 
     submitted: list[Job] = field(default_factory=list)
@@ -42,8 +42,8 @@ class Changes:
 class Snapshot:
     """The state as a policy sees it at ``now_us``. ``free_procs`` of ``procs_total`` processors are free now.
 
-    ``ends`` are (predicted end, job id, processors) of what runs, in order of time, all after now. ``procs_total`` counts processors
-    in service: drained and lost ones are neither free nor coming back.
+    ``ends`` are (predicted end, job id, processors) of what runs, in order of time, all after now. ``procs_total``
+    counts processors in service: drained and lost ones are neither free nor coming back.
     """
 
     now_us: int

@@ -1,9 +1,11 @@
 """Named policies, and policies put together from an order and a selection.
 
-A selection is written as in the papers: ``jfirst``, ``bestfit``, ``fpfs(10)``, ``backfill(1)``, ``conservative(arrival)``.
+A selection is written as in the papers: ``jfirst``, ``bestfit``, ``fpfs(10)``, ``backfill(1)``,
+``conservative(arrival)``.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,5 +82,5 @@ def _count(select: str, text: str) -> int:
     return int(text)
 
 
-def _one_of(choices: object) -> str:
-    return "one of " + ", ".join(choices)  # type: ignore[call-overload]
+def _one_of(choices: Iterable[str]) -> str:
+    return "one of " + ", ".join(choices)

@@ -1,8 +1,8 @@
 """The waiting jobs, in order, and by shape.
 
-Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate), because jobs of one
-shape are alike to every feasibility question: a scan that asks each shape once, in the order of their first jobs, finds
-what a scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
+Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate), because jobs of
+one shape are alike to every feasibility question: a scan that asks each shape once, in the order of their first jobs,
+finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
 """
 
 from bisect import bisect_left, insort

@@ -33,7 +33,7 @@ def prepare_workload(experiment: Experiment, path: Path) -> Workload:
         skipped = ", ".join(f"{n} {cause}" for cause, n in load.skipped.items()) or "none skipped"
         raise BadInput(str(path), f"no job can be simulated ({skipped})", "at least one usable job")
     rng = np.random.default_rng(experiment.seed)
-    return estimates.apply(estimates.parse(experiment.estimates), load, rng)
+    return estimates.with_estimates(load, estimates.parse(experiment.estimates), rng)
 
 
 def run(

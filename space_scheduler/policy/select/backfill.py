@@ -6,7 +6,8 @@ a job starts now if no reservation made in this pass moves.
 
 * ``n = 0`` is greedy first fit over the whole queue;
 * ``n = 1`` is EASY (Feitelson & Weil 1998, section 2.2, Fig. 5): one *shadow time*, for the head, and the *extra*
-  processors left over then. Scanned shortest first it is EASY with shortest-first backfilling (SJBF, Tsafrir et al. 2007);
+  processors left over then. Scanned shortest first it is EASY with shortest-first backfilling (SJBF, Tsafrir et al.
+  2007);
 * ``n > 1`` keeps the reservations in a profile. It is not conservative backfilling however large n is: these
   reservations are made anew at each pass and promise nothing.
 
@@ -38,8 +39,7 @@ class Shadow:
     current: bool = True  # False: something ended since, but no queued job was narrow enough to care
 
 
-#: The shadow of a head that is promised nothing: the reservation of backfill(0), and of a head that nodes out of service
-#: keep from ever fitting.
+#: The shadow of a head that is promised nothing: under backfill(0).
 NOBODY: Final = Shadow(-1, FOREVER_US, 0)
 FIRST_FIT: Final = Reason(Why.FIRST_FIT)
 
@@ -85,10 +85,14 @@ class Backfill:
         if head is None:
             return Plan()
         previous = memory if isinstance(memory, Shadow) and memory.head_id == head.id else None
-        if previous and previous.current and not (changes.vacated or changes.withdrawn or changes.released or changes.disturbed):
+        if (
+            previous
+            and previous.current
+            and not (changes.vacated or changes.withdrawn or changes.released or changes.disturbed)
+        ):
             return self._newcomers(snapshot, previous)
         starts, free_procs = start_heads(snapshot)
-        blocked = head if not starts else _after(snapshot, len(starts))
+        blocked = _after(snapshot, len(starts))
         if blocked is None:
             return Plan(starts)
         if previous and not starts and not changes.disturbed and snapshot.queue.narrowest() > free_procs:
@@ -145,22 +149,22 @@ class Backfill:
         promised: dict[int, int] = {}
         reserved = {start.job.id for start in starts}
         places = self.reservations
-        for job in snapshot.queue:
-            if job.id in reserved:
+        for first in snapshot.queue:
+            if first.id in reserved:
                 continue
             if not places:
                 break
             places -= 1
-            reserved.add(job.id)
-            if job.procs > profile.free[-1]:
+            reserved.add(first.id)
+            if first.procs > profile.free[-1]:
                 continue  # cannot be promised anything while nodes are out of service
-            start_us = profile.earliest(job.procs, job.estimate_us, now_us)
-            profile.change(start_us, start_us + job.estimate_us, -job.procs)
+            start_us = profile.earliest(first.procs, first.estimate_us, now_us)
+            profile.change(start_us, start_us + first.estimate_us, -first.procs)
             if start_us == now_us:
-                starts.append(PlannedStart(job, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
-                free_procs -= job.procs
+                starts.append(PlannedStart(first, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
+                free_procs -= first.procs
             else:
-                promised[job.id] = start_us
+                promised[first.id] = start_us
         scan = snapshot.queue.scan(free_procs, shortest_first=self.shortest_first)
         while (job := scan.peek()) is not None:
             if job.id in reserved:

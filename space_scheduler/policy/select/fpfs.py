@@ -1,8 +1,8 @@
 """Fit processors first served: FPFS(maxJumps) (Ngubiri & van Vliet 2006, section 3).
 
 The queue is searched from the head for the first job that fits. A job started from further back *jumps* the head; each
-jump adds one to the head's count, and when the count has reached ``max_jumps`` nobody passes until the head has started.
-A new head starts with a count of zero. ``max_jumps = 0`` is FCFS. No estimates are used.
+jump adds one to the head's count, and when the count has reached ``max_jumps`` nobody passes until the head has
+started. A new head starts with a count of zero. ``max_jumps = 0`` is FCFS. No estimates are used.
 """
 
 from dataclasses import dataclass

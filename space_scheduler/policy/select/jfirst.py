@@ -1,4 +1,4 @@
-"""Just first (JFirst, Hanzich et al. 2005, section 2): only the head of the queue is tried; while it fits, it starts."""
+"""Just first (JFirst, Hanzich et al. 2005, section 2): only the head of the queue is tried; it starts if it fits."""
 
 from dataclasses import dataclass
 

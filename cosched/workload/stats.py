@@ -157,10 +157,10 @@ def _months(log: Log, workload: Workload) -> tuple[dict[str, int], str]:
 
 
 def _top_users(workload: Workload, work: NDArray[np.float64], most: int) -> list[UserShare]:
-    """The users with the most jobs; at equal numbers the one with more work, then the lower number."""
+    """The users with the most work; at equal work the one with more jobs, then the lower number."""
     known = workload.user >= 0
     users, which = np.unique(workload.user[known], return_inverse=True)
     jobs, worked = np.bincount(which), np.bincount(which, weights=work[known])
-    order = np.lexsort((users, -worked, -jobs))[:most]
+    order = np.lexsort((users, -jobs, -worked))[:most]
     total = float(work.sum())
     return [UserShare(int(users[i]), int(jobs[i]), float(worked[i]) / total) for i in order]

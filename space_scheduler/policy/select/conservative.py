@@ -94,7 +94,7 @@ class Conservative:
         for job_id, start_us in memory.starts_us.items():
             if job_id in snapshot.queue and start_us != FOREVER_US:
                 job = snapshot.queue.job(job_id)
-                expected.change(start_us, start_us + job.estimate_us, -job.procs)
+                expected.change(max(start_us, snapshot.now_us), start_us + job.estimate_us, -job.procs)
         actual = memory.profile.copy()
         actual.advance(snapshot.now_us)
         assert actual.normal() == expected.normal(), f"profile {actual.normal()}, expected {expected.normal()}"

@@ -1,0 +1,74 @@
+"""``validate`` walks every invariant: it is silent whatever happens, and finds each thing that is broken on purpose."""
+
+from collections.abc import Callable
+
+import pytest
+from kit.drive import Drive
+
+from cosched.model.job import Job, JobState
+from space_scheduler.machine.state import SchedulerState
+
+
+def busy_machine() -> Drive:
+    """Four processors: job 1 runs on three till 100 s, jobs 2 (on four) and 4 (on two) follow, job 3 is held."""
+    drive = Drive("conservative", procs=4)
+    drive.submit(1, procs=3, estimate_s=100)
+    drive.submit(2, procs=4, estimate_s=10)
+    drive.submit(3, procs=1, estimate_s=10)
+    drive.hold(3)
+    drive.submit(4, procs=2, estimate_s=10)
+    drive.decide_and_launch()
+    return drive
+
+
+def test_a_policys_memory_is_not_asked_between_an_event_and_its_pass() -> None:
+    drive = busy_machine().at(40)
+    drive.ended(1)  # validates: the profile does not know yet
+    assert drive.decide() == [
+        "start 2 on 4 (limit 10 s): RESERVATION_DUE, promised 100 s",
+        "tell 4 50 s: MOVED_EARLIER, before 110 s",
+        "timer 50 s: WAKE",
+    ]
+
+
+def test_a_policys_memory_is_not_asked_before_the_pass_that_is_overdue() -> None:
+    drive = busy_machine()
+    assert drive.at(130).cancel(1) == ["kill 1: CANCELLED"]  # it should have ended at 100 s, and no pass has noticed
+    assert drive.decide() == [
+        "tell 2 190 s: OVERRUN, before 100 s",
+        "tell 4 200 s: OVERRUN, before 110 s",
+        "timer 190 s: WAKE",
+    ]
+
+
+def _swap_last_two(entries: list[object]) -> None:
+    entries[-2:] = entries[:-3:-1]
+
+
+BREAKS: dict[str, Callable[[SchedulerState], object]] = {
+    "a processor is lost": lambda state: setattr(state, "free_procs", 0),
+    "a processor is counted twice": lambda state: setattr(state, "free_procs", 2),
+    "a queued job is forgotten": lambda state: state.records.pop(2),
+    "a running job is forgotten": lambda state: state.records.pop(1),
+    "a job waits that nobody submitted": lambda state: state.queue.add(Job(9, 1, 1, 0), 9),
+    "the queue is out of order": lambda state: _swap_last_two(state.queue._sorted),
+    "a held job is queued": lambda state: state.queue.add(state.records[3].job, 2),
+    "a predicted end is lost": lambda state: state._ends.clear(),
+    "a predicted end is another": lambda state: setattr(state.records[1], "end_us", 1),
+    "a queued job holds processors": lambda state: setattr(state.records[2], "allocation", state.records[1].allocation),
+    "a running job holds none": lambda state: setattr(state.records[1], "allocation", None),
+    "an ended job is still here": lambda state: setattr(state.records[3], "state", JobState.CANCELLED),
+    "a state without a story": lambda state: setattr(state.records[1], "state", JobState.ENDING),
+    "a record under another's number": lambda state: state.records.__setitem__(3, state.records[1]),
+    "the policy forgets a reservation": lambda state: state._memory.starts_us.clear(),
+    "the policy's profile is another": lambda state: state._memory.profile.change(0, 5_000_000, 1),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_what_is_broken_is_found(what: str) -> None:
+    drive = busy_machine()
+    drive.state.validate()
+    BREAKS[what](drive.state)
+    with pytest.raises(AssertionError):
+        drive.state.validate()

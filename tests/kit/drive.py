@@ -1,0 +1,127 @@
+"""Drive the machine by hand: events in seconds, instructions as text, every invariant walked after each step."""
+
+from collections.abc import Iterable
+
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US, plain_seconds
+from kit.loads import SECOND
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
+from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.presets import PRESETS, compose
+from space_scheduler.reasons import Reason
+
+
+def policy_named(name: str) -> Policy:
+    """A preset's name, or a selection in order of arrival."""
+    preset = PRESETS.get(name)
+    return compose(preset.order, preset.select) if preset else compose("fcfs", name)
+
+
+class Drive:
+    """A machine and its clock. Each call is one event at the present second; ``decide`` closes the batch."""
+
+    def __init__(self, policy: Policy | str, procs: int, rules: MachineRules | None = None) -> None:
+        self.state = SchedulerState(policy_named(policy) if isinstance(policy, str) else policy, rules)
+        self.now_s = 0.0
+        self.join(procs)
+        assert self.decide() == []
+
+    def at(self, now_s: float) -> "Drive":
+        self.now_s = now_s
+        return self
+
+    def handle(self, event: ev.Event) -> list[Instruction]:
+        instructions = self.state.handle(event, round(self.now_s * SECOND))
+        self.state.validate()
+        assert all(instruction.cause == event for instruction in instructions)
+        return instructions
+
+    def say(self, event: ev.Event) -> list[str]:
+        return said(self.handle(event))
+
+    # events
+
+    def submit(self, job_id: int, procs: int, estimate_s: float) -> list[str]:
+        return self.say(ev.JobSubmitted(Job(job_id, procs, round(estimate_s * SECOND), round(self.now_s * SECOND))))
+
+    def hold(self, job_id: int) -> list[str]:
+        return self.say(ev.JobHeld(job_id))
+
+    def release(self, job_id: int) -> list[str]:
+        return self.say(ev.JobReleased(job_id))
+
+    def cancel(self, job_id: int) -> list[str]:
+        return self.say(ev.JobCancelled(job_id))
+
+    def launched(self, *job_ids: int) -> list[str]:
+        return [text for job_id in job_ids for text in self.say(ev.JobLaunched(job_id))]
+
+    def ended(self, job_id: int, outcome: JobState = JobState.COMPLETED) -> list[str]:
+        return self.say(ev.JobEnded(job_id, outcome))
+
+    def join(self, procs: int) -> list[str]:
+        return self.say(ev.NodesJoined(procs))
+
+    def drain(self, procs: int) -> list[str]:
+        return self.say(ev.NodesDrained(procs))
+
+    def lose(self, procs: int, *job_ids: int) -> list[str]:
+        return self.say(ev.NodesLost(procs, job_ids))
+
+    def timer(self) -> list[str]:
+        return self.say(ev.TimerDue())
+
+    def decide(self) -> list[str]:
+        return self.say(ev.Boundary())
+
+    # what a host does at once
+
+    def decide_and_launch(self) -> list[str]:
+        """Close the batch, and report every started job as running at once."""
+        instructions = self.handle(ev.Boundary())
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                self.launched(instruction.job.id)
+        return said(instructions)
+
+    # looking
+
+    def job_state(self, job_id: int) -> JobState:
+        return self.state.records[job_id].state
+
+    def queued(self) -> list[int]:
+        return [job.id for job in self.state.queue]
+
+    def promise_s(self, job_id: int) -> float | None:
+        promise_us = self.state.records[job_id].promise_us
+        return None if promise_us is None else promise_us / SECOND
+
+
+def said(instructions: Iterable[Instruction]) -> list[str]:
+    """Instructions as one line each, times in seconds: ``start 3 on 2 (limit 60 s): FITS, free_procs 4``."""
+    return [_line(instruction) for instruction in instructions]
+
+
+def _line(instruction: Instruction) -> str:
+    match instruction:
+        case Start(job, allocation, limit_us, _, reason):
+            limit = "no limit" if limit_us is None else f"limit {plain_seconds(limit_us)} s"
+            return f"start {job.id} on {allocation.procs} ({limit}): {_why(reason)}"
+        case Kill(job_id, _, reason):
+            return f"kill {job_id}: {_why(reason)}"
+        case SetTimer(at_us, _, reason):
+            return f"timer {plain_seconds(at_us)} s: {_why(reason)}"
+        case Tell(job_id, promised_us, _, reason):
+            when = "nothing promised" if promised_us == FOREVER_US else f"{plain_seconds(promised_us)} s"
+            return f"tell {job_id} {when}: {_why(reason)}"
+    raise AssertionError(f"no text for {instruction}")
+
+
+def _why(reason: Reason) -> str:
+    return ", ".join([reason.why.name, *(_number(name, value) for name, value in reason.numbers.items())])
+
+
+def _number(name: str, value: int) -> str:
+    return f"{name[:-3]} {plain_seconds(value)} s" if name.endswith("_us") else f"{name} {value}"

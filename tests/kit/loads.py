@@ -1,0 +1,82 @@
+"""Small workloads: by hand, in ticks, and drawn by hypothesis with the situations where schedulers go wrong.
+
+Machines of up to eight processors and a dozen jobs, so that every example can be drawn on paper. Times are few and
+small, so that ends, submissions and reservations fall together; shapes repeat; a tick is a microsecond (nothing is
+shorter) or a second, and some times are one microsecond off the tick.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cosched.workload.rules import Workload
+
+SECOND = 1_000_000
+
+
+class J(NamedTuple):
+    """A job in ticks: submitted at, processors, estimate, and how long it really runs (None: exactly its estimate)."""
+
+    submit: int
+    procs: int
+    estimate: int
+    run: int | None = None
+
+
+def workload(procs_total: int, jobs: Sequence[J], tick_us: int = SECOND) -> Workload:
+    """The jobs as a workload, in order of submission; job i of the sequence has the number i when they are in order."""
+    jobs = sorted(jobs, key=lambda job: job.submit)
+
+    def column(values: list[int], scale: int = 1) -> np.ndarray:
+        return np.array(values, np.int64) * scale
+
+    estimate_us = column([job.estimate for job in jobs], tick_us)
+    run_us = column([job.estimate if job.run is None else job.run for job in jobs], tick_us)
+    return Workload(
+        name="small",
+        procs_total=procs_total,
+        job_id=column(list(range(len(jobs)))),
+        submit_us=column([job.submit for job in jobs], tick_us),
+        run_us=run_us,
+        procs=column([job.procs for job in jobs]),
+        estimate_us=estimate_us,
+        request_us=estimate_us,
+        user=column([-1] * len(jobs)),
+        timed_out=np.zeros(len(jobs), np.bool_),
+    )
+
+
+def story(load: Workload) -> str:
+    """A workload in a form that can be pasted into a test."""
+    rows = zip(load.submit_us, load.procs, load.estimate_us, load.run_us, strict=True)
+    jobs = ", ".join(f"J({int(s)}, {int(p)}, {int(e)}, {int(r)})" for s, p, e, r in rows)
+    return f"workload({load.procs_total}, [{jobs}], tick_us=1)"
+
+
+@st.composite
+def loads(draw: st.DrawFn, *, beyond_limit: bool = False, max_jobs: int = 12) -> Workload:
+    """A small workload. ``beyond_limit``: some jobs run past their estimate."""
+    procs_total = draw(st.integers(1, 8))
+    tick_us = draw(st.sampled_from([1, SECOND, 30 * SECOND]))
+    jitter = st.sampled_from([0, 0, 0, 1, -1]) if tick_us > 1 else st.just(0)
+    widths = [*draw(st.lists(st.integers(1, procs_total), min_size=1, max_size=3)), procs_total]
+    lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    now = 0
+    jobs = []
+    for _ in range(draw(st.integers(1, max_jobs))):
+        now += draw(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 7])) * tick_us
+        procs = draw(st.sampled_from(widths) if draw(st.booleans()) else st.integers(1, procs_total))
+        length = draw(st.sampled_from(lengths) if draw(st.booleans()) else st.integers(1, 12))
+        estimate = max(1, length * tick_us + draw(jitter))
+        kind = draw(st.sampled_from(["exact", "early", "late"] if beyond_limit else ["exact", "early"]))
+        if kind == "early":
+            run = max(1, draw(st.integers(1, length)) * tick_us + draw(jitter))
+            run = min(run, estimate)
+        elif kind == "late":
+            run = estimate + draw(st.integers(1, 12)) * tick_us
+        else:
+            run = estimate
+        jobs.append(J(max(0, now + draw(jitter)), procs, estimate, run))
+    return workload(procs_total, jobs, tick_us=1)

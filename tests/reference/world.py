@@ -1,0 +1,123 @@
+"""A machine of interchangeable processors, in lists: what waits, what runs, and a clock that jumps between events."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cosched.workload.rules import Workload
+
+#: How far the predicted end of an overrunning job moves, again and again (Tsafrir et al. 2007): 1, 5, 15, 30 minutes,
+#: 1, 2, 5, 10, 20, 50, 100 hours, and 100 hours from then on.
+CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+
+
+@dataclass(eq=False)
+class Job:
+    number: int
+    submit: int
+    procs: int
+    estimate: int
+    run: int
+    start: int | None = None
+    expected_end: int = 0
+    corrections: int = 0
+    promised: int | None = None
+
+    @property
+    def end(self) -> int:
+        assert self.start is not None
+        return self.start + self.run
+
+
+@dataclass
+class News:
+    """What happened since the last pass."""
+
+    submitted: list[Job] = field(default_factory=list)
+    ended: list[Job] = field(default_factory=list)
+    overrun: bool = False
+
+
+class Rule(Protocol):
+    """A policy: look at the world, start jobs in it."""
+
+    def decide(self, world: "World", news: News) -> None: ...
+
+    def wants_to_look_at(self, world: "World") -> list[int]:
+        """Times after now at which something is to start, come what may."""
+        ...
+
+
+class World:
+    def __init__(self, load: Workload, key: Callable[[Job], object], *, sequential: bool, kill: bool) -> None:
+        columns = (load.submit_us, load.procs, load.estimate_us, load.run_us)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self.jobs = [Job(number, *row) for number, row in enumerate(rows)]
+        self.total = load.procs_total
+        self.key = key
+        self.sequential = sequential
+        self.kill = kill
+        self.now = 0
+        self.waiting: list[Job] = []
+        self.running: list[Job] = []  # in order of start
+
+    # what a rule may ask and do
+
+    def queue(self) -> list[Job]:
+        return sorted(self.waiting, key=self.key)
+
+    def holding(self) -> list[Job]:
+        """What holds processors. With one pass per event, a job at its limit holds none even before its end is seen."""
+        if self.kill and self.sequential:
+            return [job for job in self.running if job.expected_end > self.now]
+        return self.running
+
+    def free(self) -> int:
+        return self.total - sum(job.procs for job in self.holding())
+
+    def fits(self, job: Job) -> bool:
+        return job.procs <= self.free()
+
+    def start(self, job: Job) -> None:
+        assert self.fits(job)
+        self.waiting.remove(job)
+        self.running.append(job)
+        job.start = self.now
+        job.expected_end = self.now + job.estimate
+
+    # the clock
+
+    def play(self, rule: Rule) -> "World":
+        to_come = list(self.jobs)
+        while to_come or self.running or self.waiting:
+            times = [job.submit for job in to_come[:1]]
+            times += [job.end for job in self.running]
+            times += rule.wants_to_look_at(self)
+            self.now = min(times)
+            arrivals = [job for job in to_come if job.submit == self.now]
+            to_come = to_come[len(arrivals) :]
+            departures = [job for job in self.running if job.end == self.now]
+            if self.sequential:
+                for job in arrivals:
+                    self.waiting.append(job)
+                    self.pass_(rule, News(submitted=[job]))
+                for job in departures:
+                    self.running.remove(job)
+                    self.pass_(rule, News(ended=[job]))
+                self.pass_(rule, News())
+            else:
+                self.waiting += arrivals
+                for job in departures:
+                    self.running.remove(job)
+                self.pass_(rule, News(arrivals, departures))
+        return self
+
+    def pass_(self, rule: Rule, news: News) -> None:
+        if not (self.kill and self.sequential):
+            for job in self.running:
+                while job.expected_end <= self.now:
+                    step = CORRECTIONS_S[min(job.corrections, len(CORRECTIONS_S) - 1)]
+                    job.corrections += 1
+                    job.expected_end = self.now + step * 1_000_000
+                    news.overrun = True
+        rule.decide(self, news)

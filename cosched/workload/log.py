@@ -4,6 +4,7 @@ Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Sche
 fields; ``-1`` means unknown. What a simulation makes of them is decided later, by ``rules``.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -37,6 +38,9 @@ class Field(IntEnum):
 
 FIELDS = len(Field)
 
+#: Digits, in groups of three where commas stand between them: "1,024" is one number, "512, 4 each" begins with one.
+_LEADING_NUMBER = re.compile(r"[+-]?\d+(?:,\d{3}(?!\d))*", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Header:
@@ -46,12 +50,9 @@ class Header:
     lines: tuple[str, ...] = ()
 
     def integer(self, key: str) -> int | None:
-        """The leading integer of an entry (``MaxNodes: 1024 (8 per board)`` is 1024), or None."""
-        words = self.entries.get(key, "").replace(",", " ").split()
-        try:
-            return int(float(words[0]))
-        except (IndexError, ValueError, OverflowError):
-            return None
+        """The leading integer of an entry (``MaxNodes: 1,024 (8 per board)`` is 1024), or None."""
+        found = _LEADING_NUMBER.match(self.entries.get(key, ""))
+        return int(found[0].replace(",", "")) if found else None
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def read(path: str | os.PathLike[str], *, strict: bool = False) -> Log:
 def write(log: Log, path: str | os.PathLike[str]) -> None:
     """Write a log, gzip where the name ends in ``.gz``. The same log gives the same bytes; failing keeps the old file.
 
-    Whole numbers are written as integers, others as the shortest decimal that reads back the same.
+    Whole numbers are written as integers, others as the shortest decimal that reads back the same. (Compressed bytes
+    are the same wherever zlib is.)
     """
     where = os.fspath(path)
     if len(log) and not _all_hold(log.rows):
@@ -109,7 +110,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     try:
         with open(partial, "wb") as file:
             if where.endswith(".gz"):
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
                     _write_text(log, packed)
             else:
                 _write_text(log, file)

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import hashlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -146,6 +147,17 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
 
 
+def tiny(port: int) -> PublicLog:
+    return PublicLog(
+        name="tiny",
+        url=f"http://127.0.0.1:{port}/tiny.swf.gz",
+        sha256=hashlib.sha256(CONTENT).hexdigest(),
+        size=len(CONTENT),
+        machine="none",
+        provider="nobody",
+    )
+
+
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], Server]]:
     """Serve the log ``tiny`` with that answer."""
@@ -156,15 +168,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], Serve
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         running.append((server, thread))
-        tiny = PublicLog(
-            name="tiny",
-            url=f"http://127.0.0.1:{server.server_port}/tiny.swf.gz",
-            sha256=hashlib.sha256(CONTENT).hexdigest(),
-            size=len(CONTENT),
-            machine="none",
-            provider="nobody",
-        )
-        monkeypatch.setitem(LOGS, "tiny", tiny)
+        monkeypatch.setitem(LOGS, "tiny", tiny(server.server_port))
         return server
 
     yield serve
@@ -225,11 +229,12 @@ def test_a_trickle_is_given_up_at_the_deadline(
         fetch("tiny")
 
 
-def test_without_a_connection_the_message_says_what_to_do(served: Callable[[Answer], Server]) -> None:
-    server = served(whole)
-    server.server_close()
-    with pytest.raises(Unavailable) as caught:
-        fetch("tiny")
+def test_without_a_connection_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and never listens
+        monkeypatch.setitem(LOGS, "tiny", tiny(deaf.getsockname()[1]))
+        with pytest.raises(Unavailable) as caught:
+            fetch("tiny")
     told = str(caught.value)
     assert "Connection refused" in told
     assert "expected a connection, or the file tiny.swf.gz in a folder that COSCHED_TRACES names" in told

@@ -1,5 +1,7 @@
 """The tables that several verbs print."""
 
+from collections.abc import Mapping
+
 from cosched.config.experiment import Experiment
 from cosched.metrics.summary import Group, Summary
 from cosched.model.time import humanised, us
@@ -41,10 +43,19 @@ def summaries(by_policy: dict[str, Summary], load: Workload) -> Table:
             f"{summary.backfilled_ratio:.1%}",
         )
     table.notes.append("bounded slowdown: mean over jobs of max(1, response / max(run time, 10 s))")
-    for what, counts in (("skipped", load.skipped), ("adjusted", load.adjusted)):
-        if counts:
-            table.notes.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in counts.items()))
+    table.notes += counts(load.skipped, load.adjusted)
+    if load.provider:
+        table.notes.append(f"log provided by {load.provider} through the Parallel Workloads Archive")
     return table
+
+
+def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]:
+    """What the reader left out, and what it had to interpret, a line each where there is any."""
+    lines = []
+    for what, causes in (("skipped", skipped), ("of note", adjusted)):
+        if causes:
+            lines.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.items()))
+    return lines
 
 
 def groups(what: str, policy: str, rows: list[Group]) -> Table:

@@ -7,6 +7,7 @@ import click
 import msgspec
 import numpy as np
 
+from cosched.cli import show
 from cosched.cli.options import experiment as make_experiment
 from cosched.cli.options import settings
 from cosched.errors import BadInput
@@ -69,11 +70,7 @@ def _show_statistics(found: stats.LogStatistics) -> None:
         f"serial jobs {found.serial_ratio:.1%}, sizes that are powers of two {found.power_of_two_ratio:.1%}, "
         f"{found.users} users"
     )
-    for what, counts in (("skipped", found.skipped), ("adjusted", found.adjusted)):
-        if counts:
-            quantiles.notes.append(
-                f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in counts.items())
-            )
+    quantiles.notes += show.counts(found.skipped, found.adjusted)
     quantiles.show(screen)
     months = Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"))
     for month, jobs in found.months.items():

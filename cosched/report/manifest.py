@@ -46,7 +46,7 @@ def make(command: str, experiment: Experiment, inputs: list[Path], outputs: list
         command=command,
         cosched=cosched.__version__,
         python=platform.python_version(),
-        packages={name: version(name) for name in ("msgspec", "numpy", "scipy")},
+        packages={name: version(name) for name in ("matplotlib", "msgspec", "numpy", "scipy")},
         configuration=experiment,
         inputs=[digest(path) for path in inputs],
         outputs=[digest(path) for path in sorted(outputs)],

@@ -87,6 +87,7 @@ class Workload:
     procs_total_from: str = "given"
     skipped: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
+    provider: str | None = None
     unix_start_s: int | None = None
     timezone: str | None = None
 
@@ -122,7 +123,7 @@ def prepare(
     rules = rules or InputRules()
     size, size_from = machine_size(log, procs_total)
     first, other = Field.PROCS_ALLOCATED, Field.PROCS_REQUESTED
-    if rules.procs_from is ProcsFrom.REQUESTED:
+    if rules.procs_from == ProcsFrom.REQUESTED:
         first, other = other, first
     procs = np.where(log.column(first) > 0, log.column(first), log.column(other))
     run_s, request_s = log.column(Field.RUN_S), log.column(Field.REQUEST_S)
@@ -130,7 +131,7 @@ def prepare(
     no_run, no_size = run_s <= 0, procs < 1
     unusable = no_run | no_size
     negative = (submit_s < 0) | (run_s < -1) | (request_s < -1)
-    if rules.negative_times is NegativeTimes.UNKNOWN:
+    if rules.negative_times == NegativeTimes.UNKNOWN:
         negative &= ~unusable
 
     skipped = dict(log.skipped)
@@ -139,7 +140,7 @@ def prepare(
         ("negative_time", negative, "a negative time", "times of 0 or more"),
         ("wider_than_machine", procs > size, f"wider than the machine's {size} processors", "a larger --procs"),
     ]
-    if rules.unusable is Unusable.SKIP:
+    if rules.unusable == Unusable.SKIP:
         problems += [
             ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
             ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
@@ -156,11 +157,11 @@ def prepare(
 
     request = np.where(request_s > 0, request_s, run_s)  # no estimate in the log: the exact one
     estimate = np.maximum(request, run_s)
-    if rules.at_limit is AtLimit.KILL:
+    if rules.at_limit == AtLimit.KILL:
         actual, told = np.minimum(run_s, request), estimate
     else:
         actual, told = run_s.copy(), request.copy()
-    timed_out = (run_s > request) & (rules.at_limit is AtLimit.KILL)
+    timed_out = (run_s > request) & (rules.at_limit == AtLimit.KILL)
     actual[unusable], told[unusable], estimate[unusable] = 1, 1, 1
     submit_s[unusable] = np.maximum(1, submit_s[unusable])
     procs = np.maximum(1, procs)
@@ -192,6 +193,7 @@ def prepare(
         timed_out=timed_out[index],
         skipped=skipped,
         adjusted={cause: n for cause, n in adjusted.items() if n},
+        provider=log.header.entries.get("Acknowledge"),
         unix_start_s=log.header.integer("UnixStartTime"),
         timezone=log.header.entries.get("TimeZoneString"),
     )

@@ -226,7 +226,7 @@ def _row(words: list[str]) -> list[float]:
     row = []
     for field, word in zip(Field, words, strict=True):
         try:
-            if "_" in word or not word.isascii():  # float() takes 1_000 and the digits of other scripts
+            if "_" in word:  # which float() takes between digits, and numpy does not
                 raise ValueError
             value = float(word)
         except ValueError:

@@ -111,6 +111,12 @@ def oversize(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(bytes(1 << 16))
 
 
+def one_byte_more(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(CONTENT + b"?")
+
+
 def cut_short(request: BaseHTTPRequestHandler) -> None:
     request.send_response(200)
     request.send_header("Content-Length", str(len(CONTENT)))
@@ -196,6 +202,7 @@ def test_a_log_is_fetched_once_and_read(served: Callable[[Answer], Server]) -> N
     [
         (corrupted, "gave another file, of SHA-256"),
         (oversize, f"gave more than {len(CONTENT)} bytes"),
+        (one_byte_more, f"gave more than {len(CONTENT)} bytes"),
         (cut_short, "gave another file, of SHA-256"),
         (not_there, "tiny.swf.gz (404 Not Found); expected a connection"),
     ],

@@ -77,6 +77,11 @@ def test_rules_and_machine_are_the_callers() -> None:
         statistics(log(*((0, 5, 9, 9, 1) for _ in range(4))), procs_total=3)
 
 
+def test_users_are_listed_by_their_work() -> None:
+    told = statistics(log((0, 5, 1, -1, 7), (1, 5, 1, -1, 7), (2, 90, 1, -1, 9), (3, 10, 1, -1, 5), (9, 1, 1, -1, -1)))
+    assert [(share.user, share.jobs) for share in told.top_users] == [(9, 1), (7, 2), (5, 1)]
+
+
 def test_statistics_travel_as_json() -> None:
     told = statistics(log(*FOUR, MaxProcs="10", UnixStartTime="0"))
     assert msgspec.json.decode(msgspec.json.encode(told), type=LogStatistics) == told

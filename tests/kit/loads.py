@@ -58,17 +58,18 @@ def story(load: Workload) -> str:
 @st.composite
 def loads(draw: st.DrawFn, *, beyond_limit: bool = False, max_jobs: int = 12) -> Workload:
     """A small workload. ``beyond_limit``: some jobs run past their estimate."""
-    procs_total = draw(st.integers(1, 8))
+    procs_total = draw(st.sampled_from([1, 2, 3, 4, 4, 5, 6, 8]))
     tick_us = draw(st.sampled_from([1, SECOND, 30 * SECOND]))
     jitter = st.sampled_from([0, 0, 0, 1, -1]) if tick_us > 1 else st.just(0)
-    widths = [*draw(st.lists(st.integers(1, procs_total), min_size=1, max_size=3)), procs_total]
-    lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    narrow = st.integers(1, max(1, procs_total // 3))
+    wide = st.integers(procs_total // 2 + 1, procs_total)
+    widths = st.one_of(narrow, wide, st.integers(1, procs_total))
+    lengths = st.one_of(st.sampled_from([3, 9]), st.integers(1, 4), st.integers(1, 12))
     now = 0
     jobs = []
     for _ in range(draw(st.integers(1, max_jobs))):
-        now += draw(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 7])) * tick_us
-        procs = draw(st.sampled_from(widths) if draw(st.booleans()) else st.integers(1, procs_total))
-        length = draw(st.sampled_from(lengths) if draw(st.booleans()) else st.integers(1, 12))
+        now += draw(st.sampled_from([0, 0, 0, 0, 1, 1, 2, 6])) * tick_us
+        procs, length = draw(widths), draw(lengths)
         estimate = max(1, length * tick_us + draw(jitter))
         kind = draw(st.sampled_from(["exact", "early", "late"] if beyond_limit else ["exact", "early"]))
         if kind == "early":

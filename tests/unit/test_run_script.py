@@ -53,7 +53,7 @@ class Checkout:
             shutil.copy(ROOT / name, self.root / name)
         (self.root / "cosched").mkdir()
         (self.root / "cosched/__init__.py").write_text('__version__ = "0"\n')
-        for tool in (*TOOLS, "grep", "sort", "sleep", "touch", "wc"):
+        for tool in (*TOOLS, "grep", "sort", "sleep", "tail", "touch", "wc"):
             if found := shutil.which(tool):
                 (self.bin / tool).symlink_to(found)
 

@@ -1,0 +1,164 @@
+"""Claims of a paper, and how each is judged.
+
+A claim is first a :class:`Predicate`: a quantity, and the :class:`Region` in which it must lie for the claim to hold,
+tolerance included. Predicates are constants of the code, written before the run. The run then measures the quantity,
+with an interval where chance has a part in it: inside the region the claim holds, outside it fails, and where the
+interval straddles the border it is undecided. A claim that fails is a finding.
+"""
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from cosched.metrics.intervals import Interval
+
+
+class Verdict(StrEnum):
+    """What the run says about a claim."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"
+
+
+class Region(msgspec.Struct, frozen=True):
+    """Where a quantity must lie. The borders belong to it, unless it is ``open``: then a difference of 0 is none."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open: bool = False
+
+    def contains(self, value: float) -> bool:
+        """Whether a value lies in the region."""
+        return self.low < value < self.high if self.open else self.low <= value <= self.high
+
+    def misses(self, low: float, high: float) -> bool:
+        """Whether all of [low, high] lies outside."""
+        if self.open:
+            return high <= self.low or low >= self.high
+        return high < self.low or low > self.high
+
+    def margin(self, low: float, high: float) -> float:
+        """How far inside [low, high] lies at its worst end; negative when that end is outside."""
+        return min(low - self.low, self.high - high)
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"exactly {self.low:g}"
+        if math.isinf(self.low):
+            return f"{'below' if self.open else 'at most'} {self.high:g}"
+        if math.isinf(self.high):
+            return f"{'above' if self.open else 'at least'} {self.low:g}"
+        return f"{'strictly ' if self.open else ''}between {self.low:g} and {self.high:g}"
+
+
+class Predicate(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim before it is put to the test: ``quantity`` says what is measured, ``paper`` what the paper has for it."""
+
+    id: str
+    text: str
+    quantity: str
+    region: Region
+    paper: float | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A judged claim. ``interval`` is that of ``ours`` where chance has a part in it, else None."""
+
+    id: str
+    text: str
+    verdict: Verdict
+    ours: float | None
+    paper: float | None
+    interval: tuple[float, float] | None
+    predicate: str
+    note: str = ""
+
+
+def verdict(interval: tuple[float, float], region: Region) -> Verdict:
+    """Inside the region: holds; outside: fails; straddling its border, or undefined: undecided."""
+    low, high = interval
+    if region.contains(low) and region.contains(high):
+        return Verdict.HOLDS
+    return Verdict.FAILS if region.misses(low, high) else Verdict.UNDECIDED
+
+
+Measured = Interval | float
+
+
+def judge(predicate: Predicate, measured: Measured, note: str = "") -> Claim:
+    """The claim's verdict from what was measured: an interval, or a number in which chance has no part."""
+    low, high = _bounds(measured)
+    return _claim(predicate, measured, verdict((low, high), predicate.region), note)
+
+
+def judge_every(predicate: Predicate, measured: Mapping[str, Measured], note: str = "") -> Claim:
+    """A claim of several cases, all of which must hold. It reports the case that comes closest to breaking it."""
+    return _judge_cases(predicate, measured, note, every=True)
+
+
+def judge_some(predicate: Predicate, measured: Mapping[str, Measured], note: str = "") -> Claim:
+    """A claim that one case of several must make true. It reports the best case.
+
+    Looking for the best of k cases, the caller gives intervals of level 1 - 0.05/k (Bonferroni).
+    """
+    return _judge_cases(predicate, measured, note, every=False)
+
+
+def cannot_judge(predicate: Predicate, why: str) -> Claim:
+    """The claim where the run has nothing to say about it."""
+    return Claim(
+        id=predicate.id,
+        text=predicate.text,
+        verdict=Verdict.UNDECIDED,
+        ours=None,
+        paper=predicate.paper,
+        interval=None,
+        predicate=_told(predicate),
+        note=why,
+    )
+
+
+def _judge_cases(predicate: Predicate, measured: Mapping[str, Measured], note: str, *, every: bool) -> Claim:
+    if not measured:
+        return cannot_judge(predicate, note or "no case to judge")
+    region = predicate.region
+    verdicts = {case: verdict(_bounds(value), region) for case, value in measured.items()}
+    decisive, otherwise = (Verdict.FAILS, Verdict.HOLDS) if every else (Verdict.HOLDS, Verdict.FAILS)
+    found = set(verdicts.values())
+    overall = decisive if decisive in found else otherwise if found == {otherwise} else Verdict.UNDECIDED
+    pick = min if every else max
+    case = pick(measured, key=lambda each: region.margin(*_bounds(measured[each])))
+    counts = ", ".join(f"{list(verdicts.values()).count(v)} {v}" for v in Verdict if v in found)
+    told = f"{'worst' if every else 'best'} case: {case} (of {len(measured)}: {counts})"
+    return _claim(predicate, measured[case], overall, f"{told}; {note}" if note else told)
+
+
+def _claim(predicate: Predicate, measured: Measured, decided: Verdict, note: str) -> Claim:
+    bounds = _bounds(measured) if isinstance(measured, Interval) else None
+    if bounds and not all(map(math.isfinite, bounds)):
+        bounds = None
+        note = f"{note}; too few replications for an interval" if note else "too few replications for an interval"
+    ours = measured.mean if isinstance(measured, Interval) else measured
+    return Claim(
+        id=predicate.id,
+        text=predicate.text,
+        verdict=decided,
+        ours=ours if math.isfinite(ours) else None,
+        paper=predicate.paper,
+        interval=bounds,
+        predicate=_told(predicate),
+        note=note,
+    )
+
+
+def _bounds(measured: Measured) -> tuple[float, float]:
+    if isinstance(measured, Interval):
+        return measured.low, measured.high
+    return measured, measured
+
+
+def _told(predicate: Predicate) -> str:
+    return f"{predicate.quantity}: {predicate.region}"

@@ -1,0 +1,41 @@
+"""Many independent simulations on several processors. The answers come in the order of the calls, whoever is first."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+#: Opens a display of progress: (what is done, how many there are) -> a context that is called with how many are done.
+Begin = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a module and its arguments; ``weight`` is a guess of its cost, to begin with what takes longest."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    weight: float = 1.0
+
+
+def carry_out(calls: Sequence[Call], workers: int, begin: Begin, what: str) -> list[Any]:
+    """The answers to all calls, in their order. One worker means: in this process."""
+    order = sorted(range(len(calls)), key=lambda i: -calls[i].weight)
+    answers: list[Any] = [None] * len(calls)
+    with begin(what, len(calls)) as progress:
+        if workers == 1:
+            for done, i in enumerate(order, 1):
+                answers[i] = calls[i].function(*calls[i].arguments)
+                progress(done)
+            return answers
+        pool = ProcessPoolExecutor(min(workers, max(1, len(calls))), get_context("fork"))
+        try:
+            waiting = {pool.submit(calls[i].function, *calls[i].arguments): i for i in order}
+            for done, future in enumerate(as_completed(waiting), 1):
+                answers[waiting[future]] = future.result()
+                progress(done)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return answers

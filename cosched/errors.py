@@ -1,14 +1,19 @@
 """Errors that tell the story: what was asked, what was found, what to do.
 
 ``BadInput`` ends a command with exit status 2 and one message; it is raised at the edges, where input is validated.
+``Failed`` ends it with status 1: the input was good, and still it could not be done.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import ClassVar
 
 
 class BadInput(ValueError):
     """Input that cannot be used. ``where`` is a file and line, or the path of a key."""
+
+    #: With which status a command ends on it; a subclass for what is not the user's mistake has 1.
+    status: ClassVar[int] = 2
 
     def __init__(self, where: str, found: str, expected: str = "", *, nearest: str = "") -> None:
         """Compose ``where: found; expected …; did you mean …?``, leaving out what is empty."""
@@ -25,3 +30,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """The known word closest to ``word``, or an empty string when nothing is close."""
     close = get_close_matches(word.casefold(), list(known), n=1, cutoff=0.5)
     return close[0] if close else ""
+
+
+class Failed(RuntimeError):
+    """What was asked for could not be done, and the message says why."""

@@ -123,11 +123,12 @@ def tell_skipped(reporter: pytest.TerminalReporter) -> None:
 
 
 def tell_oracle(reporter: pytest.TerminalReporter) -> None:
+    # a file that could not be collected has a report without properties
     counts = Counter(
         outcome
         for outcome in ("passed", "failed", "error", "skipped")
         for report in reporter.stats.get(outcome, [])
-        if ("oracle", True) in map(tuple, report.user_properties)
+        if ("oracle", True) in map(tuple, getattr(report, "user_properties", ()))
     )
     checked = f"{counts['passed']} tests agree, {counts['failed'] + counts['error']} do not"
     if counts.total() == 0:

@@ -1,5 +1,6 @@
 """``cosched compare``: several policies over one log, side by side."""
 
+import math
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -149,8 +150,14 @@ def _difference_table(differences: list[Difference], experiment: Experiment, loa
             each.policy,
             f"{each.starts_that_differ} of {len(load)}",
             round(wait.mean, 1),
-            f"{wait.low:.1f} … {wait.high:.1f}",
+            _shown(wait, 1),
             round(slowdown.mean, 2),
-            f"{slowdown.low:.2f} … {slowdown.high:.2f}",
+            _shown(slowdown, 2),
         )
     return table
+
+
+def _shown(interval: Interval, digits: int) -> str:
+    if math.isinf(interval.high):
+        return "too few weeks"
+    return f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 import cosched
-from cosched.errors import BadInput, nearest
+from cosched.errors import BadInput, Failed, nearest
 
 _VERBS: Final = {
     "simulate": "Run one scheduling policy over a log.",
@@ -64,7 +64,10 @@ def main(arguments: list[str] | None = None) -> None:
         status = cli.main(arguments, prog_name="cosched", standalone_mode=False)
     except BadInput as error:
         _complain(str(error))
-        sys.exit(2)
+        sys.exit(error.status)
+    except Failed as error:
+        _complain(str(error))
+        sys.exit(1)
     except click.ClickException as error:
         error.show()
         sys.exit(2 if isinstance(error, click.UsageError | click.FileError) else 1)

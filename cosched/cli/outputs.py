@@ -31,7 +31,7 @@ def _months(schedule: Schedule) -> NDArray[np.str_]:
     load = schedule.workload
     if load.unix_start_s is None:  # no calendar: thirty days at a time
         return np.array([f"days {day:5}-{day + 29}" for day in (load.submit_us // _DAY_US // 30 * 30).tolist()])
-    return month_labels(load.submit_us, load.unix_start_s, load.timezone)
+    return month_labels(load.submit_us, load.unix_start_s, load.timezone, offset_s=load.timezone_offset_s)
 
 
 GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from cosched.cli.outputs import check_directory
 from cosched.cli.progress import Progress
@@ -42,7 +41,7 @@ def command(
     if out:
         results.write(found, out)
     if as_json:
-        click.echo(msgspec.json.encode(results.document(found)))
+        click.echo(results.as_json(results.document(found)))
         return
     results.show(found, console())
     if out:

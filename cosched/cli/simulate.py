@@ -67,9 +67,9 @@ def command(
       cosched simulate LOG --select 'backfill(4)' --estimates factor:4 --seed 7 --out results
       cosched simulate --repeat results/manifest.json
     """
-    expected = manifests.read(repeat) if repeat else None
-    if expected and (policy or any(value is not None for value in given.values())):
+    if repeat and (policy or any(value is not None for value in given.values())):
         raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
+    expected = manifests.read(repeat) if repeat else None
     given |= {"policies": [policy] if policy else None, "log": log}
     experiment = expected.configuration if expected else make_experiment(given)
     name = _one_policy(experiment)

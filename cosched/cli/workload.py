@@ -81,13 +81,20 @@ def _show_statistics(found: stats.LogStatistics) -> None:
         for each in found.top_users:
             users.add(*msgspec.structs.astuple(each))
         users.show(screen)
-    _show_accuracy(found.accuracy).show(screen)
+    if found.accuracy.jobs:
+        _show_accuracy(found.accuracy).show(screen)
 
 
 def _show_accuracy(accuracy: stats.Accuracy) -> Table:
-    table = Table("Run time as a share of the request", ("field", "value"))
-    for name, value in msgspec.to_builtins(accuracy).items():
-        table.add(name, ", ".join(map(str, value)) if isinstance(value, list) else value)
+    table = Table(f"Run time as a share of the request ({accuracy.subset})", ("share", "jobs", ""))
+    most = max(accuracy.histogram, default=1) or 1
+    width = 100 // max(1, len(accuracy.histogram))
+    for i, jobs in enumerate(accuracy.histogram):
+        table.add(f"{i * width:3}-{(i + 1) * width} %", jobs, "▇" * round(30 * jobs / most))
+    table.notes += [
+        f"exactly 100 %: {accuracy.exactly_100} jobs; rounds to 100 %: {accuracy.rounds_to_100}; "
+        f"above (not in the histogram): {accuracy.above_100}; mean {accuracy.mean_ratio:.3f} of {accuracy.jobs} jobs"
+    ]
     return table
 
 

@@ -78,11 +78,14 @@ def block_bootstrap(
     """A statistic of jobs and its percentile interval, from resampled stretches of ``run`` neighbouring blocks.
 
     ``values`` has shape (n, …), one row per job: put the measures of two policies side by side to keep them paired.
-    ``blocks`` (n,) numbers each job's block (a week), not decreasing. Stretches wrap around the end.
+    ``blocks`` (n,) numbers each job's block (a week), not decreasing. Stretches wrap around the end. With fewer than
+    three stretches' worth of blocks there is nothing to resample: the interval is infinite.
     """
     numbers, first = np.unique(blocks, return_index=True)
     rows = np.split(values, first[1:])
     count = len(numbers)
+    if count < 3 * run:
+        return Interval(float(statistic(values)), -math.inf, math.inf, level)
     estimates = np.empty(samples)
     for i in range(samples):
         begin = rng.integers(0, count, -(-count // run))

@@ -38,7 +38,8 @@ class Table:
 
     def show(self, console: Console) -> None:
         """Print for people: drawn on a terminal, aligned plain lines into a pipe."""
-        drawn = RichTable(title=self.caption, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+        console.print(self.caption, style="bold", markup=False)
+        drawn = RichTable(box=box.SIMPLE_HEAD)
         for i, column in enumerate(self.columns):
             numeric = bool(self.rows) and all(isinstance(row[i], int | float | None) for row in self.rows)
             drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")

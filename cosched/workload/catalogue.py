@@ -41,7 +41,9 @@ class PublicLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unavailable(BadInput):
-    """A log that could not be fetched, or not as it should be."""
+    """A log that could not be fetched, or not as it should be: the name was good, the world was not."""
+
+    status = 1
 
 
 _KNOWN: Final = (

@@ -71,7 +71,8 @@ class Workload:
 
     ``job_id`` is the log's own number; a job's index is its identity in the core, since logs repeat numbers. Times are
     integer microseconds since the start of the log. ``estimate_us`` is what the scheduler is told, ``run_us`` how long
-    the job really runs, ``request_us`` what the log's user asked for. ``timed_out`` marks those that the limit cuts.
+    the job really runs, ``request_us`` what the log's user asked for, raised to the logged run time where that is
+    longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Workload:
     provider: str | None = None
     unix_start_s: int | None = None
     timezone: str | None = None
+    timezone_offset_s: int | None = None
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -145,15 +147,15 @@ def prepare(
             ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
             ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
         ]
-    for cause, unfit, found, expected in problems:
+    for cause, unfit, _, _ in problems:
         bad = unfit & keep
-        count = int(bad.sum())
-        if not count:
-            continue
-        if strict:
-            raise BadInput(_where(log, int(bad.argmax())), found, expected)
-        skipped[cause] = skipped.get(cause, 0) + count
-        keep &= ~bad
+        if count := int(bad.sum()):
+            skipped[cause] = skipped.get(cause, 0) + count
+            keep &= ~bad
+    if strict and not keep.all():
+        row = int(keep.argmin())
+        found, expected = next((found, expected) for _, unfit, found, expected in problems if unfit[row])
+        raise BadInput(_where(log, row), found, expected)
 
     request = np.where(request_s > 0, request_s, run_s)  # no estimate in the log: the exact one
     estimate = np.maximum(request, run_s)
@@ -196,6 +198,7 @@ def prepare(
         provider=log.header.entries.get("Acknowledge"),
         unix_start_s=log.header.integer("UnixStartTime"),
         timezone=log.header.entries.get("TimeZoneString"),
+        timezone_offset_s=log.header.integer("TimeZone"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import FOREVER_US, US_PER_S
@@ -40,7 +41,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     release_at_limit: bool = False
 
 
-class BadPlan(RuntimeError):
+class BadPlan(Failed):
     """A policy planned what cannot be: nothing of the plan was applied."""
 
 

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from cosched.errors import Failed
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US, plain_seconds
 from cosched.workload.rules import AtLimit, Times, Workload
@@ -42,7 +43,7 @@ class Outcome(Schedule):
     passes: int
 
 
-class Stuck(RuntimeError):
+class Stuck(Failed):
     """Nothing more can happen and jobs still wait: a policy that starves."""
 
 

@@ -1,0 +1,30 @@
+"""The command as tests call it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Five jobs on four processors: enough to make a queue, small enough to check by hand.
+JOBS = """\
+; Version: 2.2
+; MaxProcs: 4
+; UnixStartTime: 843480031
+; TimeZoneString: Europe/Stockholm
+; Acknowledge: Somebody
+ 1   0 -1 100 2 -1 -1 2 200 -1 1 1 1 -1 -1 -1 -1 -1
+ 2  10 -1 100 2 -1 -1 2 100 -1 1 1 1 -1 -1 -1 -1 -1
+ 3  20 -1  50 4 -1 -1 4  60 -1 1 2 1 -1 -1 -1 -1 -1
+ 4  30 -1  60 1 -1 -1 1  70 -1 1 2 1 -1 -1 -1 -1 -1
+ 5  40 -1  60 1 -1 -1 1 300 -1 1 3 1 -1 -1 -1 -1 -1
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Ended]

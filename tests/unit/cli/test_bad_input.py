@@ -1,0 +1,166 @@
+"""Bad input ends with status 2 and one message: where, what was found, what was expected, the nearest valid choice."""
+
+from pathlib import Path
+
+import pytest
+from kit.command import JOBS, Call
+
+SIMULATE = ("simulate", "small.swf", "--policy", "easy")
+LINE = " 6  50 -1  60 1 -1 -1 1 300 -1 1 3 1 -1 -1 -1 -1 -1\n"
+
+#: A line of the log, the cause it is counted under, and what strict mode says.
+BAD_LINES = {
+    "too few fields": ("6 50 -1 60 1\n", "wrong_field_count", "small.swf:11"),
+    "too many fields": (LINE.rstrip() + " 7 8\n", "wrong_field_count", "small.swf:11"),
+    "not a number": (LINE.replace(" 60 ", " sixty "), "not_a_number", "small.swf:11"),
+    "wider than the machine": (LINE.replace("60 1 -1 -1 1", "60 9 -1 -1 9"), "wider_than_machine", "small.swf:11"),
+    "negative submission": (LINE.replace(" 50 ", " -50 "), "negative_time", "small.swf:11"),
+    "negative run time": (LINE.replace(" 60 ", " -60 "), "negative_time", "small.swf:11"),
+    "negative request": (LINE.replace(" 300 ", " -300 "), "negative_time", "small.swf:11"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_a_bad_line_is_skipped_and_counted(case: str, cosched: Call, log: Path) -> None:
+    line, cause, _ = BAD_LINES[case]
+    log.write_text(JOBS + line)
+    ended = cosched(*SIMULATE, "--json")
+    assert ended.status == 0, ended.err
+    assert f'"skipped":{{"{cause}":1}}' in ended.out
+    assert '"jobs":5' in ended.out
+    shown = cosched(*SIMULATE)
+    assert f"skipped: 1 {cause.replace('_', ' ')}" in shown.out
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_strict_stops_at_a_bad_line_and_names_it(case: str, cosched: Call, log: Path) -> None:
+    line, _, where = BAD_LINES[case]
+    log.write_text(JOBS + line)
+    ended = cosched(*SIMULATE, "--strict")
+    assert ended.status == 2
+    assert where in ended.err
+    assert "expected" in ended.err
+    assert not ended.out
+
+
+#: Command line → what the message must contain.
+BAD_CALLS = {
+    ("simulate", "missing.swf", "--policy", "easy"): ["missing.swf", "no such file"],
+    ("simulate", ".", "--policy", "easy"): ["directory"],
+    ("simulate", "--policy", "easy"): ["no log given"],
+    ("simulate", "small.swf"): ["no policy given", "cosched policies"],
+    ("simulate", "small.swf", "--policy", "eazy"): ["'eazy'", "did you mean 'easy'"],
+    ("simulate", "small.swf", "--policy", "nosuchmodule:Policy"): ["no module 'nosuchmodule'"],
+    ("simulate", "small.swf", "--policy", "json:dumpz"): ["json has no 'dumpz'", "did you mean 'dump'"],
+    ("simulate", "small.swf", "--policy", "json:JSONDecoder"): ["JSONDecoder has no plan", "own-policy"],
+    ("simulate", "small.swf", "--policy", "json:decoder", "--order", "sjf"): ["--order or --select"],
+    ("simulate", "small.swf", "--order", "fcsf"): ["no order 'fcsf'", "did you mean 'fcfs'"],
+    ("simulate", "small.swf", "--select", "backfil(1)"): ["no selection", "did you mean 'backfill(N)'"],
+    ("simulate", "small.swf", "--select", "backfill(-1)"): ["'-1' in 'backfill(-1)'", "a whole number of 0 or more"],
+    ("simulate", "small.swf", "--select", "backfill(1,longest)"): ["no selection"],
+    ("simulate", "small.swf", "--select", "conservative(never)"): [
+        "no choice 'never'",
+        "none, anew, schedule, arrival",
+    ],
+    (*SIMULATE, "--procs", "0"): ["--procs", "0", "at least 1"],
+    (*SIMULATE, "--procs", "many"): ["--procs", "'many'", "integer"],
+    (*SIMULATE, "--ties", "batched"): ["--ties", "did you mean 'batch'"],
+    (*SIMULATE, "--at-limit", "kil"): ["--at-limit", "did you mean 'kill'"],
+    (*SIMULATE, "--procs-from", "alocated"): ["--procs-from", "did you mean 'allocated'"],
+    (*SIMULATE, "--estimates", "factor:0.5"): ["factor:0.5", "at least 1"],
+    (*SIMULATE, "--estimates", "exakt"): ["'exakt'", "did you mean 'exact'"],
+    (*SIMULATE, "--seed", "-3"): ["--seed", "-3"],
+    (*SIMULATE, "--load", "-1"): ["--load", "above 0"],
+    (*SIMULATE, "--launch-delay", "5"): ["--launch-delay", "'5'", "with its unit"],
+    (*SIMULATE, "--launch-delay", "5 minutes"): ["unknown unit 'minutes'", "did you mean 'min'"],
+    (*SIMULATE, "--rules", "oracel"): ["no rules 'oracel'", "did you mean 'oracle'"],
+    (*SIMULATE, "--schedule", "starts.xls"): ["starts.xls", ".csv", ".parquet"],
+    (*SIMULATE, "--schedule", "nowhere/starts.csv"): ["no directory nowhere"],
+    (*SIMULATE, "--out", "small.swf"): ["small.swf", "a directory"],
+    (*SIMULATE, "--polcy", "easy"): ["--polcy", "--policy"],
+    ("simulate", "--repeat", "missing.json"): ["missing.json", "no such file"],
+    ("simulate", "--repeat", "missing.json", "--policy", "easy"): ["a manifest alone"],
+    ("compare", "small.swf", "--policies", "easy"): ["at least two"],
+    ("compare", "small.swf", "--policies", "easy,easy"): ["the same policy twice"],
+    ("compare", "small.swf", "--policies", "easy,consrvative"): ["did you mean 'conservative'"],
+    ("simulat", "small.swf"): ["no command 'simulat'", "did you mean 'simulate'"],
+    ("workload", "generate", "lublin", "x.swf"): ["'lublin'", "lublin03"],
+    ("workload", "generate", "poisson", "x.txt"): ["x.txt", ".swf"],
+    ("workload", "generate", "poisson", "x.swf", "--set", "sizes"): ["--set", "KEY=VALUE"],
+    ("workload", "generate", "poisson", "x.swf", "--set", "size=uniform"): ["'size'", "did you mean 'sizes'"],
+    ("workload", "convert", "small.swf", "x.swf", "--load", "0.5", "--factor", "2"): ["one of the two"],
+    ("workload", "fetch", "KTH-SP2-1996-2.1"): ["KTH-SP2-1996-2.1-cln"],
+    ("workload", "stats", "missing.swf"): ["no such file"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_CALLS, ids=" ".join)
+def test_a_bad_call_says_what_was_found_and_expected(arguments: tuple[str, ...], cosched: Call, log: Path) -> None:
+    before = sorted(log.parent.iterdir())
+    ended = cosched(*arguments)
+    assert ended.status == 2, ended
+    for part in BAD_CALLS[arguments]:
+        assert part in ended.err
+    assert "Traceback" not in ended.err
+    assert sorted(log.parent.iterdir()) == before, "bad input left something behind"
+
+
+#: Configuration file → what the message must contain.
+BAD_FILES = {
+    "polices: [easy]": ["bad.yaml: polices", "unknown key", "did you mean 'policies'"],
+    "contract: {cpu: 1}": ["bad.yaml: contract.cpu", "unknown key", "did you mean 'cpu_ratio'"],
+    "procs: many": ["bad.yaml: procs", "found 'many'", "int"],
+    "procs: 0": ["bad.yaml: procs", "found 0", "at least 1"],
+    "launch_delay: 5 parsecs": ["bad.yaml: launch_delay", "unknown unit 'parsecs'"],
+    "at_limit: explode": ["bad.yaml: at_limit", "found 'explode'"],
+    "contract: {cpu_ratio: 1.5}": ["bad.yaml: contract.cpu_ratio", "found 1.5", "up to 1"],
+    "contract: {memory_ratio: 0}": ["bad.yaml: contract.memory_ratio", "found 0", "above 0"],
+    "contract: {mpl: 0}": ["bad.yaml: contract.mpl", "found 0", "at least 1"],
+    "contract: {cpu_ratio: 0.5}": ["bad.yaml: contract", "dedicated"],
+    "procs: 4\nprocs: 8": ["bad.yaml:2", "'procs' stands twice"],
+    "procs: [4": ["bad.yaml:1", "not YAML"],
+    "- easy": ["bad.yaml", "a list", "keys and values"],
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_a_bad_configuration_names_the_key(text: str, cosched: Call, log: Path) -> None:
+    (log.parent / "bad.yaml").write_text(text)
+    ended = cosched(*SIMULATE, "--config", "bad.yaml")
+    assert ended.status == 2, ended
+    for part in BAD_FILES[text]:
+        assert part in ended.err
+
+
+def test_a_log_without_a_usable_job_is_refused(cosched: Call, log: Path) -> None:
+    log.write_text("; MaxProcs: 4\n" + LINE.replace("60 1 -1 -1 1", "60 9 -1 -1 9"))
+    ended = cosched(*SIMULATE)
+    assert ended.status == 2
+    assert "1 wider_than_machine" in ended.err
+
+
+def test_a_policy_that_starves_ends_with_its_name_and_the_job(cosched: Call, log: Path) -> None:
+    (log.parent / "lazy.py").write_text(
+        "from space_scheduler.policy.interface import Plan\n"
+        "class Lazy:\n"
+        "    def order(self, job, rank): return (0, rank)\n"
+        "    def plan(self, snapshot): return Plan()\n"
+    )
+    ended = cosched("simulate", "small.swf", "--policy", "lazy:Lazy")
+    assert ended.status == 1
+    assert "5 jobs wait and nothing can happen any more" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_policy_that_overcommits_is_stopped(cosched: Call, log: Path) -> None:
+    (log.parent / "greedy.py").write_text(
+        "from space_scheduler.policy.interface import Plan, PlannedStart\n"
+        "from space_scheduler.reasons import Reason, Why\n"
+        "class Greedy:\n"
+        "    def order(self, job, rank): return (0, rank)\n"
+        "    def plan(self, snapshot): return Plan([PlannedStart(job, Reason(Why.FITS)) for job in snapshot.queue])\n"
+    )
+    ended = cosched("simulate", "small.swf", "--policy", "greedy:Greedy")
+    assert ended.status == 1
+    assert "cannot start with" in ended.err
+    assert "Traceback" not in ended.err

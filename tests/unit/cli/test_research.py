@@ -1,0 +1,191 @@
+"""The research verbs with good input: what they print, what they write, and that a run repeats byte for byte."""
+
+import csv
+import json
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from kit.command import Call
+
+from cosched.workload import swf
+from cosched.workload.log import Field
+from space_scheduler import plugins
+
+ROOT = Path(__file__).resolve().parents[3]
+FIXED_KEYS = {"jobs", "mean_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "wall_s", "cpu_s", "skipped"}
+
+
+def read_csv(name: str) -> list[list[str]]:
+    return list(csv.reader(Path(name).read_text().splitlines()))
+
+
+def test_easy_by_hand(cosched: Call, log: Path) -> None:
+    """Job 3 needs all processors: it is the head from 20 s on, its shadow time 200 s by job 1's estimate.
+
+    Job 4 fits nothing until job 1 ends at 100 s, then the shadow time is 110 s (job 2's estimate) and neither 4 nor 5
+    ends by then; at 110 s job 3 runs to 160 s, then 4 and 5.
+    """
+    ended = cosched("simulate", log, "--policy", "easy", "--schedule", "starts.csv", "--json")
+    assert ended.status == 0, ended.err
+    assert read_csv("starts.csv") == [
+        ["job_id", "submit", "start", "end", "procs", "requested"],
+        ["1", "0", "0", "100", "2", "200"],
+        ["2", "10", "10", "110", "2", "100"],
+        ["3", "20", "110", "160", "4", "60"],
+        ["4", "30", "160", "220", "1", "70"],
+        ["5", "40", "160", "220", "1", "300"],
+    ]
+    found = json.loads(ended.out)
+    assert found.keys() >= FIXED_KEYS
+    assert found["jobs"] == 5
+    assert found["mean_wait_s"] == pytest.approx((0 + 0 + 90 + 130 + 120) / 5)
+    assert found["mean_bounded_slowdown"] == pytest.approx((1 + 1 + 140 / 50 + 190 / 60 + 180 / 60) / 5)
+    assert found["makespan_s"] == 220
+    assert found["utilization"] == pytest.approx((200 + 200 + 200 + 60 + 60) / (4 * 220))
+    assert found["skipped"] == {}
+
+
+def test_rules_are_options_and_options_override_a_file(cosched: Call, log: Path) -> None:
+    Path("run.yaml").write_text(f"log: {log.name}\npolicies: [fcfs]\nties: batch\nseed: 7\nlaunch_delay: 5s\n")
+    ended = cosched(
+        "simulate", "--config", "run.yaml", "--policy", "easy", "--rules", "oracle", "--ties", "batch", "--out", "o"
+    )
+    assert ended.status == 0, ended.err
+    configuration = json.loads(Path("o/manifest.json").read_text())["configuration"]
+    assert configuration["policies"] == ["easy"]  # the option
+    assert configuration["ties"] == "batch"  # the option, over the named rules
+    assert configuration["negative_times"] == "unknown"  # the named rules
+    assert configuration["launch_delay"] == "0s"  # the named rules, over the file
+    assert configuration["seed"] == 7  # the file
+
+
+def test_a_run_repeats_byte_for_byte_and_a_change_is_noticed(cosched: Call, log: Path) -> None:
+    first = cosched("simulate", log, "--policy", "conservative", "--estimates", "factor:3", "--seed", 5, "--out", "o")
+    assert first.status == 0, first.err
+    manifest = json.loads(Path("o/manifest.json").read_text())
+    names = {output["name"] for output in manifest["outputs"]}
+    assert names == {path.name for path in Path("o").iterdir()} - {"manifest.json"}
+    assert {"schedule.csv", "gantt.png", "gantt.svg", "queue.svg", "utilization.svg", "slowdown.png"} <= names
+    again = cosched("simulate", "--repeat", "o/manifest.json")
+    assert again.status == 0, again
+    assert f"{len(names)} of {len(names)} outputs are the same" in again.out
+
+    text = Path("o/manifest.json").read_text().replace('"seed": 5', '"seed": 6')
+    Path("o/manifest.json").write_text(text)
+    other = cosched("simulate", "--repeat", "o/manifest.json")
+    assert other.status == 1
+    assert "differs: summary.json" in other.out
+
+    log.write_text(log.read_text() + "; changed\n")
+    changed = cosched("simulate", "--repeat", "o/manifest.json")
+    assert changed.status == 2
+    assert "SHA-256" in changed.err
+
+
+def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        assert cosched("simulate", log, "--policy", "easy", "--events", name).status == 0
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
+    lines = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    starts = [each for line in lines for each in line["instructions"] if each["type"] == "Start"]
+    assert len(starts) == 5
+    assert all(start["reason"]["why"] and start["cause"]["type"] == "Boundary" for start in starts)
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".swf", ".swf.gz"])
+def test_the_schedule_in_other_formats(ending: str, cosched: Call, log: Path) -> None:
+    target = Path(f"starts{ending}")
+    assert cosched("simulate", log, "--policy", "easy", "--schedule", target).status == 0
+    if ending == ".parquet":
+        table = pq.read_table(target)
+        assert table.column_names == ["job_id", "submit", "start", "end", "procs", "requested"]
+        assert table["start"].to_pylist() == [0, 10, 110, 160, 160]
+    else:
+        written = swf.read(target)
+        assert written.column(Field.WAIT_S).tolist() == [0, 0, 90, 130, 120]
+        assert written.column(Field.RUN_S).tolist() == [100, 100, 50, 60, 60]
+
+
+def test_groups(cosched: Call, log: Path) -> None:
+    ended = cosched("simulate", log, "--policy", "easy", "--by", "month", "--by", "user", "--by", "class", "--json")
+    groups = json.loads(ended.out)["groups"]
+    assert [(row["group"], row["jobs"]) for row in groups["month"]] == [("1996-09", 5)]
+    assert [(row["group"].strip(), row["jobs"]) for row in groups["user"]] == [("1", 2), ("2", 2), ("3", 1)]
+    assert [(row["group"], row["jobs"]) for row in groups["class"]] == [("short narrow", 5)]
+
+
+def test_compare_pairs_the_policies_by_job(cosched: Call, log: Path) -> None:
+    ended = cosched("compare", log, "--policies", "fcfs,easy,firstfit", "--json")
+    assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    assert list(found["policies"]) == ["fcfs", "easy", "firstfit"]
+    assert [each["policy"] for each in found["differences"]] == ["easy", "firstfit"]
+    assert found["differences"][0]["starts_that_differ"] == 0
+    assert found["differences"][1]["starts_that_differ"] == 3  # jobs 4 and 5 pass job 3
+    single = json.loads(cosched("simulate", log, "--policy", "firstfit", "--json").out)
+    assert found["policies"]["firstfit"]["mean_wait_s"] == single["mean_wait_s"]
+    shown = cosched("compare", log, "--policies", "fcfs,easy", "--out", "o")
+    assert "too few weeks" in shown.out
+    assert {"schedule-fcfs.csv", "schedule-easy.csv", "gantt-easy.png", "slowdown.svg"} <= {
+        path.name for path in Path("o").iterdir()
+    }
+
+
+def test_policies_lists_all_that_can_be_named(cosched: Call) -> None:
+    found = json.loads(cosched("policies", "--json").out)
+    assert {"fcfs", "easy", "sjbf", "conservative", "fpfs"} <= {row["policy"] for row in found["policies"]}
+    assert [row["order"] for row in found["orders"]] == ["fcfs", "sjf", "ljf"]
+
+
+def test_the_documented_example_of_an_own_policy(cosched: Call, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/guide/own-policy.md: least work first starts 4 and 5 past job 3 as soon as job 1 has ended."""
+    log.with_name("least_work.py").write_bytes((ROOT / "docs/examples/least_work.py").read_bytes())
+    monkeypatch.delitem(sys.modules, "least_work", raising=False)
+    ended = cosched("simulate", log, "--policy", "least_work:LeastWorkFirst", "--schedule", "s.csv")
+    assert ended.status == 0, ended.err
+    assert [row[2] for row in read_csv("s.csv")][1:] == ["0", "10", "160", "100", "100"]
+    entry = EntryPoint("leastwork", "least_work:LeastWorkFirst", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry] if group == plugins.GROUP else [])
+    assert cosched("simulate", log, "--policy", "leastwork").status == 0
+    assert "leastwork" in cosched("policies").out
+
+
+def test_generate_convert_stats(cosched: Call) -> None:
+    assert cosched("workload", "generate", "lublin03", "made.swf.gz", "--jobs", 300, "--procs", 64).status == 0
+    assert cosched("workload", "convert", "made.swf.gz", "busy.swf", "--load", "0.9").status == 0
+    found = json.loads(cosched("workload", "stats", "busy.swf", "--json").out)
+    assert found["jobs"] == 300
+    assert found["procs_total"] == 64
+    assert found["offered_load"] == pytest.approx(0.9, rel=0.01)
+    assert "offered load 0.9" in cosched("workload", "stats", "busy.swf").out
+
+
+def test_help_has_an_example_for_every_verb(cosched: Call) -> None:
+    verbs = ["simulate", "compare", "policies", "demo", "workload stats", "workload convert", "workload generate"]
+    for verb in [*verbs, "workload fetch", "workload logs", "replicate"]:
+        ended = cosched(*verb.split(), "--help")
+        assert ended.status == 0
+        assert "Example" in ended.out, verb
+
+
+def test_demo_says_when_the_log_is_not_a_real_one(
+    cosched: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cosched.workload.catalogue.find", lambda name: None)
+    monkeypatch.setattr("cosched.workload.catalogue.ARCHIVE", "http://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("cosched.cli.demo._JOBS", 200)
+    offline = "http://127.0.0.1:9/KTH-SP2-1996-2.1-cln.swf.gz"
+    logs = __import__("cosched.workload.catalogue", fromlist=["LOGS"]).LOGS
+    entry = logs["KTH-SP2-1996-2.1-cln"]
+    monkeypatch.setitem(
+        logs, entry.name, type(entry)(**{**{f: getattr(entry, f) for f in entry.__struct_fields__}, "url": offline})
+    )
+    ended = cosched("demo")
+    assert ended.status == 0, ended.err
+    assert "NOT a real log: 200 jobs generated by the model lublin03" in ended.out
+    assert "That did not work" in ended.err
+    assert Path("results/demo/schedule-easy.csv").stat().st_size > 1000

@@ -141,7 +141,7 @@ def _claim(predicate: Predicate, measured: Measured, decided: Verdict, note: str
     if bounds and not all(map(math.isfinite, bounds)):
         bounds = None
         note = f"{note}; too few replications for an interval" if note else "too few replications for an interval"
-    ours = measured.mean if isinstance(measured, Interval) else measured
+    ours = float(measured.mean) if isinstance(measured, Interval) else measured
     return Claim(
         id=predicate.id,
         text=predicate.text,
@@ -156,7 +156,7 @@ def _claim(predicate: Predicate, measured: Measured, decided: Verdict, note: str
 
 def _bounds(measured: Measured) -> tuple[float, float]:
     if isinstance(measured, Interval):
-        return measured.low, measured.high
+        return float(measured.low), float(measured.high)
     return measured, measured
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 from rich.console import Console
 
 import cosched
@@ -73,7 +74,7 @@ def write(result: Result, directory: Path) -> ReplicationManifest:
     for name, plot in result.plots.items():
         written += figure(plot.draw, directory / name, plot.size_in)
     written.append(directory / "claims.json")
-    written[-1].write_bytes(_json({"paper": result.paper, "title": result.title, "claims": result.claims}))
+    written[-1].write_bytes(_indented({"paper": result.paper, "title": result.title, "claims": result.claims}))
     manifest = ReplicationManifest(
         command=f"replicate {result.paper}",
         cosched=cosched.__version__,
@@ -83,7 +84,7 @@ def write(result: Result, directory: Path) -> ReplicationManifest:
         inputs=[digest(path) for path in result.inputs],
         outputs=[digest(path) for path in sorted(written)],
     )
-    (directory / "manifest.json").write_bytes(_json(manifest))
+    (directory / "manifest.json").write_bytes(_indented(manifest))
     return manifest
 
 
@@ -122,5 +123,16 @@ def show(result: Result, screen: Console) -> None:
         screen.print(f"  {note}", highlight=False, markup=False)
 
 
-def _json(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+def as_json(value: object) -> bytes:
+    """JSON of plain data, structures and numpy's numbers."""
+    return msgspec.json.encode(value, enc_hook=_plain)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"{type(value).__name__} in a result")
+
+
+def _indented(value: object) -> bytes:
+    return msgspec.json.format(as_json(value), indent=2) + b"\n"

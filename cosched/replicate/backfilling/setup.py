@@ -35,7 +35,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL: Final = Scale(seeds=20, sweep_jobs=10_000, sweep_loads=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
-QUICK: Final = Scale(seeds=3, sweep_jobs=3000, sweep_loads=(0.5, 0.7, 0.8, 0.9))
+QUICK: Final = Scale(seeds=3, factors=(1, 4, 31, 301), sweep_jobs=3000, sweep_loads=(0.5, 0.7, 0.8, 0.9))
 
 
 @dataclass(frozen=True)

@@ -107,4 +107,4 @@ def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> No
     axes.set(xlabel="offered load", ylabel="jobs backfilled, %", ylim=(0, 100))
     axes.set_title(f"Fig. 10: {about}, exact estimates, {PROCS} processors", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

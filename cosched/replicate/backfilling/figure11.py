@@ -3,7 +3,8 @@
 The subset is all jobs whose run time and request are both above 0. The bins are 1 % wide, [0, 1 %), [1, 2 %), …,
 [99, 100 %), then exactly 100 %, then above. The paper does not say how its "exactly 100 %" was rounded, nor which
 20 054 of its 28 240 jobs it shows. The claim is judged on the jobs whose ratio *rounds* to 100 % (99.5 to 100.5 %),
-since run times include the seconds that killing a job takes; the other readings stand in the table beside it. Killed is
+since run times include the seconds that killing a job takes; other readings and subsets stand in the table beside it.
+One subset comes close to the paper's number: 20 073 jobs of the cleaned log ran for a minute or more. Killed is
 what the log's status field calls failed (0) or cancelled (5): it has no code for a job that ran into its limit.
 """
 
@@ -71,7 +72,7 @@ def report(setup: Setup, result: Result) -> None:
     rounds = np.rint(ratio * 100) == 100
     table = Table(
         f"Fig. 11: jobs at 100 % of their request, {setup.load.name}, of {len(ratio)} that have run time and request",
-        ("reading", "jobs", "share", "failed or cancelled", "share of them"),
+        ("subset", "jobs", "reading", "at 100 %", "share", "failed or cancelled", "share of them"),
         notes=[
             f"the paper: {paper.FIG_11_AT_100} of {paper.FIG_11_JOBS} jobs (16 %) at exactly 100 %, "
             f"{paper.FIG_11_KILLED} of them killed (99.7 %)",
@@ -81,13 +82,21 @@ def report(setup: Setup, result: Result) -> None:
     readings = {
         "exactly 100 %": ratio == 1,
         "rounds to 100 % (99.5 to 100.5)": rounds,
-        "rounds to 100 %, request up to 2 h": rounds & (setup.raw.column(Field.REQUEST_S)[known] <= SCATTER_UP_TO_S),
-        "99 % or more": ratio >= 0.99,
+        "99.5 % or more": ratio >= 0.995,
         "100 % or more": ratio >= 1,
     }
-    for reading, member in readings.items():
-        count, dead = int(member.sum()), int((member & killed).sum())
-        table.add(reading, count, count / len(ratio), dead, dead / count if count else None)
+    run_s, request_s = setup.raw.column(Field.RUN_S)[known], setup.raw.column(Field.REQUEST_S)[known]
+    subsets = {
+        "all": ratio > 0,
+        "completed": status == 1,
+        "request up to 2 h": request_s <= SCATTER_UP_TO_S,
+        "run of 60 s or more": run_s >= 60,
+    }
+    for subset, chosen in subsets.items():
+        jobs = int(chosen.sum())
+        for reading, member in readings.items():
+            count, dead = int((member & chosen).sum()), int((member & chosen & killed).sum())
+            table.add(subset, jobs, reading, count, count / max(1, jobs), dead, dead / count if count else None)
     result.tables["figure11"] = table
     bins = Table("Fig. 11: jobs by share of the request used", ("share of request %", "jobs"))
     for name, count in histogram(ratio):
@@ -107,7 +116,6 @@ def report(setup: Setup, result: Result) -> None:
     )
     result.claims.append(judge(KILLED, dead_share, f"{int((rounds & killed).sum())} of {int(rounds.sum())} jobs"))
 
-    run_s, request_s = setup.raw.column(Field.RUN_S)[known], setup.raw.column(Field.REQUEST_S)[known]
     result.plots["figure11-histogram"] = Plot(lambda axes: draw_histogram(axes, ratio))
     result.plots["figure11-scatter"] = Plot(lambda axes: draw_scatter(axes, run_s, request_s), (6.5, 6.0))
 

@@ -117,18 +117,19 @@ def bounds(interval: Interval) -> list[float | None]:
 
 
 def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> None:
-    """Slowdown, on a logarithmic axis, against load; a cross above the axis where a policy is unstable."""
+    """Slowdown, on a logarithmic axis, against load; a cross above the frame where a policy is unstable."""
     for policy, colour, marker in zip(POLICIES, (COLOURS[6], COLOURS[0], COLOURS[1]), "^os", strict=True):
         loads = stable_loads(scale, sweep, model, policy)
-        means = [of_replications(sweep[model, load, policy].slowdown) for load in loads]
+        means = [of_replications(sweep[model, load, policy].slowdown) for load in scale.sweep_loads]
         errors = np.array(
             [[m.mean - max(1.0, m.low), m.high - m.mean] if np.isfinite(m.low) else [0.0, 0.0] for m in means]
         )
+        shown = [mean.mean if load in loads else np.nan for load, mean in zip(scale.sweep_loads, means, strict=True)]
         name = NAMES[policy].replace("cons", "conservative")
         axes.errorbar(
-            loads,
-            [mean.mean for mean in means],
-            errors.T.reshape(2, -1),
+            scale.sweep_loads,
+            shown,
+            errors.T,
             color=colour,
             marker=marker,
             markersize=5,
@@ -137,10 +138,11 @@ def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> No
             label=name,
         )
         gone = [load for load in scale.sweep_loads if load not in loads]
-        row = 0.97 - 0.045 * POLICIES.index(policy)
-        axes.plot(gone, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
+        row = 1.02 + 0.035 * (2 - POLICIES.index(policy))
+        axes.plot(gone, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
     axes.plot([], [], "x", color="grey", label="unstable: the queue grows")
     axes.set(yscale="log", xlabel="offered load", ylabel="mean bounded slowdown (threshold 10 s)")
-    axes.set_title(f"Fig. 9: {about}, exact estimates, {PROCS} processors", loc="left")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_title(f"Fig. 9: {about}, exact estimates, {PROCS} processors", loc="left", pad=22)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.85))
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -18,6 +18,7 @@ from cosched.replicate.backfilling import (
     sweep,
     table1,
     table2,
+    table2_subsets,
     table3,
 )
 from cosched.replicate.backfilling.setup import FULL, QUICK, Scale, Setup, read
@@ -46,6 +47,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     other = table1.find() if scale.table1 else None
     parts: dict[str, list[Call]] = {
         "log": runs.calls(setup),
+        "table2_subsets": table2_subsets.calls(setup),
         "table3": table3.calls(setup),
         "sweep": sweep.calls(scale),
         "table1": table1.calls(other),
@@ -59,6 +61,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     if scale.table1:
         table1.report(other, answers["table1"], result)
     table2.report(setup, schedules, result)
+    table2_subsets.report(setup, answers["table2_subsets"], result)
     table3.report(setup, answers["table3"], schedules, result)
     guarantees.report(schedules, result)
     situations.report(result)
@@ -82,9 +85,14 @@ def _configuration(setup: Setup, request: Request) -> dict[str, Any]:
         "scale": msgspec.to_builtins(setup.scale),
         "seeds": f"1 to {setup.scale.seeds}",
         "log_runs": {name: select or policy for name, (policy, select) in runs.RUNS.items()},
-        "bootstrap": {"blocks": "weeks, 4 at a time", "table2_seed": table2.BOOTSTRAP_SEED, "figure11_seed": 11},
+        "bootstrap": {
+            "blocks": "weeks, 4 at a time",
+            "table2_seed": table2.BOOTSTRAP_SEED,
+            "figure11_seed": figure11.BOOTSTRAP_SEED,
+        },
         "sweep": {
             "procs": sweep.PROCS,
+            "load_by": {name: parameter for name, (parameter, _) in sweep.ARRIVALS.items()},
             "policies": list(sweep.POLICIES),
             "warm_up_ratio": sweep.WARM_UP_RATIO,
             "unstable": {"growth_above": sweep.GROWTH_LIMIT, "and_backlog_above": sweep.BACKLOG_FLOOR},
@@ -108,8 +116,8 @@ def _notes(setup: Setup) -> list[str]:
         "Open in the paper, chosen here: the early-termination rule of its runs (compression one by one in order "
         "of arrival, the second of the two ways of section 2.1), ties (intervals are half-open), the draws of "
         "Table 3 (one there, many here), and for Figs 9 and 10 machine, run length, load scaling, warm-up, and what "
-        "counts as backfilled (started before a job submitted earlier). Its exact table of job sizes and its unit of "
-        "time are not at hand: the constants of feitelson96 are in part reconstructed, see its module.",
+        "counts as backfilled (started before a job submitted earlier). The constants of feitelson96 are in part "
+        "reconstructed (its table of job sizes and its unit of time were not at hand): see its module.",
     ]
     for cause, counts in (("skipped", load.skipped), ("adjusted", load.adjusted)):
         if counts:

@@ -23,7 +23,8 @@ _WEEK_US: Final = 7 * 86_400 * US_PER_S
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """How much is simulated. ``seeds`` of random estimates and of generated workloads; the latter have ``sweep_jobs``
-    jobs at each of ``sweep_loads``; ``bootstrap`` resamplings of the log's weeks.
+    jobs at each of ``sweep_loads``; ``bootstrap`` resamplings of the log's weeks;
+    ``subsets`` random parts of the log in which Table 2 is made again.
     """
 
     seeds: int
@@ -31,10 +32,13 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     sweep_jobs: int
     sweep_loads: tuple[float, ...]
     bootstrap: int = 2000
+    subsets: int = 0
     table1: bool = True
 
 
-FULL: Final = Scale(seeds=20, sweep_jobs=10_000, sweep_loads=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
+FULL: Final = Scale(
+    seeds=20, sweep_jobs=10_000, sweep_loads=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95), subsets=20
+)
 QUICK: Final = Scale(seeds=3, factors=(1, 4, 31, 301), sweep_jobs=3000, sweep_loads=(0.5, 0.7, 0.8, 0.9))
 
 

@@ -1,11 +1,16 @@
 """The simulations of Figs 9 and 10: slowdown and backfilling against load, on generated workloads with exact estimates.
 
 The paper's model is Feitelson's of 1996, as used with Jette in 1997; that of Lublin and Feitelson, five years younger
-than the paper, is run beside it. Each seed is one workload, met by all policies at all loads (common random numbers):
-inter-arrivals alone are scaled, so that the jobs submitted are exactly the load. The paper leaves open the machine's
-size, the length of its runs, how it varied the load, and what it counts as backfilled. Chosen here: 128 processors, the
-lengths in ``setup``, the first tenth of the jobs left out of all measures, and a job is *backfilled* when it starts
-before one that was submitted earlier.
+than the paper, is run beside it. Each seed draws the same random numbers for all policies and all loads. The paper
+leaves open the machine's size, the length of its runs, how it varied the load, and what it counts as backfilled. Chosen
+here: 128 processors, the lengths in ``setup``, the first tenth of the jobs left out of all measures, and a job is
+*backfilled* when it starts before one that was submitted earlier.
+
+**Load** is varied by the models' own parameter for the time between arrivals, and brought to the exact value by scaling
+the last per cent. Scaling all of a finished log instead, by the factor of 20 that separates the first model's default
+from a busy machine, would also compress the distances between the repeated runs of a job, which by that model follow
+each other's ends: bursts of twenty copies at a time that no user submits. Twice the jobs are drawn and the first half,
+by submission, is kept, since repeated runs thin out at the end of what is drawn.
 
 **No steady state.** The backlog is the work of the waiting jobs (processor-seconds), averaged over a third of the time
 of submissions, and over the seeds. Where there is a steady state it does not depend on the third. A policy is
@@ -27,10 +32,14 @@ from cosched.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.replicate.backfilling.setup import Scale
 from cosched.replicate.pool import Call
 from cosched.workload.generators.registry import generate
+from cosched.workload.log import Field, Log
 from cosched.workload.rules import prepare
+from cosched.workload.scaling import offered_load, to_load
 from cosched.workload.schedule import Schedule
 from space_scheduler.simulator.experiment import run
 
+#: The parameter of each model that sets the time between arrivals, and where the search for a load begins.
+ARRIVALS: Final = {"feitelson96": ("mean_interarrival_s", 30.0), "lublin03": ("gap_factor", 1.0)}
 MODELS: Final = {"feitelson96": "Feitelson 1996", "lublin03": "Lublin & Feitelson 2003"}
 FCFS: Final = "fcfs"
 POLICIES: Final = (FCFS, EASY, CONSERVATIVE)
@@ -67,9 +76,22 @@ class Series:
 Sweep = dict[tuple[str, float, str], Series]
 
 
+def log_at(model: str, jobs: int, load: float, seed: int) -> Log:
+    """A generated log of exactly this offered load."""
+    parameter, value = ARRIVALS[model]
+    for _ in range(20):
+        drawn = generate(model, 2 * jobs, PROCS, np.random.default_rng(seed), {parameter: value})
+        log = drawn.with_rows(drawn.rows[np.argsort(drawn.column(Field.SUBMIT_S), kind="stable")[:jobs]])
+        found = offered_load(log, procs_total=PROCS)
+        if abs(found / load - 1) < 0.01:
+            break
+        value *= found / load
+    return to_load(log, load, procs_total=PROCS)
+
+
 def simulate_point(model: str, jobs: int, load: float, seed: int, policy: str) -> Point:
     """One workload of a model under one policy."""
-    workload = prepare(generate(model, jobs, PROCS, np.random.default_rng(seed), load=load))
+    workload = prepare(log_at(model, jobs, load, seed))
     schedule = run(Experiment(), policy, workload)
     first = round(jobs * WARM_UP_RATIO)
     return Point(

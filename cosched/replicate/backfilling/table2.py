@@ -78,14 +78,14 @@ def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None
     )
     names = np.unique(labels).tolist()
     means = {name: (float(easy[labels == name].mean()), float(conservative[labels == name].mean())) for name in names}
-    better = {name: _better(*mean) for name, mean in means.items()}
+    winner = {name: better(*mean) for name, mean in means.items()}
     for name, (e, c) in means.items():
         jobs = int((labels == name).sum())
         printed = paper.TABLE_2.get(name)
         if printed is None:
-            table.add(name, jobs, None, e, None, None, c, None, None, better[name], "")
+            table.add(name, jobs, None, e, None, None, c, None, None, winner[name], "")
             continue
-        theirs = _better(printed.easy, printed.conservative)
+        theirs = better(printed.easy, printed.conservative)
         ratios = e / printed.easy, c / printed.conservative
         table.add(
             name,
@@ -97,10 +97,10 @@ def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None
             c,
             printed.conservative,
             ratios[1],
-            better[name],
+            winner[name],
             theirs,
         )
-    wins = list(better.values())
+    wins = list(winner.values())
     table.notes.append(
         f"EASY better in {wins.count('EASY')} months (the paper: 7), conservative in {wins.count('cons')} (4), "
         f"equal in {wins.count('tie')} (1); compared as printed, rounded to integers"
@@ -124,18 +124,19 @@ def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None
             ours = [means[name][column] for name in paper.TABLE_2]
             theirs_ranked = [float(row[1 + column]) for row in paper.TABLE_2.values()]
             result.claims.append(judge(predicate, spearman(ours, theirs_ranked)))
-        result.plots["table2"] = Plot(lambda axes: draw(axes, means), (9.0, 4.8))
+        result.plots["table2"] = Plot(lambda axes: draw(axes, means, setup.load.name), (9.0, 4.8))
     else:
         why = "the log does not cover the months of the paper's table"
         result.claims += [cannot_judge(each, why) for each in (EASY_WINS, CONSERVATIVE_WINS, *RANKS.values())]
 
 
-def _better(easy: float, conservative: float) -> str:
+def better(easy: float, conservative: float) -> str:
+    """Who has the lower mean as the paper prints them, rounded to integers: EASY, cons or tie."""
     e, c = round(easy), round(conservative)
     return "EASY" if e < c else "cons" if c < e else "tie"
 
 
-def draw(axes: "Axes", means: dict[str, tuple[float, float]]) -> None:
+def draw(axes: "Axes", means: dict[str, tuple[float, float]], log: str) -> None:
     """Bars by month: ours solid, the paper's hollow beside them."""
     at = np.arange(len(paper.TABLE_2))
     for column, (name, colour) in enumerate((("EASY", COLOURS[0]), ("conservative", COLOURS[1]))):
@@ -146,7 +147,7 @@ def draw(axes: "Axes", means: dict[str, tuple[float, float]]) -> None:
         axes.bar(left + 0.1, theirs, 0.19, facecolor="white", edgecolor=colour, label=f"{name}, paper")
     axes.set_xticks(at, list(paper.TABLE_2), rotation=45, ha="right")
     axes.set(ylabel="mean bounded slowdown (threshold 10 s)", xlabel="month of submission")
-    axes.set_title("Table 2: KTH log by month, the users' own estimates", loc="left")
+    axes.set_title(f"Table 2: {log} by month, the users' own estimates", loc="left")
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
     axes.legend(frameon=False, ncols=2)

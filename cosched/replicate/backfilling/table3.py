@@ -113,7 +113,7 @@ def report(setup: Setup, answers: list[tuple[float, ...]], schedules: dict[str, 
         _add(table, f"{factor:g}", values)
     _add(table, paper.USERS, np.array([users]))
     result.tables["table3"] = table
-    result.plots["table3"] = Plot(lambda axes: draw(axes, drawn, users))
+    result.plots["table3"] = Plot(lambda axes: draw(axes, drawn, users, setup.load.name))
 
     inaccurate = {factor: values for factor, values in drawn.items() if factor > 1}
     better: dict[str, Measured] = {f"f = {f:g}": difference(v[:, 1], v[:, 0]) for f, v in inaccurate.items()}
@@ -154,7 +154,7 @@ def _printed(name: str, column: int) -> float:
     return float("nan") if row is None else (row.easy, row.conservative)[column]
 
 
-def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...]) -> None:
+def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...], log: str) -> None:
     """Slowdown against f, with the users' own estimates at the right; the paper's numbers hollow and dashed."""
     names = [f"{factor:g}" for factor in drawn] + [paper.USERS]
     at = np.arange(len(names))
@@ -182,6 +182,6 @@ def draw(axes: "Axes", drawn: dict[float, Floats], users: tuple[float, ...]) -> 
     axes.set_xticks(at, [*names[:-1], "users'\nown"])
     axes.set(xlabel="estimates uniform in [r, f·r]: f", ylabel="mean bounded slowdown (threshold 10 s)")
     axes.set_ylim(bottom=0)
-    axes.set_title("Table 3: KTH log, quality of the estimates (bars: 95 % intervals over draws)", loc="left")
+    axes.set_title(f"Table 3: {log}, quality of the estimates (bars: 95 % intervals)", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, ncols=2, loc="lower left")

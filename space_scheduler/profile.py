@@ -99,22 +99,24 @@ class Profile:
         if first and free[first] == free[first - 1]:
             del times[first], free[first]
 
-    def earlier(self, procs: int, duration_us: int, start_us: int) -> int:
+    def earlier(self, procs: int, duration_us: int, start_us: int, from_us: int = 0) -> int:
         """Where a job that holds ``[start_us, start_us + duration_us)`` in this profile could start instead.
 
-        The earliest start, at most ``start_us``, that needs nothing but what is free and what the job itself holds: the
-        answer of taking the job out and placing it again, without touching the profile.
+        The earliest start from ``from_us`` on, at most ``start_us``, that needs nothing but what is free and what the
+        job itself holds: the answer of taking the job out and placing it again, without touching the profile.
         """
         times, free = self.times, self.free
         before = bisect_left(times, start_us)
-        if not before or max(free[:before]) < procs:
+        i = max(0, bisect_right(times, from_us, 0, before) - 1)
+        if i >= before or max(free[i:before]) < procs:
             return start_us
-        i = 0
         while i < before:
             if free[i] < procs:
                 i += 1
                 continue
             anchor_us = times[i]
+            if anchor_us < from_us:
+                anchor_us = from_us
             end_us = min(anchor_us + duration_us, start_us)  # from start_us on it stands on its own processors
             i += 1
             while i < before and times[i] < end_us and free[i] >= procs:

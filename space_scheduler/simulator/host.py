@@ -88,6 +88,7 @@ class _Run:
         self.launch_delay_us = launch_delay_us
         self.observer = observer
         self.progress = progress
+        self.tell_at = _CHUNK
         self.validate = validate
         count = len(workload)
         self.starts_us: Times = np.full(count, -1, np.int64)
@@ -112,7 +113,8 @@ class _Run:
                 break
             while submissions.next_us == now_us:
                 self._event(JobSubmitted(submissions.take()), now_us)
-            if submissions.done % _CHUNK == 0 and self.progress:
+            if self.progress and submissions.done >= self.tell_at:
+                self.tell_at = submissions.done + _CHUNK
                 self.progress(submissions.done)
             while agenda and agenda[0][0] == now_us:
                 self._event(heappop(agenda)[2], now_us)

@@ -17,6 +17,8 @@ keeps its size; where one is *disturbed* (a job overruns, a launch is late, node
 own order, and every moved promise is told with that cause.
 """
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -98,7 +100,7 @@ class Conservative:
         actual = memory.profile.copy()
         actual.advance(snapshot.now_us)
         assert actual.normal() == expected.normal(), f"profile {actual.normal()}, expected {expected.normal()}"
-        assert actual.lowest() >= 0, f"over-committed: {actual.normal()}"
+        assert actual.lowest() >= min(0, snapshot.free_procs), f"over-committed: {actual.normal()}"
 
     def _after_early_end(self, snapshot: Snapshot, profile: Profile, starts_us: dict[int, int]) -> Profile:
         """Carry out the choice; ``starts_us`` is updated, the profile to go on with is returned."""
@@ -110,16 +112,42 @@ class Conservative:
         if self.early_end is EarlyEnd.SCHEDULE:
             return _made_anew(snapshot, starts_us, _in_schedule_order(snapshot, starts_us))
         if self.early_end is EarlyEnd.ARRIVAL:
-            for job in snapshot.queue:
-                start_us = starts_us.get(job.id, now_us)
-                if start_us <= now_us or start_us == FOREVER_US:
-                    continue
-                earlier_us = profile.earlier(job.procs, job.estimate_us, start_us)
-                if earlier_us != start_us:
-                    profile.change(start_us, start_us + job.estimate_us, job.procs)
-                    profile.change(earlier_us, earlier_us + job.estimate_us, -job.procs)
-                    starts_us[job.id] = earlier_us
+            _sweep(snapshot.queue, now_us, profile, starts_us)
         return profile
+
+
+def _sweep(queue: Iterable[Job], now_us: int, profile: Profile, starts_us: dict[int, int]) -> None:
+    """Compress one by one, in queue order: take each reservation out and place it again in the earliest hole.
+
+    Jobs of one shape are alike: where one found no place, another of a later start finds none either, until some
+    reservation moves and leaves a hole. (One of an earlier start may: it can stand on its own processors earlier.)
+    ``searched`` remembers for each shape the start of the job that searched last, how far it searched in vain, and how
+    many holes had been left by then.
+    """
+    searched: dict[tuple[int, int], tuple[int, int, int]] = {}
+    holes: list[tuple[int, int]] = []  # (how many before it, start), starts rising: later lower ones replace earlier
+    left = 0
+    for job in queue:
+        start_us = starts_us.get(job.id, now_us)
+        if start_us <= now_us or start_us == FOREVER_US:
+            continue
+        shape = (job.procs, job.estimate_us)
+        of_us, from_us, seen = searched.get(shape, (0, now_us, 0))
+        if start_us < of_us:
+            from_us = now_us
+        elif seen < left:
+            lowest_us = holes[bisect_left(holes, (seen,))][1]
+            from_us = max(now_us, min(from_us, lowest_us - job.estimate_us))  # of use to what reaches into it
+        earlier_us = profile.earlier(job.procs, job.estimate_us, start_us, from_us)
+        searched[shape] = (start_us, earlier_us, left)
+        if earlier_us != start_us:
+            profile.change(start_us, start_us + job.estimate_us, job.procs)
+            profile.change(earlier_us, earlier_us + job.estimate_us, -job.procs)
+            starts_us[job.id] = earlier_us
+            while holes and holes[-1][1] >= start_us:
+                holes.pop()
+            holes.append((left, start_us))
+            left += 1
 
 
 def _start_due(

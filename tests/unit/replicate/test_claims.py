@@ -1,0 +1,126 @@
+"""How a claim is judged: inside its region, outside, or across the border."""
+
+import math
+
+import pytest
+
+from cosched.metrics.intervals import Interval
+from cosched.replicate.claims import (
+    Claim,
+    Predicate,
+    Region,
+    Verdict,
+    cannot_judge,
+    judge,
+    judge_every,
+    judge_some,
+    verdict,
+)
+
+SIMILAR = Predicate(
+    id="x.similar", text="they are similar", quantity="a / b - 1", region=Region(-0.15, 0.15), paper=0.037
+)
+BETTER = Predicate(id="x.better", text="a is better", quantity="a - b", region=Region(high=0, open=True))
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ((-0.13, 0.05), Verdict.HOLDS),
+        ((-0.15, 0.15), Verdict.HOLDS),  # the borders belong to the region
+        ((0.16, 0.30), Verdict.FAILS),
+        ((-0.40, -0.16), Verdict.FAILS),
+        ((0.10, 0.20), Verdict.UNDECIDED),
+        ((-0.20, -0.10), Verdict.UNDECIDED),
+        ((-0.50, 0.50), Verdict.UNDECIDED),  # wider than the region on both sides
+        ((0.15, 0.20), Verdict.UNDECIDED),
+        ((-math.inf, math.inf), Verdict.UNDECIDED),
+        ((math.nan, math.nan), Verdict.UNDECIDED),
+    ],
+)
+def test_a_tolerance_of_fifteen_per_cent(interval: tuple[float, float], expected: Verdict) -> None:
+    assert verdict(interval, SIMILAR.region) is expected
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ((-3, -1), Verdict.HOLDS),
+        ((1, 3), Verdict.FAILS),
+        ((0, 0), Verdict.FAILS),  # no difference is not better
+        ((0, 2), Verdict.FAILS),
+        ((-2, 0), Verdict.UNDECIDED),
+        ((-2, 1), Verdict.UNDECIDED),
+    ],
+)
+def test_better_means_a_difference(interval: tuple[float, float], expected: Verdict) -> None:
+    assert verdict(interval, BETTER.region) is expected
+
+
+def test_a_number_without_chance_is_judged_by_itself() -> None:
+    claim = judge(SIMILAR, -0.05, "from one log")
+    assert claim == Claim(
+        id="x.similar",
+        text="they are similar",
+        verdict=Verdict.HOLDS,
+        ours=-0.05,
+        paper=0.037,
+        interval=None,
+        predicate="a / b - 1: between -0.15 and 0.15",
+        note="from one log",
+    )
+
+
+def test_an_interval_is_reported_with_the_verdict() -> None:
+    claim = judge(SIMILAR, Interval(0.1, 0.05, 0.2))
+    assert (claim.verdict, claim.ours, claim.interval) == (Verdict.UNDECIDED, 0.1, (0.05, 0.2))
+
+
+def test_one_replication_alone_decides_nothing() -> None:
+    claim = judge(SIMILAR, Interval(0.1, -math.inf, math.inf))
+    assert (claim.verdict, claim.interval) == (Verdict.UNDECIDED, None)
+    assert "too few replications" in claim.note
+
+
+def test_every_case_must_hold_and_the_worst_is_reported() -> None:
+    holds = {"f = 4": Interval(-9, -10, -8), "f = 11": Interval(-3, -5, -1)}
+    claim = judge_every(BETTER, holds)
+    assert (claim.verdict, claim.ours) == (Verdict.HOLDS, -3)
+    assert claim.note == "worst case: f = 11 (of 2: 2 holds)"
+    assert judge_every(BETTER, holds | {"f = 31": Interval(-1, -3, 1)}).verdict is Verdict.UNDECIDED
+    fails = judge_every(BETTER, holds | {"f = 31": Interval(-1, -3, 1), "f = 101": Interval(2, 1, 3)})
+    assert (fails.verdict, fails.ours) == (Verdict.FAILS, 2)
+
+
+def test_one_case_is_enough_where_some_must_hold() -> None:
+    cases = {"f = 4": Interval(2, 1, 3), "f = 11": Interval(-3, -5, -1)}
+    assert judge_some(BETTER, cases).verdict is Verdict.HOLDS
+    assert judge_some(BETTER, {"f = 4": cases["f = 4"]}).verdict is Verdict.FAILS
+    assert judge_some(BETTER, {"f = 4": cases["f = 4"], "f = 31": Interval(-1, -3, 1)}).verdict is Verdict.UNDECIDED
+
+
+def test_what_was_not_run_is_undecided_and_says_why() -> None:
+    claim = cannot_judge(SIMILAR, "the log has no requests")
+    assert (claim.verdict, claim.ours, claim.paper, claim.note) == (
+        Verdict.UNDECIDED,
+        None,
+        0.037,
+        "the log has no requests",
+    )
+    assert judge_every(SIMILAR, {}).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("region", "told"),
+    [
+        (Region(0, 0), "exactly 0"),
+        (Region(high=0, open=True), "below 0"),
+        (Region(high=3), "at most 3"),
+        (Region(low=0.9), "at least 0.9"),
+        (Region(low=1, open=True), "above 1"),
+        (Region(5, 9), "between 5 and 9"),
+        (Region(0, 0.1, open=True), "strictly between 0 and 0.1"),
+    ],
+)
+def test_a_region_tells_itself(region: Region, told: str) -> None:
+    assert str(region) == told

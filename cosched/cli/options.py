@@ -19,7 +19,7 @@ _SETTINGS = (
     click.option("--select", metavar="SELECT", help="Job selection, such as 'backfill(2)' [default: the policy's]."),
     click.option("--ties", metavar="RULE", help="Passes per instant: batch or sequential [default: batch]."),
     click.option(
-        "--procs-from", metavar="FIELD", help="A job's size: allocated or requested processors [default: allocated]."
+        "--procs-from", metavar="FIELD", help="A job's size: allocated, requested, allocated-only [default: allocated]."
     ),
     click.option(
         "--unusable", metavar="RULE", help="Jobs without run time or size: one-second or skip [default: one-second]."

@@ -77,7 +77,7 @@ RULES: Final[dict[str, dict[str, str]]] = {
     "default": {},
     "oracle": {
         "ties": "sequential",
-        "procs_from": "allocated",
+        "procs_from": "allocated-only",
         "unusable": "one-second",
         "negative_times": "unknown",
         "at_limit": "kill",

@@ -22,9 +22,10 @@ Times = NDArray[np.int64]
 
 
 class ProcsFrom(StrEnum):
-    """Which field is a job's size. The other one is used where the chosen one is unknown."""
+    """Which field is a job's size. The other is used where the chosen one is unknown, except by ``allocated-only``."""
 
     ALLOCATED = "allocated"
+    ALLOCATED_ONLY = "allocated-only"
     REQUESTED = "requested"
 
 
@@ -127,7 +128,9 @@ def prepare(
     first, other = Field.PROCS_ALLOCATED, Field.PROCS_REQUESTED
     if rules.procs_from == ProcsFrom.REQUESTED:
         first, other = other, first
-    procs = np.where(log.column(first) > 0, log.column(first), log.column(other))
+    procs = log.column(first).copy()
+    if rules.procs_from != ProcsFrom.ALLOCATED_ONLY:
+        procs = np.where(procs > 0, procs, log.column(other))
     run_s, request_s = log.column(Field.RUN_S), log.column(Field.REQUEST_S)
     submit_s = log.column(Field.SUBMIT_S).copy()
     no_run, no_size = run_s <= 0, procs < 1

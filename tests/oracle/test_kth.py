@@ -30,7 +30,7 @@ KEPT = json.loads((Path(__file__).parent / "kth.json").read_text())
 LOG = KEPT["log"]["name"]
 JOBS = KEPT["log"]["jobs"]
 ORACLES_RULES = InputRules(
-    procs_from=ProcsFrom.ALLOCATED, unusable=Unusable.ONE_SECOND, negative_times=NegativeTimes.UNKNOWN
+    procs_from=ProcsFrom.ALLOCATED_ONLY, unusable=Unusable.ONE_SECOND, negative_times=NegativeTimes.UNKNOWN
 )
 
 pytestmark = [pytest.mark.oracle, pytest.mark.log(LOG)]

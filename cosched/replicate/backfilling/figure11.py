@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BOOTSTRAP_SEED: Final = 11
 _WEEK_S: Final = 7 * 86_400
 SCATTER_UP_TO_S: Final = 7200
+LONG: Final = "run of 60 s or more"
 
 AT_100: Final = Predicate(
     id="figure11.at-100",
@@ -90,7 +91,7 @@ def report(setup: Setup, result: Result) -> None:
         "all": ratio > 0,
         "completed": status == 1,
         "request up to 2 h": request_s <= SCATTER_UP_TO_S,
-        "run of 60 s or more": run_s >= 60,
+        LONG: run_s >= 60,
     }
     for subset, chosen in subsets.items():
         jobs = int(chosen.sum())
@@ -109,7 +110,13 @@ def report(setup: Setup, result: Result) -> None:
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     samples = setup.scale.bootstrap
     share = block_bootstrap(weeks, lambda rows: float(rows.mean()), rounds[order].astype(float), rng, samples=samples)
-    result.claims.append(judge(AT_100, share, f"{int(rounds.sum())} of {len(ratio)} jobs"))
+    long = subsets[LONG]
+    at_100, long_at_100, long_jobs = int(rounds.sum()), int((rounds & long).sum()), int(long.sum())
+    told = (
+        f"{at_100} of {len(ratio)} jobs; of the {long_jobs} that ran 60 s or more, the subset nearest in number to the "
+        f"paper's {paper.FIG_11_JOBS}, {long_at_100} ({long_at_100 / max(1, long_jobs):.1%})"
+    )
+    result.claims.append(judge(AT_100, share, told))
     both = np.column_stack([rounds & killed, rounds])[order].astype(float)
     dead_share = block_bootstrap(
         weeks, lambda rows: float(rows[:, 0].sum() / max(1.0, rows[:, 1].sum())), both, rng, samples=samples

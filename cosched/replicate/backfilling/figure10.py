@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cosched.metrics.intervals import of_replications
-from cosched.replicate.backfilling.figure9 import NAMES, bounds, unstable
+from cosched.replicate.backfilling.figure9 import DODGE, NAMES, bounds, unstable
 from cosched.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.replicate.backfilling.setup import Scale
 from cosched.replicate.backfilling.sweep import MODELS, PROCS, Sweep, stable_loads
@@ -89,20 +89,20 @@ def report(scale: Scale, sweep: Sweep, result: Result) -> None:
 def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> None:
     """Share against load; hollow markers where the policy is unstable."""
     for policy, colour, marker in zip((EASY, CONSERVATIVE), COLOURS, "os", strict=False):
-        loads = list(scale.sweep_loads)
-        means = [of_replications(sweep[model, load, policy].backfilled) for load in loads]
+        means = [of_replications(sweep[model, load, policy].backfilled) for load in scale.sweep_loads]
+        at = [load + DODGE[policy] for load in scale.sweep_loads]
         errors = [mean.half_width if np.isfinite(mean.half_width) else 0.0 for mean in means]
         axes.errorbar(
-            loads,
+            at,
             [100 * mean.mean for mean in means],
             [100 * error for error in errors],
             color=colour,
             capsize=3,
             label=NAMES[policy].replace("cons", "conservative"),
         )
-        for mean, load in zip(means, loads, strict=True):
+        for load, x, mean in zip(scale.sweep_loads, at, means, strict=True):
             face = "white" if sweep[model, load, policy].unstable else colour
-            axes.plot(load, 100 * mean.mean, marker, color=colour, markerfacecolor=face)
+            axes.plot(x, 100 * mean.mean, marker, color=colour, markerfacecolor=face)
     axes.plot([], [], "o", color="grey", markerfacecolor="white", label="unstable: the queue grows")
     axes.set(xlabel="offered load", ylabel="jobs backfilled, %", ylim=(0, 100))
     axes.set_title(f"Fig. 10: {about}, exact estimates, {PROCS} processors", loc="left")

@@ -45,6 +45,8 @@ BEATS_FCFS: Final = {
     for model, about in MODELS.items()
 }
 
+#: How far policies stand apart in the plots, so that their intervals can be told from each other.
+DODGE: Final = {FCFS: -0.004, EASY: 0.0, CONSERVATIVE: 0.004}
 #: How policies are called in the table.
 NAMES: Final = {FCFS: "FCFS", EASY: "EASY", CONSERVATIVE: "cons"}
 
@@ -127,7 +129,7 @@ def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> No
         shown = [mean.mean if load in loads else np.nan for load, mean in zip(scale.sweep_loads, means, strict=True)]
         name = NAMES[policy].replace("cons", "conservative")
         axes.errorbar(
-            scale.sweep_loads,
+            [load + DODGE[policy] for load in scale.sweep_loads],
             shown,
             errors.T,
             color=colour,

@@ -105,8 +105,15 @@ def _show_accuracy(accuracy: stats.Accuracy) -> Table:
 @click.option("--factor", type=float, help="Multiply inter-arrival times by this factor.")
 @click.option("--procs", type=click.IntRange(1), help="Processors of the machine, for --load.")
 @click.option("--strict", is_flag=True, help="Stop at the first line that cannot be used.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert_command(
-    log: str, target: Path, load: float | None, factor: float | None, procs: int | None, strict: bool
+    log: str,
+    target: Path,
+    load: float | None,
+    factor: float | None,
+    procs: int | None,
+    strict: bool,
+    as_json: bool,
 ) -> None:
     """Read a log and write it again: cleaned of bad lines, compressed (.swf.gz) or not (.swf), its load scaled.
 
@@ -122,8 +129,10 @@ def convert_command(
     if factor is not None:
         read = scaling.by_factor(read, factor)
     swf.write(read, target)
-    skipped = ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in read.skipped.items()) or "none"
-    click.echo(f"{target}: {len(read)} jobs; skipped: {skipped}")
+    if as_json:
+        click.echo(msgspec.json.encode({"target": str(target), "jobs": len(read), "skipped": read.skipped}))
+        return
+    click.echo("\n".join([f"{target}: {len(read)} jobs", *show.counts(read.skipped, {})]))
 
 
 @command.command("generate")
@@ -134,8 +143,16 @@ def convert_command(
 @click.option("--load", type=float, help="Scale inter-arrival times to this offered load.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--set", "parameters", metavar="KEY=VALUE", multiple=True, help="A parameter of the model; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generate_command(
-    model: str, target: Path, jobs: int, procs: int, load: float | None, seed: int, parameters: tuple[str, ...]
+    model: str,
+    target: Path,
+    jobs: int,
+    procs: int,
+    load: float | None,
+    seed: int,
+    parameters: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Generate a workload by a model: poisson, feitelson96 or lublin03.
 
@@ -154,6 +171,10 @@ def generate_command(
     log = registry.generate(model, jobs, procs, np.random.default_rng(seed), params, load=load)
     swf.write(log, target)
     offered = scaling.offered_load(log, procs_total=procs)
+    if as_json:
+        made = {"target": str(target), "jobs": len(log), "model": model, "procs": procs, "seed": seed}
+        click.echo(msgspec.json.encode(made | {"offered_load": offered}))
+        return
     click.echo(f"{target}: {len(log)} jobs by {model} on {procs} processors, offered load {offered:.3f}, seed {seed}")
 
 
@@ -180,13 +201,15 @@ def logs_command(as_json: bool) -> None:
 
 @command.command("fetch")
 @click.argument("name")
-def fetch_command(name: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def fetch_command(name: str, as_json: bool) -> None:
     """Download a public log into the cache, and check it.
 
     \b
     Example: cosched workload fetch KTH-SP2-1996-2.1-cln
     """
-    click.echo(f"{catalogue.fetch(name)}")
+    path = catalogue.fetch(name)
+    click.echo(msgspec.json.encode({"path": str(path)}) if as_json else str(path))
 
 
 def _check_target(target: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cosched.config.experiment import Experiment
-from cosched.metrics.summary import Group, Summary
+from cosched.metrics.summary import BatchMeans, Group, Summary
 from cosched.model.time import humanised, us
 from cosched.report.table import Table
 from cosched.workload.rules import Workload
@@ -56,6 +56,16 @@ def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]
         if causes:
             lines.append(f"{what}: " + ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.items()))
     return lines
+
+
+def intervals(batches: dict[str, BatchMeans]) -> Table:
+    """Means with their intervals by batch means."""
+    table = Table("Means of this one run", ("measure", "mean", "95 % interval", "batches", "correlation of neighbours"))
+    for name, each in batches.items():
+        low, high = each.interval.low, each.interval.high
+        table.add(name, each.interval.mean, f"{low:.4g} … {high:.4g}", each.batches, each.lag_one)
+    table.notes.append("trust an interval where the correlation of neighbouring batches is near 0")
+    return table
 
 
 def groups(what: str, policy: str, rows: list[Group]) -> Table:

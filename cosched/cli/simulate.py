@@ -14,7 +14,7 @@ from cosched.cli.outputs import GROUPINGS, EventLog, check_directory, repeated, 
 from cosched.cli.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
-from cosched.metrics.summary import grouped, summarise
+from cosched.metrics.summary import grouped, summarise, with_intervals
 from cosched.report import manifest as manifests
 from cosched.report import schedule_file
 from cosched.report.table import console
@@ -44,6 +44,7 @@ _STARTED_S = time.perf_counter()  # near enough to the start of the process: wha
     metavar="MANIFEST",
     help="Repeat a run; compare its outputs byte for byte.",
 )
+@click.option("--intervals", is_flag=True, help="Also 95 % intervals of the means, by batch means.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     log: str | None,
@@ -53,6 +54,7 @@ def command(
     events: Path | None,
     out: Path | None,
     repeat: Path | None,
+    intervals: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -88,6 +90,7 @@ def command(
 
     summary = summarise(outcome)
     groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
+    batches = with_intervals(outcome) if intervals else {}
     if schedule:
         schedule_file.write(outcome, schedule)
     if out:
@@ -106,12 +109,15 @@ def command(
             "starts_by_reason": outcome.reasons,
             "passes": outcome.passes,
             **({"groups": groups} if groups else {}),
+            **({"intervals": batches} if batches else {}),
             **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
         }
         click.echo(msgspec.json.encode(document))
     else:
         screen = console()
         show.summaries({label: summary}, load).show(screen)
+        if batches:
+            show.intervals(batches).show(screen)
         for what, rows in groups.items():
             show.groups(what, label, rows).show(screen)
         if expected:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cosched.metrics.intervals import Interval, batch_means, by_batch_means, lag_one
 from cosched.model.time import US_PER_S
 from cosched.workload.schedule import Schedule
 
@@ -84,6 +85,30 @@ def summarise(schedule: Schedule, bound_s: float = BOUND_S) -> Summary:
         backfilled_ratio=float(schedule.backfilled.mean()),
         timed_out=int(load.timed_out.sum()),
     )
+
+
+class BatchMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """A mean of one run with its interval by batch means, and the correlation of neighbouring batches.
+
+    The interval is to be trusted where ``lag_one`` is near 0: then the batches are long enough to be independent.
+    """
+
+    interval: Interval
+    batches: int
+    lag_one: float
+
+
+def with_intervals(schedule: Schedule, batches: int = 30) -> dict[str, BatchMeans]:
+    """Mean wait and mean bounded slowdown of one run, jobs in order of submission, with intervals by batch means."""
+    jobs = per_job(schedule)
+    return {
+        name: BatchMeans(
+            interval=by_batch_means(values, batches),
+            batches=batches,
+            lag_one=lag_one(batch_means(values, batches)) if len(values) >= 2 * batches else 0.0,
+        )
+        for name, values in (("mean_wait_s", jobs.wait_s), ("mean_bounded_slowdown", jobs.bounded_slowdown))
+    }
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

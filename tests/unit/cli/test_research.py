@@ -119,6 +119,17 @@ def test_groups(cosched: Call, log: Path) -> None:
     assert [(row["group"], row["jobs"]) for row in groups["class"]] == [("short narrow", 5)]
 
 
+def test_intervals_by_batch_means(cosched: Call, log: Path) -> None:
+    short = json.loads(cosched("simulate", log, "--policy", "easy", "--intervals", "--json").out)["intervals"]
+    assert short["mean_wait_s"]["interval"] == {"mean": 68.0, "low": None, "high": None, "level": 0.95}
+    assert cosched("workload", "generate", "poisson", "long.swf", "--jobs", 3000, "--load", "0.6").status == 0
+    found = json.loads(cosched("simulate", "long.swf", "--policy", "easy", "--intervals", "--json").out)
+    interval = found["intervals"]["mean_wait_s"]["interval"]
+    assert interval["low"] < found["mean_wait_s"] < interval["high"]
+    assert "by batch" not in cosched("simulate", "long.swf", "--policy", "easy").out
+    assert "correlation of neighbours" in cosched("simulate", "long.swf", "--policy", "easy", "--intervals").out
+
+
 def test_compare_pairs_the_policies_by_job(cosched: Call, log: Path) -> None:
     ended = cosched("compare", log, "--policies", "fcfs,easy,firstfit", "--json")
     assert ended.status == 0, ended.err

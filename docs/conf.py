@@ -4,7 +4,7 @@ from cosched import __version__
 
 project = "cosched"
 author = "The cosched authors"
-copyright = author  # noqa: A001 (Sphinx's name)
+project_copyright = author
 release = version = __version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -60,6 +60,8 @@ class ReplicationManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     outputs: list[FileDigest]
 
 
+#: Longer tables are for files.
+_MOST_ROWS: Final = 60
 _PACKAGES: Final = ("matplotlib", "msgspec", "numpy", "pyarrow", "scipy")
 
 
@@ -106,8 +108,11 @@ def document(result: Result) -> dict[str, Any]:
 
 def show(result: Result, screen: Console) -> None:
     """Print the tables, then the claims with their verdicts, then the notes."""
-    for table in result.tables.values():
-        table.show(screen)
+    for name, table in result.tables.items():
+        if len(table.rows) <= _MOST_ROWS:
+            table.show(screen)
+        else:
+            screen.print(f"{table.caption}: {len(table.rows)} rows, as {name} in --json and in the files of --out\n")
     screen.print(f"\nClaims of {result.title}", style="bold", highlight=False)
     for claim in result.claims:
         screen.print(f"  {claim.verdict.value:<10} {claim.id}: {claim.text}", highlight=False, markup=False)

@@ -103,8 +103,9 @@ def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> No
         for load, x, mean in zip(scale.sweep_loads, at, means, strict=True):
             face = "white" if sweep[model, load, policy].unstable else colour
             axes.plot(x, 100 * mean.mean, marker, color=colour, markerfacecolor=face)
-    axes.plot([], [], "o", color="grey", markerfacecolor="white", label="unstable: the queue grows")
+    if any(sweep[model, load, policy].unstable for load in scale.sweep_loads for policy in (EASY, CONSERVATIVE)):
+        axes.plot([], [], "o", color="grey", markerfacecolor="white", label="unstable: the queue grows")
     axes.set(xlabel="offered load", ylabel="jobs backfilled, %", ylim=(0, 100))
     axes.set_title(f"Fig. 10: {about}, exact estimates, {PROCS} processors", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)

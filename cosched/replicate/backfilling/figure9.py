@@ -119,7 +119,7 @@ def bounds(interval: Interval) -> list[float | None]:
 
 
 def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> None:
-    """Slowdown, on a logarithmic axis, against load; a cross above the frame where a policy is unstable."""
+    """Slowdown, on a logarithmic axis, against load; a cross at the top where a policy is unstable."""
     for policy, colour, marker in zip(POLICIES, (COLOURS[6], COLOURS[0], COLOURS[1]), "^os", strict=True):
         loads = stable_loads(scale, sweep, model, policy)
         means = [of_replications(sweep[model, load, policy].slowdown) for load in scale.sweep_loads]
@@ -140,11 +140,13 @@ def draw(axes: "Axes", scale: Scale, sweep: Sweep, model: str, about: str) -> No
             label=name,
         )
         gone = [load for load in scale.sweep_loads if load not in loads]
-        row = 1.02 + 0.035 * (2 - POLICIES.index(policy))
-        axes.plot(gone, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
+        row = 0.96 - 0.045 * POLICIES.index(policy)
+        at = [load + DODGE[policy] for load in gone]
+        axes.plot(at, [row] * len(gone), "x", color=colour, transform=axes.get_xaxis_transform())
     axes.plot([], [], "x", color="grey", label="unstable: the queue grows")
     axes.set(yscale="log", xlabel="offered load", ylabel="mean bounded slowdown (threshold 10 s)")
+    axes.set_ylim(top=2.5 * axes.get_ylim()[1])  # room for the crosses
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_title(f"Fig. 9: {about}, exact estimates, {PROCS} processors", loc="left", pad=22)
+    axes.set_title(f"Fig. 9: {about}, exact estimates, {PROCS} processors", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4)

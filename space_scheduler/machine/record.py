@@ -53,12 +53,16 @@ class Record:
     def become(self, state: JobState, now_us: int) -> None:
         """Change state, legally, or raise :class:`IllegalTransition` with the job's story."""
         if state not in TRANSITIONS[self.state]:
-            raise IllegalTransition(
-                f"job {self.job.id} cannot go from {self.state} to {state} at {plain_seconds(now_us)} s; its story: "
-                + ", ".join(f"{was} at {plain_seconds(at)} s" for at, was in self.story)
-            )
+            raise self.illegal(state, now_us)
         self.state = state
         self.story.append((now_us, state))
+
+    def illegal(self, state: JobState, now_us: int) -> IllegalTransition:
+        """The error that says why this job cannot go there: its story."""
+        return IllegalTransition(
+            f"job {self.job.id} cannot go from {self.state} to {state} at {plain_seconds(now_us)} s; its story: "
+            + ", ".join(f"{was} at {plain_seconds(at)} s" for at, was in self.story)
+        )
 
     @property
     def holds_processors(self) -> bool:

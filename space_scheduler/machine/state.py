@@ -13,7 +13,7 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.allocation import Allocation
-from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from cosched.model.time import FOREVER_US, US_PER_S
 from space_scheduler.feasibility import obstacle
 from space_scheduler.machine import events as ev
@@ -160,6 +160,8 @@ class SchedulerState:
         record = self._record(event.job_id)
         if event.outcome not in TERMINAL:
             raise ValueError(f"job {event.job_id} cannot end as {event.outcome}: not a terminal state")
+        if record.allocation is None:  # what waits does not end: it is cancelled
+            raise record.illegal(event.outcome, self.now_us)
         record.become(event.outcome, self.now_us)
         self._vacate(record)
         del self.records[event.job_id]
@@ -180,8 +182,15 @@ class SchedulerState:
 
     def _lost(self, event: ev.NodesLost) -> list[Instruction]:
         for job_id in event.job_ids:
+            record = self._record(job_id)
+            if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.allocation is None:
+                raise record.illegal(JobState.NODE_LOST, self.now_us)
+        if len(set(event.job_ids)) != len(event.job_ids):
+            raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
+        instructions = self._resize(-event.procs)
+        for job_id in event.job_ids:
             self._ended(ev.JobEnded(job_id, JobState.NODE_LOST))
-        return self._resize(-event.procs)
+        return instructions
 
     def _resize(self, procs: int) -> list[Instruction]:
         if self.procs_total + procs < 0:
@@ -205,9 +214,10 @@ class SchedulerState:
         changes = self._changes
         if not changes:
             return []
-        self._changes = Changes()
         self.passes += 1
-        return self._apply(self.policy.plan(self._snapshot(changes)), event)
+        instructions = self._apply(self.policy.plan(self._snapshot(changes)), event)
+        self._changes = Changes()  # not before: a pass that failed leaves what changed to the next one
+        return instructions
 
     def _snapshot(self, changes: Changes) -> Snapshot:
         return Snapshot(self.now_us, self.procs_total, self.free_procs, self.queue, self._ends, changes, self._memory)
@@ -265,10 +275,17 @@ class SchedulerState:
             problem: str | None = obstacle(job.procs, job.estimate_us, self.now_us, free_procs)
             if job.id not in self.queue or job.id in starting:
                 problem = "it is not in the queue"
+            elif job != self.queue.job(job.id):
+                problem = "the queue has another job of this number"
             if problem:
                 raise BadPlan(f"job {job.id} ({job.procs} processors) cannot start with {free_procs} free: {problem}")
             starting.add(job.id)
             free_procs -= job.procs
+        for job_id, promised_us, _ in plan.told:
+            if job_id not in self.queue or job_id in starting:
+                raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
+            if promised_us < self.now_us:
+                raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {self.now_us} µs")
         if plan.wake_us is not None and plan.wake_us <= self.now_us:
             raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {self.now_us} µs")
 

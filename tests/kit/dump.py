@@ -1,0 +1,48 @@
+"""Everything a machine holds, as plain values: to say that nothing changed."""
+
+from typing import Any
+
+from space_scheduler.machine.record import Record
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.select.conservative import Schedule
+
+
+def dump(state: SchedulerState) -> dict[str, Any]:
+    """A copy of all fields of the state but its clock, comparable with ``==``."""
+    memory = state._memory
+    if isinstance(memory, Schedule):
+        memory = (memory.profile.times.copy(), memory.profile.free.copy(), memory.starts_us.copy(), memory.wake_us)
+    changes = state._changes
+    return {
+        "processors": (state.procs_installed, state.procs_total, state.free_procs),
+        "queue": [(state.queue.key(job.id), job) for job in state.queue],
+        "shapes": _scanned(state),
+        "records": {job_id: _fields(record) for job_id, record in state.records.items()},
+        "ends": list(state._ends),
+        "rank": state._ranks,
+        "memory": memory,
+        "timer": state._timer_us,
+        "overruns": dict(state._overruns),
+        "changes": (
+            list(changes.submitted),
+            list(changes.vacated),
+            list(changes.withdrawn),
+            changes.released,
+            changes.due,
+            changes.disturbed,
+        ),
+    }
+
+
+def _fields(record: Record) -> tuple[object, ...]:
+    fields = {name: getattr(record, name) for name in Record.__slots__}
+    return tuple({**fields, "story": tuple(record.story)}.items())
+
+
+def _scanned(state: SchedulerState) -> list[int]:
+    scan = state.queue.scan(1 << 30)
+    found = []
+    while (job := scan.peek()) is not None:
+        found.append(job.id)
+        scan.advance()
+    return found

@@ -85,6 +85,8 @@ class Backfill:
         if head is None:
             return Plan()
         previous = memory if isinstance(memory, Shadow) and memory.head_id == head.id else None
+        if head in changes.withdrawn:  # and back again: it is promised anew
+            previous = None
         if (
             previous
             and previous.current
@@ -145,7 +147,8 @@ class Backfill:
         now_us = snapshot.now_us
         starts, free_procs = start_heads(snapshot)
         profile = Profile.of_running(now_us, free_procs, ends_with(snapshot, starts))
-        before = snapshot.memory or {}
+        gone = {job.id for job in snapshot.changes.withdrawn}  # who comes back is promised anew
+        before = {job_id: at for job_id, at in (snapshot.memory or {}).items() if job_id not in gone}
         promised: dict[int, int] = {}
         reserved = {start.job.id for start in starts}
         places = self.reservations

@@ -80,6 +80,9 @@ class Conservative:
                     profile.change(max(now_us, start_us), start_us + job.estimate_us, job.procs)
             if starts_us and (changes.vacated or changes.withdrawn):
                 profile = self._after_early_end(snapshot, profile, starts_us)
+        if changes.withdrawn:  # who comes back is promised anew
+            gone = {job.id for job in changes.withdrawn}
+            before = {job_id: start_us for job_id, start_us in before.items() if job_id not in gone}
         newcomers = changes.submitted
         if len(newcomers) > 1:
             newcomers = sorted(newcomers, key=lambda job: snapshot.queue.key(job.id))

@@ -166,7 +166,7 @@ def one_extra_too_many() -> Iterator[None]:
 def compression_moves_later() -> Iterator[None]:
     """Each reservation is taken out and placed again behind all others."""
 
-    def later(profile: Profile, procs: int, duration_us: int, start_us: int) -> int:
+    def later(profile: Profile, procs: int, duration_us: int, start_us: int, *_: int) -> int:
         return max(start_us, profile.times[-1])
 
     with patch.object(Profile, "earlier", later):

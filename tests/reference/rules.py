@@ -35,15 +35,15 @@ class Fpfs(NoAppointments):
     def decide(self, world: World, news: News) -> None:
         while world.waiting:
             head = world.queue()[0]
-            if head is not self.head:
+            if world.fits(head):
+                world.start(head)
+                continue
+            if head is not self.head:  # another job has to wait at the head now
                 self.head, self.jumps = head, 0
             first = next((job for job in world.queue() if world.fits(job)), None)
-            if first is None:
+            if first is None or self.jumps == self.max_jumps:
                 return
-            if first is not head:
-                if self.jumps == self.max_jumps:
-                    return
-                self.jumps += 1
+            self.jumps += 1
             world.start(first)
 
 

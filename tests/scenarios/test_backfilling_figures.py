@@ -139,8 +139,8 @@ def test_fig_7_easy_delays_the_second_job_as_long_as_the_backfilled_one_is(lengt
 
 
 def test_fig_8_easy_gains_in_the_short_run_and_loses_in_the_long_run() -> None:
-    """Four processors. Three are busy until 10, the head needs three for 10 s, then one job all four for 40 s, one a single
-    processor for 80 s, and one two processors for 80 s.
+    """Four processors. Three are busy until 10, the head needs three for 10 s, then one job all four for 40 s, one a
+    single processor for 80 s, and one two processors for 80 s.
 
     EASY puts the long narrow job on the idle processor at once: in the first 20 s it uses all four, conservative three.
     But then the job of four has to wait for it, on a machine three quarters idle, until 80, and the last job runs alone

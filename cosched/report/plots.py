@@ -78,30 +78,37 @@ def slowdown_distribution(axes: "Axes", schedules: dict[str, Schedule]) -> None:
 
 
 def over_time(axes: "Axes", schedules: dict[str, Schedule], what: str) -> None:
-    """Queued jobs, or the share of busy processors, over time: daily means."""
+    """Queued jobs, or the share of busy processors, over time: daily means of one policy, weekly ones of several.
+
+    Queues of several policies differ by orders of magnitude: their axis is logarithmic above one job.
+    """
+    several = len(schedules) > 1
+    days = 7 if several else 1
     for colour, (name, schedule) in zip(_cycle(schedules), schedules.items(), strict=True):
         load = schedule.workload
         if what == "queue":
             begin, end, weight = load.submit_us, schedule.start_us, np.ones(len(load))
         else:
             begin, end, weight = schedule.start_us, schedule.end_us, load.procs / load.procs_total
-        days, mean = _daily_mean(begin, end, weight)
-        axes.step(days, mean, where="post", color=colour, label=name, linewidth=1.0)
+        since, mean = _mean_over(days, begin, end, weight)
+        axes.step(since, mean, where="post", color=colour, label=name, linewidth=1.3 if several else 1.0)
     label = "jobs waiting" if what == "queue" else "share of processors busy"
-    axes.set(xlabel="days since the start of the log", ylabel=f"{label} (daily mean)")
-    axes.set_ylim(bottom=0)
+    axes.set(xlabel="days since the start of the log", ylabel=f"{label} ({'weekly' if several else 'daily'} mean)")
     axes.set_title(f"{'Queue' if what == 'queue' else 'Utilisation'}: {_title(schedules)}", loc="left")
     axes.grid(alpha=0.3)
-    if len(schedules) > 1:
-        axes.legend(frameon=False)
+    if several and what == "queue":
+        axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=0)
+    if several:
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
 
 
-def _daily_mean(
-    begin_us: NDArray[np.int64], end_us: NDArray[np.int64], weight: NDArray[np.float64]
+def _mean_over(
+    days: int, begin_us: NDArray[np.int64], end_us: NDArray[np.int64], weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean over each day of the sum of the weights of the intervals [begin, end) that cover it."""
-    first, last = int(begin_us.min()) // _DAY_US, int(end_us.max()) // _DAY_US + 1
-    edges = np.arange(first, last + 1) * _DAY_US
+    """Mean over stretches of so many days of the sum of the weights of the intervals [begin, end) that cover them."""
+    width_us = days * _DAY_US
+    edges = np.arange(int(begin_us.min()) // width_us, int(end_us.max()) // width_us + 2) * width_us
     times = np.concatenate([begin_us, end_us])
     order = np.argsort(times, kind="stable")
     times = times[order]
@@ -109,7 +116,7 @@ def _daily_mean(
     area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
     before = np.searchsorted(times, edges, side="right") - 1
     at_edge = np.where(before >= 0, area[before] + level[before] * (edges - times[before]), 0.0)
-    return edges[:-1] / _DAY_US, np.maximum(0.0, np.diff(at_edge) / _DAY_US)
+    return edges[:-1] / _DAY_US, np.maximum(0.0, np.diff(at_edge) / width_us)
 
 
 def gantt(axes: "Axes", schedule: Schedule, name: str) -> None:

@@ -160,14 +160,17 @@ class _Run:
         index = start.job.id
         self.reasons[start.reason.why] += 1
         up_us = now_us + self.launch_delay_us
-        end_us = up_us + self.run_us[index]
+        run_us, timed_out = self.run_us[index], self.timed_out[index]
+        if start.limit_us is not None and run_us > start.limit_us:
+            run_us, timed_out = start.limit_us, True
+        end_us = up_us + run_us
         self.starts_us[index] = up_us
         self.ends_us[index] = end_us
         if self.launch_delay_us:
             self._enter(up_us, JobLaunched(index))
         else:
             self._handle(JobLaunched(index), now_us)
-        self._enter(end_us, JobEnded(index, JobState.TIMED_OUT if self.timed_out[index] else JobState.COMPLETED))
+        self._enter(end_us, JobEnded(index, JobState.TIMED_OUT if timed_out else JobState.COMPLETED))
 
     def _enter(self, at_us: int, event: Event) -> None:
         self.entries += 1

@@ -11,11 +11,12 @@ import msgspec
 import numpy as np
 
 from cosched.cli import show
-from cosched.cli.outputs import check_directory, write_all
+from cosched.cli.outputs import GROUPINGS, check_directory, write_all
 from cosched.cli.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
-from cosched.metrics.summary import summarise
+from cosched.metrics.summary import per_job, summarise
+from cosched.replicate.backfilling import table2
 from cosched.report.table import console
 from cosched.workload import catalogue, swf
 from cosched.workload.generators import registry
@@ -58,6 +59,9 @@ def command(log: str | None, out: Path, as_json: bool) -> None:
         )
         return
     show.summaries(summaries, load).show(console())
+    if load.name.startswith(_LOG):
+        slowdowns = (per_job(outcomes[policy]).bounded_slowdown for policy in ("easy", "conservative"))
+        table2.monthly(load, GROUPINGS["month"](outcomes["easy"]), *slowdowns)[0].show(console())
     click.echo(
         f"\nEvery job's start and end, tables by month, user and class, and plots: {out}/\n"
         f"  look at   {out}/slowdown.png, {out}/gantt-easy.png\n"

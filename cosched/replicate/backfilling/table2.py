@@ -8,8 +8,10 @@ far the whole log's difference could be chance is asked of a paired moving-block
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cosched.metrics.intervals import block_bootstrap, spearman
+from cosched.metrics.summary import Floats
 from cosched.replicate.backfilling import paper
 from cosched.replicate.backfilling.runs import CONSERVATIVE, EASY, slowdowns
 from cosched.replicate.backfilling.setup import Setup
@@ -17,10 +19,14 @@ from cosched.replicate.claims import Predicate, Region, cannot_judge, judge
 from cosched.replicate.result import Plot, Result
 from cosched.report.plots import COLOURS
 from cosched.report.table import Table
+from cosched.workload.rules import Workload
 from cosched.workload.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Month -> mean slowdown under EASY and under conservative.
+Means = dict[str, tuple[float, float]]
 
 BOOTSTRAP_SEED: Final = 1998
 
@@ -56,12 +62,10 @@ RANKS: Final = {
 }
 
 
-def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None:
-    """Add the table, its plot and its claims."""
-    easy, conservative = slowdowns(schedules[EASY]), slowdowns(schedules[CONSERVATIVE])
-    labels = setup.months
+def monthly(load: Workload, labels: NDArray[np.str_], easy: Floats, conservative: Floats) -> tuple[Table, Means]:
+    """The table, and the mean slowdown under EASY and conservative of each month; slowdowns have shape (n,)."""
     table = Table(
-        f"Table 2: mean bounded slowdown by month, {setup.load.name} ({len(setup.load)} jobs)",
+        f"Table 2: mean bounded slowdown by month, {load.name} ({len(load)} jobs)",
         (
             "month",
             "jobs",
@@ -78,34 +82,44 @@ def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None
     )
     names = np.unique(labels).tolist()
     means = {name: (float(easy[labels == name].mean()), float(conservative[labels == name].mean())) for name in names}
-    winner = {name: better(*mean) for name, mean in means.items()}
     for name, (e, c) in means.items():
         jobs = int((labels == name).sum())
         printed = paper.TABLE_2.get(name)
         if printed is None:
-            table.add(name, jobs, None, e, None, None, c, None, None, winner[name], "")
+            table.add(name, jobs, None, e, None, None, c, None, None, better(e, c), "")
             continue
-        theirs = better(printed.easy, printed.conservative)
-        ratios = e / printed.easy, c / printed.conservative
         table.add(
             name,
             jobs,
             printed.jobs,
             e,
             printed.easy,
-            ratios[0],
+            e / printed.easy,
             c,
             printed.conservative,
-            ratios[1],
-            winner[name],
-            theirs,
+            c / printed.conservative,
+            better(e, c),
+            better(printed.easy, printed.conservative),
         )
-    wins = list(winner.values())
+    wins = winners(means)
     table.notes.append(
         f"EASY better in {wins.count('EASY')} months (the paper: 7), conservative in {wins.count('cons')} (4), "
         f"equal in {wins.count('tie')} (1); compared as printed, rounded to integers"
     )
+    return table, means
+
+
+def winners(means: Means) -> list[str]:
+    """Who is better in each month."""
+    return [better(*mean) for mean in means.values()]
+
+
+def report(setup: Setup, schedules: dict[str, Schedule], result: Result) -> None:
+    """Add the table, its plot and its claims."""
+    easy, conservative = slowdowns(schedules[EASY]), slowdowns(schedules[CONSERVATIVE])
+    table, means = monthly(setup.load, setup.months, easy, conservative)
     result.tables["table2"] = table
+    wins = winners(means)
 
     pair = np.column_stack([easy, conservative])
     rng = np.random.default_rng(BOOTSTRAP_SEED)
@@ -136,7 +150,7 @@ def better(easy: float, conservative: float) -> str:
     return "EASY" if e < c else "cons" if c < e else "tie"
 
 
-def draw(axes: "Axes", means: dict[str, tuple[float, float]], log: str) -> None:
+def draw(axes: "Axes", means: Means, log: str) -> None:
     """Bars by month: ours solid, the paper's hollow beside them."""
     at = np.arange(len(paper.TABLE_2))
     for column, (name, colour) in enumerate((("EASY", COLOURS[0]), ("conservative", COLOURS[1]))):

@@ -23,10 +23,8 @@ class Why(StrEnum):
     NOT_ENOUGH_FREE = "fewer processors are free than the job needs"
     WOULD_DELAY_RESERVATION = "would run past the shadow time on processors that are reserved"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
-    JUMPS_EXHAUSTED = "the head was passed as often as allowed; nobody passes it now"
     RESERVED_LATER = "has a reservation that is not due yet"
     HELD = "held by its user or an operator"
-    PROCESSORS_NOT_RELEASED = "its reservation is due, but a job that should have ended still holds processors"
     # a promise is made or moved
     RESERVED = "reserved: the earliest start that delays nobody ahead"
     MOVED_EARLIER = "moved earlier: processors came free before they were expected"

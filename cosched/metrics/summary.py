@@ -7,7 +7,6 @@ machine during the makespan. ``utilization_arrivals`` looks at the time between 
 without the drain at the end.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -162,8 +161,3 @@ def user_labels(schedule: Schedule) -> NDArray[np.str_]:
     users = schedule.workload.user
     width = len(str(int(users.max()))) if len(users) else 1
     return np.array([f"{user:>{width}}" if user >= 0 else "unknown" for user in users.tolist()])
-
-
-def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> int:
-    """How many jobs start at another time, of the jobs that both name; jobs that only one names count too."""
-    return sum(theirs.get(job) != start for job, start in ours.items()) + sum(job not in ours for job in theirs)

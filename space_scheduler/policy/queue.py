@@ -97,10 +97,6 @@ class JobQueue:
         """The fewest processors any queued job needs (the queue must not be empty)."""
         return min(self._by_shape)
 
-    def widths(self) -> Iterator[int]:
-        """The distinct numbers of processors that queued jobs need."""
-        return iter(self._by_shape)
-
     def scan(self, free_procs: int, *, shortest_first: bool = False) -> "Scan":
         """Walk the jobs of at most ``free_procs`` processors, a shape at a time (see :class:`Scan`)."""
         return Scan(self._by_shape, free_procs, shortest_first)

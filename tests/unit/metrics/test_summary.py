@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kit.loads import J, workload
 
-from cosched.metrics.summary import class_labels, differences, grouped, per_job, summarise, user_labels
+from cosched.metrics.summary import class_labels, grouped, per_job, summarise, user_labels
 from cosched.workload.schedule import Schedule
 
 
@@ -55,7 +55,3 @@ def test_groups_hold_every_job_once() -> None:
     assert [(row.group, row.jobs, row.mean_wait_s) for row in by_user] == [(" 9", 2, 2.5), ("10", 1, 100)]
     assert sum(row.processor_hours for row in by_user) == pytest.approx((4 * 20 + 4 * 100 + 2 * 5) / 3600)
     assert class_labels(THREE, short_s=50, narrow_procs=2).tolist() == ["short wide", "long wide", "short narrow"]
-
-
-def test_differences_count_jobs_that_only_one_side_names() -> None:
-    assert differences({1: 0, 2: 5, 3: 9}, {1: 0, 2: 6, 4: 9}) == 3

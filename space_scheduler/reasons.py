@@ -33,6 +33,9 @@ class Why(StrEnum):
     OVERRUN = "a job runs past its estimate"
     LATE_LAUNCH = "a job was launched later than planned"
     CAPACITY_CHANGED = "nodes joined, were drained or were lost"
+    OVERTAKEN = (
+        "a job that comes first in the order was submitted or released; what was promised to the head is its now"
+    )
     # a job is refused, or ended by the core
     WIDER_THAN_MACHINE = "needs more processors than the machine has"
     CANCELLED = "cancelled by its user or an operator"

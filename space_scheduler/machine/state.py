@@ -101,6 +101,10 @@ class SchedulerState:
         job = event.job
         if job.id in self.records:
             raise ValueError(f"job {job.id} was submitted before and is still alive")
+        if job.procs < 1 or job.estimate_us < 1:
+            raise ValueError(
+                f"job {job.id} asks for {job.procs} processors for {job.estimate_us} µs: at least 1 of each"
+            )
         if refused := self.refusal(job):
             raise Infeasible(f"job {job.id}: {refused}")
         self.records[job.id] = Record(job, self._ranks, self.now_us)
@@ -151,7 +155,7 @@ class SchedulerState:
         if record.state is JobState.ENDING:
             return []  # cancelled while it was being launched
         record.become(JobState.RUNNING, self.now_us)
-        if record.started_us != self.now_us:
+        if record.started_us != self.now_us and not record.released:
             self._predict(record, self.now_us + record.job.estimate_us)
             self._changes.disturbed = self._changes.disturbed or Why.LATE_LAUNCH
         return []
@@ -175,10 +179,10 @@ class SchedulerState:
             self.free_procs += record.job.procs
 
     def _joined(self, event: ev.NodesJoined) -> list[Instruction]:
-        return self._resize(event.procs)
+        return self._resize(event.procs, event)
 
     def _drained(self, event: ev.NodesDrained) -> list[Instruction]:
-        return self._resize(-event.procs)
+        return self._resize(-event.procs, event)
 
     def _lost(self, event: ev.NodesLost) -> list[Instruction]:
         for job_id in event.job_ids:
@@ -187,12 +191,14 @@ class SchedulerState:
                 raise record.illegal(JobState.NODE_LOST, self.now_us)
         if len(set(event.job_ids)) != len(event.job_ids):
             raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
-        instructions = self._resize(-event.procs)
+        instructions = self._resize(-event.procs, event)
         for job_id in event.job_ids:
             self._ended(ev.JobEnded(job_id, JobState.NODE_LOST))
         return instructions
 
-    def _resize(self, procs: int) -> list[Instruction]:
+    def _resize(self, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
+        if event.procs < 0:
+            raise ValueError(f"a number of processors cannot be negative: {event}")
         if self.procs_total + procs < 0:
             raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
         self.procs_total += procs

@@ -438,7 +438,7 @@ class LosesOneByOne(SchedulerState):
     def _lost(self, event: ev.NodesLost) -> list[Instruction]:
         for job_id in event.job_ids:
             self._ended(ev.JobEnded(job_id, JobState.NODE_LOST))
-        return self._resize(-event.procs)
+        return self._resize(-event.procs, event)
 
 
 class SilentMover(SchedulerState):

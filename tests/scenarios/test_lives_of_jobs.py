@@ -114,6 +114,27 @@ def test_holding_the_head_gives_the_reservation_to_the_next() -> None:
     assert drive.decide() == ["tell 3 60 s: RESERVED"]
 
 
+def test_a_released_job_takes_the_head_and_the_promise_with_it() -> None:
+    """Job 2 is held, job 3 is promised its place; when 2 is back ahead of it, that promise is taken back, with why."""
+    drive = Drive("easy", procs=4)
+    drive.submit(1, procs=3, estimate_s=60)
+    drive.submit(2, procs=4, estimate_s=60)
+    drive.submit(3, procs=4, estimate_s=60)
+    drive.decide_and_launch()
+    drive.hold(2)
+    assert drive.decide() == ["tell 3 60 s: RESERVED"]
+    drive.release(2)
+    assert drive.decide() == ["tell 2 60 s: RESERVED", "tell 3 nothing promised: OVERTAKEN"]
+
+
+@pytest.mark.parametrize(("procs", "estimate_s"), [(0, 60), (-1, 60), (2, 0)])
+def test_a_job_asks_for_at_least_one_processor_and_some_time(procs: int, estimate_s: float) -> None:
+    drive = Drive("easy", procs=4)
+    with pytest.raises(ValueError, match="at least 1 of each"):
+        drive.submit(1, procs=procs, estimate_s=estimate_s)
+    assert not drive.state.records
+
+
 def test_conservative_gives_the_hole_of_a_held_job_to_others_and_promises_it_anew_when_it_is_back() -> None:
     drive = Drive("conservative", procs=4)
     drive.submit(1, procs=4, estimate_s=60)

@@ -105,6 +105,9 @@ class Backfill:
         if starts or not previous or previous.shadow_us != shadow.shadow_us:
             told.append((blocked.id, shadow.shadow_us, Reason(changes.disturbed or Why.RESERVED)))
         starts, shadow = self._past_heads(snapshot, shadow, starts, free_procs)
+        promised = memory.head_id if isinstance(memory, Shadow) else blocked.id
+        if promised != blocked.id and promised in snapshot.queue and all(start.job.id != promised for start in starts):
+            told.append((promised, FOREVER_US, Reason(Why.OVERTAKEN)))
         return Plan(starts, shadow, told=told)
 
     def _newcomers(self, snapshot: Snapshot, memory: Shadow) -> Plan:

@@ -172,6 +172,8 @@ def _start_due(
         before_us = before.get(job_id)
         if before_us is None:
             told.append((job_id, start_us, Reason(Why.RESERVED)))
+        elif before_us == FOREVER_US != start_us:
+            told.append((job_id, start_us, Reason(moved)))
         elif start_us < before_us:
             told.append((job_id, start_us, Reason(Why.MOVED_EARLIER, {"before_us": before_us})))
         elif start_us > before_us:

@@ -23,8 +23,9 @@ from space_scheduler.policy.interface import Changes, Plan, Policy, SelfChecking
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import CANCELLED, Reason, Why
 
-#: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir, Etsion
-#: & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS 18(6), 2007.
+#: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir,
+#: Etsion & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS
+#: 18(6), 2007.
 OVERRUN_STEPS_US: Final = tuple(
     step_s * US_PER_S for step_s in (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 )

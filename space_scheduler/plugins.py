@@ -6,14 +6,20 @@ gives one when called without arguments (a class, a function).
 
 import importlib
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Final, TypeVar
 
 from cosched.errors import BadInput, nearest
-from space_scheduler.policy.interface import Policy
+from cosched.model.job import Job
+from space_scheduler.machine.state import BadPlan
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
+from space_scheduler.policy.order import Key
 from space_scheduler.policy.presets import PRESETS, compose
 
 GROUP: Final = "cosched.policies"
+Answer = TypeVar("Answer")
 
 
 def names() -> list[str]:
@@ -49,6 +55,8 @@ def resolve(name: str | None, order: str | None = None, select: str | None = Non
 
 def _imported(name: str) -> object:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
+        raise BadInput("--policy", f"{name!r}", "module:name, such as mypolicy:MyPolicy")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -70,10 +78,43 @@ def _imported(name: str) -> object:
 
 
 def _checked(name: str, found: object) -> Policy:
-    made = found() if (callable(found) and not hasattr(found, "plan")) or isinstance(found, type) else found
+    try:
+        made = found() if (callable(found) and not hasattr(found, "plan")) or isinstance(found, type) else found
+    except TypeError as error:
+        raise BadInput(f"policy {name}", f"it cannot be made: {error}", "something that needs no arguments") from error
     missing = [part for part in ("plan", "order") if not callable(getattr(made, part, None))]
     if missing:
         expected = "an object with plan(snapshot) and order(job, rank); see docs/guide/own-policy.md"
         raise BadInput(f"policy {name}", f"{type(made).__name__} has no {' and no '.join(missing)}", expected)
-    policy: Policy = made  # type: ignore[assignment]
-    return policy
+    return _Guarded(name, made)  # type: ignore[arg-type]
+
+
+class _Guarded:
+    """A user's own policy: what goes wrong in it is told as its error, not as the scheduler's."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self._name = name
+        self._policy = policy
+
+    def order(self, job: Job, rank: int) -> Key:
+        """The policy's sort key."""
+        return self._asked(self._policy.order, job, rank)
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """The policy's plan."""
+        plan = self._asked(self._policy.plan, snapshot)
+        if not isinstance(plan, Plan):
+            raise BadPlan(f"policy {self._name}: plan() gave {type(plan).__name__}, expected a Plan")
+        if plan.wake_us is not None and not isinstance(plan.wake_us, int):
+            raise BadPlan(f"policy {self._name}: wake_us is {plan.wake_us!r}, expected whole microseconds")
+        if not all(isinstance(start, PlannedStart) for start in plan.starts):
+            raise BadPlan(f"policy {self._name}: starts has something that is no PlannedStart")
+        return plan
+
+    def _asked(self, method: Callable[..., Answer], *arguments: object) -> Answer:
+        try:
+            return method(*arguments)
+        except (Exception, SystemExit) as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+            raise BadPlan(f"policy {self._name}: {kind}: {error} ({where.filename}:{where.lineno})") from error

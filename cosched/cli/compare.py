@@ -13,13 +13,14 @@ import numpy as np
 from cosched.cli import show
 from cosched.cli.options import experiment as make_experiment
 from cosched.cli.options import settings
-from cosched.cli.outputs import GROUPINGS, check_directory, write_all
+from cosched.cli.outputs import GROUPINGS, check_directory, expected_of, repeated, repetition, write_all
 from cosched.cli.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.metrics.intervals import Interval, block_bootstrap
 from cosched.metrics.summary import grouped, per_job, summarise
 from cosched.model.time import US_PER_S
+from cosched.report import manifest as manifests
 from cosched.report.table import Table, console
 from cosched.workload.rules import Workload
 from cosched.workload.schedule import Schedule
@@ -38,11 +39,24 @@ _WEEK_US = 7 * 86_400 * US_PER_S
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedules, tables, plots and a manifest."
 )
+@click.option(
+    "--repeat",
+    type=click.Path(path_type=Path),
+    metavar="MANIFEST",
+    help="Repeat a run; compare its outputs byte for byte.",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Policies simulated at a time.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    log: str | None, policies: str | None, by: tuple[str, ...], out: Path | None, jobs: int, as_json: bool, **given: Any
-) -> None:
+    log: str | None,
+    policies: str | None,
+    by: tuple[str, ...],
+    out: Path | None,
+    repeat: Path | None,
+    jobs: int,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Run several policies over one log and compare them job by job.
 
     Differences are to the first policy, with 95 % intervals from a paired moving-block bootstrap over weeks.
@@ -51,18 +65,14 @@ def command(
     Example: cosched compare KTH-SP2-1996-2.1-cln.swf.gz --policies easy,conservative,sjbf
     """
     names = [name.strip() for name in policies.split(",") if name.strip()] if policies is not None else None
-    experiment = make_experiment(given | {"policies": names, "log": log})
-    if len(experiment.policies) < 2:
-        raise BadInput(
-            "--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative"
-        )
-    if len(set(experiment.policies)) != len(experiment.policies):
-        raise BadInput("--policies", "the same policy twice", "each policy once")
-    for name in experiment.policies:
-        resolve(name, experiment.order, experiment.select)
+    expected = expected_of(repeat, "compare", given | {"policies": policies}) if repeat else None
+    experiment = expected.configuration if expected else make_experiment(given | {"policies": names, "log": log})
+    _check_policies(experiment)
     if out:
         check_directory(out)
     path = find_log(log or experiment.log)
+    if expected:
+        manifests.check_inputs(expected, [path], str(repeat))
     load = prepare_workload(experiment, path)
 
     outcomes: dict[str, Outcome] = {}
@@ -80,6 +90,7 @@ def command(
     differences = _differences(outcomes, np.random.default_rng(experiment.seed))
     if out:
         write_all(out, "compare", experiment, path, dict(outcomes))
+    differing = repeated(expected, experiment, path, dict(outcomes)) if expected else []
     if as_json:
         document = {
             "log": load.name,
@@ -89,17 +100,35 @@ def command(
             "skipped": load.skipped,
             "adjusted": load.adjusted,
             **({"groups": groups} if groups else {}),
+            **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
         }
         click.echo(msgspec.json.encode(document))
-        return
+        return 1 if differing else 0
     screen = console()
     show.summaries(summaries, load).show(screen)
     _difference_table(differences, experiment, load).show(screen)
     for what, by_policy in groups.items():
         for name, rows in by_policy.items():
             show.groups(what, name, rows).show(screen)
+    if expected:
+        click.echo(repetition(expected, differing))
     if out:
         click.echo(f"Written to {out}: see manifest.json for the list.")
+    return 1 if differing else 0
+
+
+def _check_policies(experiment: Experiment) -> None:
+    """Refuse what cannot be compared."""
+    if experiment.select:
+        raise BadInput("--select", f"{experiment.select!r} for all policies", "policies that differ, by their names")
+    if len(experiment.policies) < 2:
+        raise BadInput(
+            "--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative"
+        )
+    if len(set(experiment.policies)) != len(experiment.policies):
+        raise BadInput("--policies", "the same policy twice", "each policy once")
+    for name in experiment.policies:
+        resolve(name, experiment.order, experiment.select)
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ imported when it is called: ``cosched --help`` and a simulation do not pay for p
 """
 
 import importlib
+import io
 import os
 import sys
 from typing import Any, Final
@@ -60,6 +61,10 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its status."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for as long as the process lives)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
     try:
         status = cli.main(arguments, prog_name="cosched", standalone_mode=False)
     except BadInput as error:
@@ -78,9 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:
-            raise
-        _complain(f"{error.filename}: {error.strerror}")
+        _complain(f"{error.filename or 'output'}: {error.strerror}")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 

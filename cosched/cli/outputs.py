@@ -1,6 +1,6 @@
 """What a run leaves in a directory: schedules, tables, plots, and the manifest from which it repeats byte for byte."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,6 +65,39 @@ class EventLog(AbstractContextManager[Observer | None]):
     ) -> None:
         if self._file:
             self._file.close()
+
+
+def check_targets(targets: Iterable[Path | None], log: Path) -> None:
+    """Refuse output files that cannot be written, are the log, or are each other, before anything is computed."""
+    seen: set[Path] = set()
+    for target in filter(None, targets):
+        if not target.absolute().parent.is_dir():
+            raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
+        if target.is_dir():
+            raise BadInput(str(target), "a directory", "a file's name")
+        if target.resolve() == log.resolve():
+            raise BadInput(str(target), "the log itself", "another file: the log would be lost")
+        if target.resolve() in seen:
+            raise BadInput(str(target), "two outputs in one file", "a file for each")
+        seen.add(target.resolve())
+
+
+def expected_of(repeat: Path, command: str, given: Mapping[str, object]) -> manifests.Manifest:
+    """The manifest of a run of ``command`` that is to be repeated; nothing else may have been given."""
+    if any(value is not None for value in given.values()):
+        raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
+    manifest = manifests.read(repeat)
+    if manifest.command != command:
+        raise BadInput(str(repeat), f"the manifest of {manifest.command!r}", f"one of {command!r}")
+    manifest.configuration.checked(f"{repeat}: configuration")
+    return manifest
+
+
+def repetition(expected: manifests.Manifest, differing: list[str]) -> str:
+    """What came of repeating a run, for people."""
+    count = len(expected.outputs)
+    same = f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte."
+    return "\n  differs: ".join([same, *differing])
 
 
 def check_directory(directory: Path) -> None:

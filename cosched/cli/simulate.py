@@ -11,7 +11,16 @@ import msgspec
 from cosched.cli import show
 from cosched.cli.options import experiment as make_experiment
 from cosched.cli.options import settings
-from cosched.cli.outputs import GROUPINGS, EventLog, check_directory, repeated, write_all
+from cosched.cli.outputs import (
+    GROUPINGS,
+    EventLog,
+    check_directory,
+    check_targets,
+    expected_of,
+    repeated,
+    repetition,
+    write_all,
+)
 from cosched.cli.progress import Progress
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
@@ -68,9 +77,7 @@ def command(
       cosched simulate LOG --select 'backfill(4)' --estimates factor:4 --seed 7 --out results
       cosched simulate --repeat results/manifest.json
     """
-    if repeat and (policy or any(value is not None for value in given.values())):
-        raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
-    expected = manifests.read(repeat) if repeat else None
+    expected = expected_of(repeat, "simulate", given | {"policy": policy}) if repeat else None
     given |= {"policies": [policy] if policy else None, "log": log}
     experiment = expected.configuration if expected else make_experiment(given)
     name = _one_policy(experiment)
@@ -80,6 +87,7 @@ def command(
     if out:
         check_directory(out)
     path = find_log(log or experiment.log)
+    check_targets((schedule, events), path)
     if expected:
         manifests.check_inputs(expected, [path], str(repeat))
 
@@ -120,7 +128,7 @@ def command(
         for what, rows in groups.items():
             show.groups(what, label, rows).show(screen)
         if expected:
-            click.echo(_repetition(len(expected.outputs), differing))
+            click.echo(repetition(expected, differing))
         if out:
             click.echo(f"Written to {out}: see manifest.json for the list.")
     return 1 if differing else 0
@@ -142,8 +150,3 @@ def _one_policy(experiment: Experiment) -> str | None:
     name = names[0] if names else None
     resolve(name, experiment.order, experiment.select)
     return name
-
-
-def _repetition(count: int, differing: list[str]) -> str:
-    same = f"Repeated: {count - len(differing)} of {count} outputs are the same, byte for byte."
-    return "\n  differs: ".join([same, *differing])

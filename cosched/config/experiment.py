@@ -7,7 +7,10 @@ import msgspec
 from cosched.config.load import duration_us
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
-from cosched.workload.rules import AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
+from cosched.model.time import US_PER_S
+from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
+
+MAX_DELAY_US: Final = 30 * 86_400 * US_PER_S
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,10 +41,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
         if self.ties not in ("batch", "sequential"):
             raise bad("ties", self.ties, "batch or sequential")
-        if self.procs is not None and self.procs < 1:
-            raise bad("procs", self.procs, "a number of processors of at least 1")
-        if self.load is not None and not 0 < self.load < 100:
-            raise bad("load", self.load, "an offered load above 0, such as 0.8")
+        if self.procs is not None and not 1 <= self.procs <= MAX_PROCS:
+            raise bad("procs", self.procs, f"a number of processors of at least 1, at most {MAX_PROCS}")
+        if self.load is not None and not 0.001 <= self.load <= 100:
+            raise bad("load", self.load, "an offered load above 0, such as 0.8 (0.001 to 100)")
         if self.seed < 0:
             raise bad("seed", self.seed, "a whole number of 0 or more")
         if problem := self.contract.impossible():
@@ -53,7 +56,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 msgspec.to_builtins(self.contract),
                 "the dedicated machine's: the policies here plan for one",
             )
-        duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay")
+        if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:
+            raise bad("launch_delay", self.launch_delay, "30 days at most")
         return self
 
     @property
@@ -74,7 +78,14 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 #: Named sets of rules. ``oracle``: those of the independent simulator whose schedules the tests compare with.
 RULES: Final[dict[str, dict[str, str]]] = {
-    "default": {},
+    "default": {
+        "ties": "batch",
+        "procs_from": "allocated",
+        "unusable": "one-second",
+        "negative_times": "skip",
+        "at_limit": "kill",
+        "launch_delay": "0s",
+    },
     "oracle": {
         "ties": "sequential",
         "procs_from": "allocated-only",

@@ -23,8 +23,10 @@ class _Loader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            mark = key_node.start_mark
+            if not isinstance(key, str):
+                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r}", "a word")
             if key in seen:
-                mark = key_node.start_mark
                 raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r} stands twice", "each key once")
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -42,6 +44,10 @@ def load(path: Path, into: type[Settings]) -> Settings:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadInput(f"{path}:{line}", f"not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise BadInput(str(path), f"not YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise BadInput(str(path), "nested too deeply", "keys and values") from None
     return convert(raw, into, str(path))
 
 
@@ -73,6 +79,8 @@ def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, pre
 
 
 def _found(raw: Any, key: str) -> str:
+    if not key:
+        return "something is missing or does not fit"
     value = raw
     for part in re.findall(r"[^.\[\]]+", key):
         try:

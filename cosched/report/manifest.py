@@ -64,7 +64,12 @@ def read(path: Path) -> Manifest:
 
 
 def check_inputs(manifest: Manifest, inputs: list[Path], where: str) -> None:
-    """Refuse to repeat a run on other input than it had."""
+    """Refuse to repeat a run on other input than it had, or from a manifest that does not say what it had and made."""
+    if len(manifest.inputs) != len(inputs) or not manifest.outputs:
+        counts = f"{len(manifest.inputs)} inputs and {len(manifest.outputs)} outputs"
+        raise BadInput(where, counts, f"{len(inputs)} input and the outputs of a run")
+    for missing in (path for path in inputs if not path.is_file()):
+        raise BadInput(str(missing), "the run's log is not here", "LOG, where it is now, beside --repeat")
     for expected, path in zip(manifest.inputs, inputs, strict=True):
         found = digest(path)
         if found.sha256 != expected.sha256:

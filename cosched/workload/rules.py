@@ -9,16 +9,20 @@ without a positive run time or size counts as one second on what it had, at leas
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cosched.errors import BadInput
-from cosched.model.time import US_PER_S
+from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.workload.log import Field, Log
 
 Times = NDArray[np.int64]
+
+#: No machine is larger; what says so is a mistake.
+MAX_PROCS: Final = 1_000_000_000
 
 
 class ProcsFrom(StrEnum):
@@ -104,7 +108,7 @@ def machine_size(log: Log, given: int | None = None) -> tuple[int, str]:
         return given, "given"
     for key in ("MaxProcs", "MaxNodes"):
         size = log.header.integer(key)
-        if size is not None and size > 0:
+        if size is not None and 0 < size <= MAX_PROCS:
             return size, f"{key} in the header"
     if len(log):
         widest = int(max(log.column(Field.PROCS_ALLOCATED).max(), log.column(Field.PROCS_REQUESTED).max()))
@@ -182,6 +186,11 @@ def prepare(
         ),
         "out_of_submit_order": int((np.diff(submit_s[keep]) < 0).sum()),
     }
+    last_s = float(submit_s[keep].max(initial=0)) + float(np.maximum(actual, told)[keep].sum())
+    if last_s * US_PER_S >= FOREVER_US / 2:
+        raise BadInput(
+            log.name, f"its jobs one after the other end after {last_s:.3g} s", "times that end within 10^12 s"
+        )
     index = np.flatnonzero(keep)
     index = index[np.argsort(submit_s[index], kind="stable")]
     return Workload(

@@ -26,6 +26,7 @@ from space_scheduler.reasons import Why
 
 Observer = Callable[[int, Event, list[Instruction]], None]
 _CHUNK = 4096
+_IDLE_WAKE_UPS = 100_000
 
 
 class Ties(StrEnum):
@@ -99,6 +100,7 @@ class _Run:
         self.timed_out: list[bool] = workload.timed_out.tolist()
         self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap
         self.entries = 0
+        self.idle_wake_ups = 0
         self.timer_us = FOREVER_US
 
     def outcome(self) -> Outcome:
@@ -111,6 +113,7 @@ class _Run:
             now_us = min(submissions.next_us, next_end_us, self.timer_us)
             if now_us == FOREVER_US:
                 break
+            self._count_wake_ups(alone=now_us < min(submissions.next_us, next_end_us))
             while submissions.next_us == now_us:
                 self._event(JobSubmitted(submissions.take()), now_us)
             if self.progress and submissions.done >= self.tell_at:
@@ -132,6 +135,12 @@ class _Run:
             )
         reasons = {why.name.lower(): times for why, times in sorted(self.reasons.items())}
         return Outcome(self.workload, self.starts_us, self.ends_us, self.promised_us, reasons, self.state.passes)
+
+    def _count_wake_ups(self, *, alone: bool) -> None:
+        """A policy that asks for the timer again and again while nothing else happens is stopped."""
+        self.idle_wake_ups = self.idle_wake_ups + 1 if alone else 0
+        if self.idle_wake_ups > _IDLE_WAKE_UPS:
+            raise Stuck(f"the policy asked {_IDLE_WAKE_UPS} times in a row to be woken, and nothing else happened")
 
     def _event(self, event: Event, now_us: int) -> None:
         self._handle(event, now_us)

@@ -1,5 +1,7 @@
 """Bad input ends with status 2 and one message: where, what was found, what was expected, the nearest valid choice."""
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,9 @@ BAD_CALLS = {
     (*SIMULATE, "--polcy", "easy"): ["--polcy", "--policy"],
     ("simulate", "--repeat", "missing.json"): ["missing.json", "no such file"],
     ("simulate", "--repeat", "missing.json", "--policy", "easy"): ["a manifest alone"],
+    ("simulate", "small.swf", "--policy", ":X"): ["':X'", "module:name"],
+    ("simulate", "small.swf", "--policy", "../x:y"): ["module:name"],
+    ("compare", "small.swf", "--policies", "easy,fcfs", "--select", "backfill(3)"): ["for all policies"],
     ("compare", "small.swf", "--policies", "easy"): ["at least two"],
     ("compare", "small.swf", "--policies", "easy,easy"): ["the same policy twice"],
     ("compare", "small.swf", "--policies", "easy,consrvative"): ["did you mean 'conservative'"],
@@ -164,3 +169,105 @@ def test_a_policy_that_overcommits_is_stopped(cosched: Call, log: Path) -> None:
     assert ended.status == 1
     assert "cannot start with" in ended.err
     assert "Traceback" not in ended.err
+
+
+#: Outputs that would destroy something, or cannot be: what the message must contain.
+BAD_OUTPUTS = {
+    ("--schedule", "small.swf"): ["the log itself"],
+    ("--events", "small.swf"): ["the log itself"],
+    ("--schedule", "a.csv", "--events", "a.csv"): ["two outputs in one file"],
+    ("--events", "nowhere/e.jsonl"): ["no directory nowhere"],
+    ("--events", "."): ["a directory"],
+}
+
+
+@pytest.mark.parametrize("options", BAD_OUTPUTS, ids=" ".join)
+def test_an_output_that_would_destroy_something_is_refused(options: tuple[str, ...], cosched: Call, log: Path) -> None:
+    ended = cosched(*SIMULATE, *options)
+    assert ended.status == 2, ended
+    for part in BAD_OUTPUTS[options]:
+        assert part in ended.err
+    assert log.read_text() == JOBS
+
+
+#: A change to a run's manifest → what the message must contain.
+TAMPERED = {
+    ('"seed": 1', '"seed": -4'): ["configuration", "found -4"],
+    ('"ties": "batch"', '"ties": "x"'): ["ties", "found 'x'"],
+    ('"command": "simulate"', '"command": "compare"'): ["the manifest of 'compare'"],
+    ('"inputs": [', '"inputs": [], "input": ['): ["input", "unknown key"],
+    ("small.swf", "gone.swf"): ["gone.swf", "LOG, where it is now"],
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED, ids=str)
+def test_a_manifest_that_was_changed_is_refused(change: tuple[str, str], cosched: Call, log: Path) -> None:
+    assert cosched(*SIMULATE, "--out", "o").status == 0
+    manifest = log.parent / "o" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(*change))
+    ended = cosched("simulate", "--repeat", "o/manifest.json")
+    assert ended.status == 2, ended
+    for part in TAMPERED[change]:
+        assert part in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--load", "1e-300"), "--load"),
+        (("--procs", "99999999999999999999999"), "--procs"),
+        (("--launch-delay", "99999999999999999999d"), "30 days at most"),
+    ],
+)
+def test_numbers_beyond_all_measure_are_refused(
+    options: tuple[str, ...], expected: str, cosched: Call, log: Path
+) -> None:
+    ended = cosched(*SIMULATE, *options)
+    assert ended.status == 2, ended
+    assert expected in ended.err
+
+
+def test_times_that_do_not_fit_are_refused(cosched: Call, log: Path) -> None:
+    line = " 1 0 -1 1000000000000 4 -1 -1 4 1000000000000 -1 1 1 1 -1 -1 -1 -1 -1\n"
+    log.write_text("; MaxProcs: 4\n" + line * 19)
+    ended = cosched(*SIMULATE)
+    assert ended.status == 2
+    assert "one after the other" in ended.err
+
+
+@pytest.mark.parametrize("text", ["? [a, b]\n: c", "? {a: b}\n: c", "a\0b", "3: 4", "a: " + "[" * 5000])
+def test_yaml_that_is_no_settings_is_refused(text: str, cosched: Call, log: Path) -> None:
+    (log.parent / "bad.yaml").write_text(text)
+    ended = cosched(*SIMULATE, "--config", "bad.yaml")
+    assert ended.status == 2, ended
+    assert "bad.yaml" in ended.err
+
+
+#: The body of a user's plan() → the status and what the message must contain.
+BROKEN_PLANS = {
+    "raise SystemExit(0)": "SystemExit",
+    "return None": "plan() gave NoneType, expected a Plan",
+    "1 / 0": "ZeroDivisionError",
+    "return Plan(['abc'])": "no PlannedStart",
+    "return Plan(wake_us=snapshot.now_us + 0.5)": "expected whole microseconds",
+    "return Plan(wake_us=snapshot.now_us + 1)": "asked 100000 times in a row to be woken",
+}
+
+
+@pytest.mark.parametrize("body", BROKEN_PLANS)
+def test_a_broken_policy_is_named_with_its_error(
+    body: str, cosched: Call, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    (log.parent / "broken.py").write_text(
+        "from space_scheduler.policy.interface import Plan\n"
+        "class Broken:\n"
+        "    def order(self, job, rank): return (0, rank)\n"
+        f"    def plan(self, snapshot):\n        {body}\n"
+    )
+    importlib.invalidate_caches()
+    ended = cosched("simulate", "small.swf", "--policy", "broken:Broken", "--json")
+    assert ended.status == 1, ended
+    assert BROKEN_PLANS[body] in ended.err
+    assert not ended.out
+    monkeypatch.delitem(sys.modules, "broken", raising=False)

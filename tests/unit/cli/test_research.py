@@ -87,6 +87,22 @@ def test_a_run_repeats_byte_for_byte_and_a_change_is_noticed(cosched: Call, log:
     assert "SHA-256" in changed.err
 
 
+def test_a_comparison_repeats_byte_for_byte(cosched: Call, log: Path) -> None:
+    assert cosched("compare", log, "--policies", "easy,fcfs", "--out", "o").status == 0
+    again = cosched("compare", "--repeat", "o/manifest.json")
+    assert again.status == 0, again
+    assert "outputs are the same" in again.out
+    assert cosched("compare", "--repeat", "o/manifest.json", "--policies", "easy,sjf").status == 2
+
+
+def test_one_job_alone_has_all_outputs(cosched: Call, log: Path) -> None:
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:6]))
+    ended = cosched("simulate", log, "--policy", "easy", "--out", "o", "--json")
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out)["jobs"] == 1
+    assert Path("o/manifest.json").exists()
+
+
 def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         assert cosched("simulate", log, "--policy", "easy", "--events", name).status == 0

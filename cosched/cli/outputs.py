@@ -1,5 +1,6 @@
 """What a run leaves in a directory: schedules, tables, plots, and the manifest from which it repeats byte for byte."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -42,17 +43,23 @@ GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {
 
 
 class EventLog(AbstractContextManager[Observer | None]):
-    """Writes every event with its instructions, a JSON object a line; the same run gives the same bytes."""
+    """Writes every event with its instructions, a JSON object a line; the same run gives the same bytes.
+
+    The file has its name only when the run has ended well: an interrupted one leaves nothing, and an old file stays.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._partial = Path()
         self._file: IO[bytes] | None = None
         self._encoder = msgspec.json.Encoder()
 
     def __enter__(self) -> Observer | None:
         if self._path is None:
             return None
-        self._file = self._path.open("wb")
+        special = self._path.exists() and not self._path.is_file()  # a pipe or a terminal: written as it comes
+        self._partial = self._path if special else self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        self._file = self._partial.open("wb")
         return self._write
 
     def _write(self, now_us: int, event: Event, instructions: list[Instruction]) -> None:
@@ -63,8 +70,15 @@ class EventLog(AbstractContextManager[Observer | None]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file:
-            self._file.close()
+        if self._file is None or self._path is None:
+            return
+        self._file.close()
+        if self._partial == self._path:
+            return
+        if kind is None:
+            self._partial.replace(self._path)
+        else:
+            self._partial.unlink()
 
 
 def check_targets(targets: Iterable[Path | None], log: Path) -> None:

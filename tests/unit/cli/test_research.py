@@ -103,6 +103,19 @@ def test_one_job_alone_has_all_outputs(cosched: Call, log: Path) -> None:
     assert Path("o/manifest.json").exists()
 
 
+def test_a_run_that_fails_leaves_the_old_event_log(cosched: Call, log: Path) -> None:
+    Path("e.jsonl").write_text("old\n")
+    Path("lazy.py").write_text(
+        "from space_scheduler.policy.interface import Plan\n"
+        "class Lazy:\n"
+        "    def order(self, job, rank): return (0, rank)\n"
+        "    def plan(self, snapshot): return Plan()\n"
+    )
+    assert cosched("simulate", log, "--policy", "lazy:Lazy", "--events", "e.jsonl").status == 1
+    assert Path("e.jsonl").read_text() == "old\n"
+    assert not list(Path().glob(".*part"))
+
+
 def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         assert cosched("simulate", log, "--policy", "easy", "--events", name).status == 0

@@ -24,6 +24,15 @@ class BadInput(ValueError):
             message += f"; did you mean {nearest!r}?"
         super().__init__(message)
         self.where = where
+        self._parts = (where, found, expected, nearest)
+
+    def __reduce__(self) -> tuple[object, tuple[type["BadInput"], str, str, str, str]]:
+        """How it travels back from a worker process: by its parts, not by its message."""
+        return _remade, (type(self), *self._parts)
+
+
+def _remade(kind: type[BadInput], where: str, found: str, expected: str, near: str) -> BadInput:
+    return kind(where, found, expected, nearest=near)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ class Why(StrEnum):
     WOULD_DELAY_RESERVATION = "would run past the shadow time on processors that are reserved"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
     RESERVED_LATER = "has a reservation that is not due yet"
+    NOT_CHOSEN = "it is first in the order and fits; no pass has chosen it"
     HELD = "held by its user or an operator"
     # a promise is made or moved
     RESERVED = "reserved: the earliest start that delays nobody ahead"

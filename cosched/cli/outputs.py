@@ -102,7 +102,7 @@ def expected_of(repeat: Path, command: str, given: Mapping[str, object]) -> mani
         raise BadInput("--repeat", "other settings beside a manifest", "a manifest alone, and LOG if it moved")
     manifest = manifests.read(repeat)
     if manifest.command != command:
-        raise BadInput(str(repeat), f"the manifest of {manifest.command!r}", f"one of {command!r}")
+        raise BadInput(str(repeat), f"the manifest of {manifest.command!r}", f"one that 'cosched {command}' wrote")
     manifest.configuration.checked(f"{repeat}: configuration")
     return manifest
 

@@ -313,7 +313,9 @@ class SchedulerState:
         if promise:
             return Reason(Why.RESERVED_LATER, promise)
         head = self.queue.head()
-        return Reason(Why.BEHIND_HEAD, {"head": head.id if head else -1})
+        if head is None or head.id == job_id:
+            return Reason(Why.NOT_CHOSEN, {"free_procs": self.free_procs})
+        return Reason(Why.BEHIND_HEAD, {"head": head.id})
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""

@@ -168,4 +168,4 @@ def test_explaining_uses_the_numbers_of_now() -> None:
     drive.decide_and_launch()
     assert drive.state.explain(2).numbers == {"procs": 2, "free_procs": 1}
     drive.ended(1)
-    assert drive.state.explain(2).why is Why.BEHIND_HEAD
+    assert drive.state.explain(2) == Reason(Why.NOT_CHOSEN, {"free_procs": 4})  # the head: behind nobody

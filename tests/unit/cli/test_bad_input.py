@@ -154,6 +154,7 @@ def test_a_policy_that_starves_ends_with_its_name_and_the_job(cosched: Call, log
     ended = cosched("simulate", "small.swf", "--policy", "lazy:Lazy")
     assert ended.status == 1
     assert "5 jobs wait and nothing can happen any more" in ended.err
+    assert "job 1: it is first in the order and fits; no pass has chosen it" in ended.err
     assert "Traceback" not in ended.err
 
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from cosched.model.node import Presence
+
 
 class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Shares of CPU and memory left to parallel work while a local user is there, and tasks of parallel jobs per CPU.
@@ -28,3 +30,26 @@ class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def dedicated(self) -> bool:
         """Whether parallel work has the whole machine, one task per processor."""
         return self == SocialContract()
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """What parallel work may use of one node at one moment, all jobs together.
+
+    ``cpus`` is a ceiling in CPUs, or None for none; ``idle`` puts parallel work into the idle class, so that an owner's
+    wake-up is never queued behind it; ``memory_bytes`` holds always.
+    """
+
+    cpus: float | None
+    idle: bool
+    memory_bytes: int
+    tasks: int
+
+
+def limits(contract: SocialContract, presence: Presence, cpus: int, memory_bytes: int) -> Limits:
+    """What parallel work may use of a node of ``cpus`` CPUs and ``memory_bytes`` bytes.
+
+    The one place that says so: the agent enforces it, the scheduler admits by it, the simulator runs on it. CPU is
+    relaxed while the owner is away; memory is not, since it cannot be taken back from a running task.
+    """
+    ceiling = contract.cpu_ratio * cpus if presence.counts_as_present and contract.cpu_ratio < 1 else None
+    return Limits(ceiling, not contract.dedicated, int(contract.memory_ratio * memory_bytes), contract.mpl * cpus)

@@ -1,0 +1,1 @@
+"""The cluster's own certificate authority, and the TLS settings made from it."""

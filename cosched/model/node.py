@@ -1,0 +1,47 @@
+"""A workstation as parallel work sees it, and who is at its desk."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Presence(StrEnum):
+    """Whether somebody is at the desk. Unknown counts as present: the owner comes first."""
+
+    PRESENT = "present"
+    AWAY = "away"
+    UNKNOWN = "unknown"
+
+    @property
+    def counts_as_present(self) -> bool:
+        """Whether the contract's limits hold."""
+        return self is not Presence.AWAY
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """What a node offers to parallel work: ``procs`` tasks of jobs at once, and ``memory_bytes`` for all of them.
+
+    ``memory_bytes`` is what the contract leaves to parallel work whoever is at the desk (memory, unlike CPU, cannot be
+    taken back from a running task without swap).
+    """
+
+    name: str
+    procs: int
+    memory_bytes: int
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """A node's load by side at one moment. CPU in CPUs (1.0 is one busy CPU), memory in bytes, over the last period.
+
+    ``parallel``: tasks of jobs; ``system``: root's and other service accounts' processes, the agent's included;
+    ``local``: everybody else's. -1 where a figure cannot be had.
+    """
+
+    cpu_parallel: float = -1.0
+    cpu_local: float = -1.0
+    cpu_system: float = -1.0
+    memory_parallel_bytes: int = -1
+    memory_local_bytes: int = -1
+    memory_system_bytes: int = -1
+    memory_free_bytes: int = -1
+    load_1min: float = -1.0

@@ -1,0 +1,1 @@
+"""What travels between processes: messages of the agents' link, documents of the HTTP API, grants, streams."""

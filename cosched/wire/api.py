@@ -1,0 +1,167 @@
+"""Documents of the HTTP API, version 1: what clients send and get. The served OpenAPI document is made from these.
+
+Times are ISO 8601 with the offset, durations and sizes carry their unit in the name. See docs/guide/api.md.
+"""
+
+import msgspec
+
+from cosched.model.node import Presence, Usage
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/jobs. The submitter is who the connection says, never a field."""
+
+    script: str
+    arguments: list[str] = []
+    name: str = ""
+    tasks: int = 1
+    time_limit_s: float | None = None  # the estimate and the limit; the cluster's default where absent
+    memory_bytes: int | None = None  # for each task; the cluster's default where absent
+    kind: str | None = None  # "cpu" or "comm": the job's orientation
+    directory: str
+    environment: dict[str, str] = {}
+    output: str | None = None  # a path, opened as the user on the first node
+    error: str | None = None
+    hold: bool = False
+
+
+class WhyDoc(msgspec.Struct, frozen=True):
+    """A reason: its name, its words, its numbers, and all of it as one line for people."""
+
+    why: str
+    text: str
+    numbers: dict[str, int] = {}
+
+
+class ShareDoc(msgspec.Struct, frozen=True):
+    """A job's tasks on one node."""
+
+    name: str
+    tasks: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One transition of a job's life."""
+
+    time: str
+    state: str
+    reason: WhyDoc | None = None
+    note: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a job failed: where known its rank and node; ``tail`` has the last lines of its error output."""
+
+    message: str
+    node: str | None = None
+    rank: int | None = None
+    tail: list[str] = []
+
+
+class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/jobs/ID: a job, alive or ended."""
+
+    job_id: int
+    name: str
+    user: str
+    state: str
+    reason: WhyDoc | None = None
+    tasks: int
+    kind: str | None = None
+    time_limit_s: float
+    memory_bytes: int | None = None
+    directory: str
+    output: str | None = None
+    error: str | None = None
+    nodes: list[ShareDoc] = []
+    submit_time: str
+    start_time: str | None = None
+    end_time: str | None = None
+    wait_s: float | None = None
+    run_s: float | None = None
+    turnaround_s: float | None = None
+    cpu_s: float | None = None
+    promised_start: str | None = None
+    exit_status: int | None = None
+    signal: int | None = None
+    failure: Failure | None = None
+    history: list[Step] = []
+
+
+class JobList(msgspec.Struct, frozen=True):
+    """GET /v1/jobs (alive, in the queue's order after what runs) and GET /v1/history (ended, newest first)."""
+
+    jobs: list[JobDoc]
+
+
+class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown."""
+
+    name: str
+    state: str
+    reason: str = ""
+    procs: int
+    memory_bytes: int
+    used_procs: int = 0
+    used_memory_bytes: int = 0
+    presence: Presence = Presence.UNKNOWN
+    presence_source: str = ""
+    usage: Usage | None = None
+    limited_cpus: float | None = None
+    armed: bool | None = None
+    enforces: dict[str, str] = {}
+    jobs: list[int] = []
+    last_heard: str | None = None
+    address: str = ""
+
+
+class NodeList(msgspec.Struct, frozen=True):
+    """GET /v1/nodes."""
+
+    nodes: list[NodeDoc]
+
+
+class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/nodes/NAME/drain."""
+
+    reason: str = ""
+
+
+class ClusterDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/cluster."""
+
+    name: str
+    cluster_id: str
+    epoch: int
+    version: str
+    policy: str
+    started: str
+    time: str
+    accepting: bool
+    note: str = ""  # why it does not accept, or which tier of lab it is
+    nodes: int
+    procs: int
+    free_procs: int
+    queued: int
+    running: int
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """GET /v1/jobs/ID/explain: why it is in the state it is in, from the decision's own record."""
+
+    job_id: int
+    state: str
+    reason: WhyDoc
+    decided: str  # when
+    cause: str = ""  # the event that led to the decision
+    promised_start: str | None = None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The body of every error: what was asked, what was found, what is expected, and the nearest valid choice."""
+
+    message: str
+    where: str = ""
+    found: str = ""
+    expected: str = ""
+    nearest: str = ""

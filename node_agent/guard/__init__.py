@@ -1,0 +1,1 @@
+"""The only writer of the contract's limits, and the parent of supervisors: small, standard library, one thread."""

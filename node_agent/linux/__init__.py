@@ -1,0 +1,1 @@
+"""Thin, without policy, and with the standard library alone: cgroups, presence, load, users, namespaces."""

@@ -1,0 +1,1 @@
+"""Pure: what to limit and whom to raise. No clock, no file, no process."""

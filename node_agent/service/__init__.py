@@ -1,0 +1,1 @@
+"""The agent: link to the scheduler, launch route between agents, reports."""

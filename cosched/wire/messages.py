@@ -186,7 +186,10 @@ class Prepare(Order, frozen=True):
     """Make ready for ranks of a job. ``grant`` is a signed :class:`cosched.wire.grant.Grant`.
 
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
-    ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes.
+    ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
+    the agent puts paths of its own for values that are, as a whole, one of :data:`LOCAL_PATHS`: ``{node_file}`` is the
+    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``; ``{tmp}`` the
+    job's own directory for temporary files (``/tmp`` where that is private).
     """
 
     user: str
@@ -236,6 +239,9 @@ class ReadOutput(Message, frozen=True):
 
 FromAgent = Hello | Heartbeat | Prepared | Started | Refused | ProgramEnded | GroupEnded | OutputChunk
 ToAgent = Welcome | Rejected | Prepare | Run | Kill | Forget | Discard | ReadOutput
+
+#: Values in ``Prepare.environment`` that each agent replaces by a path on its node.
+LOCAL_PATHS: Final = ("{node_file}", "{rsh}", "{tmp}")
 
 Kind = TypeVar("Kind")
 _encoder = msgspec.msgpack.Encoder()

@@ -1,8 +1,9 @@
 """The node file: what an agent writes for a job on its node, and what a launcher's host names mean.
 
-One line a node in the allocation's order: ``HOST slots=TASKS``, as Open MPI 4 and 5 read it; ``cut -d' ' -f1`` gives the hosts.
-Hosts are addresses, not names: nothing has to be looked up, so nothing hangs where no name server answers. A job on a
-single node gets ``localhost``, which every launcher starts on without a remote shell, whatever the host is called.
+One line a node in the allocation's order: ``HOST slots=TASKS``, as Open MPI 4 and 5 read it; ``cut -d' ' -f1`` gives
+the hosts. Hosts are addresses, not names: nothing has to be looked up, so nothing hangs where no name server answers. A
+job on a single node gets ``localhost``, which every launcher starts on without a remote shell, whatever the host is
+called.
 """
 
 from collections.abc import Sequence

@@ -8,8 +8,8 @@ Orders carry a :class:`Fence` and an :class:`OrderId`. An agent persists the hig
 orders of a lower one, or of the same one by another instance, and obeys an order once: on a second arrival of the same
 id it only answers again. Whatever it doesn't know is refused (:class:`Refused`), counted, and logged once a minute.
 
-A job's way over its nodes: :class:`Prepare` to all of them, each answers :class:`Prepared` or :class:`Refused`; when all
-have, :class:`Run` to the first, which answers :class:`Started`; when the script ends, :class:`ProgramEnded`; then
+A job's way over its nodes: :class:`Prepare` to all of them, each answers :class:`Prepared` or :class:`Refused`; when
+all have, :class:`Run` to the first, which answers :class:`Started`; when the script ends, :class:`ProgramEnded`; then
 :class:`Kill` to all (whatever ranks are left), and :class:`GroupEnded` from each, when its cgroup is empty;
 :class:`Forget` lets the agent drop what it kept. :class:`Kill` may come at any time, also for what was never prepared.
 """
@@ -188,8 +188,8 @@ class Prepare(Order, frozen=True):
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
     ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
     the agent puts paths of its own for values that are, as a whole, one of :data:`LOCAL_PATHS`: ``{node_file}`` is the
-    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``; ``{tmp}`` the
-    job's own directory for temporary files (``/tmp`` where that is private).
+    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``; ``{tmp}``
+    the job's own directory for temporary files (``/tmp`` where that is private).
     """
 
     user: str

@@ -26,6 +26,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """``cluster.yaml``. ``nodes`` is the allow-list of agents; durations are written with their unit.
 
     ``max_nodes_per_job`` is 1 where nothing can be launched across nodes, and ``note`` then says how to change that.
+    ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     default_memory: str | None = None
     max_queued: int = 10_000
     operators: list[str] = msgspec.field(default_factory=lambda: ["root"])
+    allow_root: bool = False
     heartbeat: str = "1s"
     lease: str = "10s"
     launch_timeout: str = "30s"

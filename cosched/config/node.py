@@ -59,6 +59,18 @@ class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     private_tmp: bool = True
 
 
+class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When somebody counts as being at the desk: at the first sign, and until there was none for ``away_after_s``.
+
+    ``poll_s`` is how often the sources are asked (a key on a terminal is seen at once); others' processes are a sign of
+    presence while they use more than ``busy_cpus`` CPUs.
+    """
+
+    away_after_s: float = 60.0
+    poll_s: float = 1.0
+    busy_cpus: float = 0.25
+
+
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``node.toml``. ``contract`` is the owner's maximum: what the scheduler asks for beyond it is cut."""
 
@@ -71,6 +83,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     paths: Paths = Paths()
     cgroup: Cgroups = Cgroups()
     security: Security = Security()
+    presence: PresenceSettings = PresenceSettings()
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
 
 
@@ -87,6 +100,9 @@ def load_node(path: Path) -> NodeConfig:
     config = convert(raw, NodeConfig, str(path))
     if config.procs < 1:
         raise BadInput(f"{path}: procs", f"found {config.procs}", "at least 1")
+    for key in ("away_after_s", "poll_s", "busy_cpus"):
+        if not (value := getattr(config.presence, key)) > 0:
+            raise BadInput(f"{path}: presence.{key}", f"found {value!r}", "a number above 0")
     if problem := config.contract.impossible():
         key, found, expected = problem
         raise BadInput(f"{path}: contract.{key}", f"found {found!r}", expected)

@@ -1,0 +1,58 @@
+"""A job's whole environment, and the first launcher that can explain its failure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cosched.errors import BadInput
+from cosched.wire.api import Failure
+from cosched.wire.messages import Peer
+from space_scheduler.launch.interface import Context, Launcher
+from space_scheduler.launch.open_mpi_4 import OpenMpi4
+from space_scheduler.launch.open_mpi_5 import OpenMpi5
+from space_scheduler.launch.serial import Serial
+
+#: All of them, the most telling diagnosis first.
+LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Serial())
+
+# What a submission from inside another job or batch system leaves behind: mpirun would take it for its own.
+_FOREIGN = re.compile(r"(OMPI_COMM_WORLD_|OMPI_UNIVERSE_|PMIX_|PMI_|PRTE_JOB|ORTE_|SLURM_|PBS_|LSB_|LSF_|SGE_|COBALT_|COSCHED_)")
+# A name that every shell can hand on.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LARGEST_BYTES = 128 << 10
+
+
+def job_environment(context: Context) -> dict[str, str]:
+    """The environment of every process of a job, the same on all nodes (``wire.messages.Prepare.environment``).
+
+    In rising rank: what launchers set by default, what was submitted, what launchers and job require. Of what was
+    submitted, variables of another job or batch system are left out.
+    """
+    environment: dict[str, str] = {}
+    for launcher in LAUNCHERS:
+        environment.update(launcher.defaults(context))
+    environment.update({name: value for name, value in context.submitted.items() if not _FOREIGN.match(name)})
+    for launcher in LAUNCHERS:
+        environment.update(launcher.required(context))
+    return environment
+
+
+def diagnose(error_tail: bytes, peers: Sequence[Peer]) -> Failure | None:
+    """Which rank failed, on which node, and why, by the last bytes of a job's error output; None: nobody can tell.
+
+    ``tail`` of the answer is left empty: the caller has the lines.
+    """
+    error = error_tail.decode(errors="replace")
+    return next((found for each in LAUNCHERS if (found := each.diagnose(error, peers))), None)
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse what cannot be handed to a program: a submission's environment. Raises :class:`BadInput` with the key."""
+    for name, value in environment.items():
+        if not _NAME.fullmatch(name):
+            raise BadInput(f"environment.{name!r}", "not a variable's name", "letters, digits and _, no digit first")
+        if "\0" in value:
+            raise BadInput(f"environment.{name}", "a value with a NUL character in it")
+    size_bytes = sum(len(name.encode()) + len(value.encode(errors="replace")) + 2 for name, value in environment.items())
+    if size_bytes > _LARGEST_BYTES:
+        raise BadInput("environment", f"{size_bytes} bytes", f"at most {_LARGEST_BYTES}; name what the job needs by --export")

@@ -1,0 +1,130 @@
+"""Hosts on one machine, for tests of launchers: namespaces and a bridge, and a remote shell that is nsenter.
+
+What the real ``cosched-rsh`` and agents do beyond that (grants, cgroups, users) is not here; their own tests have it.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cosched.wire.hostfile import hostfile
+from cosched.wire.messages import Peer
+from kit.command import Ended
+from space_scheduler.launch import Context, job_environment
+
+_SCRIPT = Path(__file__).with_suffix(".sh")
+
+
+def wait_for(condition: Callable[[], bool], what: str, deadline_s: float = 30) -> None:
+    """Come back when the condition holds; fail the test, saying what was waited for, when it never does."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {deadline_s} s for {what}"
+        time.sleep(0.01)
+
+
+class Hosts:
+    """``count`` hosts called node1, node2, … at 10.77.0.1, …, until :meth:`close`."""
+
+    network = "10.77.0.0/24"
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.directory = directory
+        (directory / "tmp").mkdir()
+        (directory / "resolv.conf").write_text("nameserver 10.77.0.99\noptions timeout:10 attempts:3\n")
+        self._init = subprocess.Popen(
+            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", _SCRIPT, directory, str(count)],
+            stdin=subprocess.DEVNULL,
+        )
+        self.peers = tuple(Peer(f"node{i}", f"10.77.0.{i}", 7421, 1) for i in range(1, count + 1))
+        try:
+            wait_for(lambda: (directory / "ready").exists() or self._init.poll() is not None, "hosts")
+            assert self._init.poll() is None, "the hosts could not be made"
+            children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text().split()
+            self._inside = children[0]
+            self._pids = [(directory / f"pid.{i}").read_text().strip() for i in range(1, count + 1)]
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End everything in there; the kernel removes the rest."""
+        self._init.send_signal(signal.SIGKILL)
+        self._init.wait()
+
+    def job(self, tasks: Sequence[int], submitted: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment of a job with so many tasks on the first hosts, its node file and remote shell written."""
+        peers = tuple(
+            Peer(p.name, p.address, p.port, n) for p, n in zip(self.peers, tasks, strict=False)
+        )
+        context = Context(
+            job_id=7, attempt=1, name="test", tasks=sum(tasks), user="root", cluster="lab", peers=peers, network=self.network,
+            submitted=submitted or {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        )  # fmt: skip
+        (self.directory / "nodes").write_text(hostfile(peers))
+        places = {"{node_file}": self.directory / "nodes", "{rsh}": self.directory / "rsh", "{tmp}": self.directory / "tmp"}
+        environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}
+        self._write_rsh(environment)
+        return environment
+
+    def command(self, host: int, argv: Sequence[str | Path], directory: Path | str) -> list[str]:
+        """The whole command line that runs ``argv`` on a host (from 1)."""
+        outer = ["nsenter", "--target", self._inside, "--pid", "--mount", "--"]
+        return [*outer, *self._enter(self._pids[host - 1], str(directory)), *map(str, argv)]
+
+    def run(
+        self, host: int, argv: Sequence[str | Path], environment: Mapping[str, str], timeout_s: float = 60
+    ) -> Ended:
+        """Run a program on a host (from 1) with exactly this environment and wait for its end."""
+        ended = subprocess.run(
+            self.command(host, argv, self.directory), env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=timeout_s, check=False, text=True,
+        )  # fmt: skip
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    @staticmethod
+    def _enter(pid: str, directory: str) -> list[str]:
+        # the directory is of the mount namespace that is entered; --wd alone would keep the one outside
+        inner = ["nsenter", "--target", pid, "--net", "--uts", "--ipc", "--mount", "--"]
+        return [*inner, "/bin/sh", "-c", f'cd {shlex.quote(directory)} && exec "$@"', "sh"]
+
+    def _write_rsh(self, environment: Mapping[str, str]) -> None:
+        """As cosched-rsh: RSH HOST COMMAND…, hosts that are not of the lab refused, calls kept in ``calls``."""
+        cases = "\n".join(
+            f"{p.address}|{p.name}) pid={pid} ;;" for p, pid in zip(self.peers, self._pids, strict=True)
+        )
+        variables = " ".join(shlex.quote(f"{k}={v}") for k, v in environment.items())
+        enter = shlex.join(self._enter("PID", str(self.directory))).replace("PID", '"$pid"', 1)
+        text = f"""#!/bin/sh
+host=$1
+shift
+echo "$host $*" >>{shlex.quote(str(self.directory / "calls"))}
+case $host in
+{cases}
+*) echo "cosched-rsh: $host: not a node of job 7" >&2; exit 255 ;;
+esac
+exec {enter} env -i {variables} sh -c "$*"
+"""
+        path = self.directory / "rsh"
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def processes_in(hosts: Hosts) -> list[str]:
+    """Command lines of what runs in there, without what holds the hosts."""
+    listed = subprocess.run(
+        ["nsenter", "--target", hosts._inside, "--pid", "--mount", "--", "ps", "-eo", "pid=,args="],
+        capture_output=True, text=True, check=True, timeout=20,
+    ).stdout  # fmt: skip
+    held = ("sleep infinity", "hosts.sh", "ps -eo", "unshare --")
+    return [line.strip() for line in listed.splitlines() if not any(word in line for word in held)]
+
+
+def may_make_hosts() -> bool:
+    """Whether namespaces can be made here with root's rights."""
+    return os.geteuid() == 0

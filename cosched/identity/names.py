@@ -1,0 +1,51 @@
+"""Kinds of identity, the names they may have, and the files they are in."""
+
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+from cosched.errors import BadInput
+
+Kind = Literal["scheduler", "node", "user"]
+
+#: Every scheduler's certificate has this name beside its addresses: agents and clients expect it at any address.
+SCHEDULER: Final = "scheduler"
+
+CA_PEM: Final = "ca.pem"
+CA_KEY: Final = "ca.key"
+GRANT_KEY: Final = "grant.key"
+GRANT_PUB: Final = "grant.pub"
+
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_MAX = 63  # a common name has at most 64 characters
+
+
+def checked_name(kind: Kind, name: str) -> str:
+    """The name, if a certificate of that kind may carry it. Raises :class:`BadInput`."""
+    shape, expected = (
+        (_USER, "a user's login name") if kind == "user" else (_HOST, "a host's name: letters, digits, - and dots")
+    )
+    if len(name) > _MAX or not shape.fullmatch(name) or ".." in name or name.endswith("."):
+        raise BadInput(f"{kind} name", f"{name!r}", f"{expected}, at most {_MAX} characters")
+    if kind == "node" and name.casefold() == SCHEDULER:
+        raise BadInput("node name", f"{name!r}, which is the scheduler's own", "another name")
+    return name
+
+
+def certificate(kind: Kind, directory: Path) -> tuple[Path, Path]:
+    """The files of a certificate of that kind and of its key."""
+    return directory / f"{kind}.pem", directory / f"{kind}.key"
+
+
+def private(path: Path) -> Path:
+    """The path of a key, if the key is there and nobody but its owner may read it. Raises :class:`BadInput`."""
+    try:
+        mode = path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        raise BadInput(str(path), "no such file", "a key, made by 'cosched init'") from None
+    except OSError as error:
+        raise BadInput(str(path), f"cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise BadInput(str(path), f"a key with mode {mode:04o}: others may read it", f"mode 0600 (chmod 600 {path})")
+    return path

@@ -141,7 +141,7 @@ def test_expect_tells_a_user_from_a_node(place: Path) -> None:
 def test_expired_is_refused_and_expiry_foretold(place: Path) -> None:
     long_ago = datetime.now(UTC) - timedelta(days=100)
     authority.issue(place / "scheduler", "node", "old", place / "old", life=timedelta(days=50), now=long_ago)
-    with pytest.raises(ssl.SSLError, match="(?i)expired"):
+    with pytest.raises(ssl.SSLError, match=r"(?i)expired"):
         meet(tls.server_context(place / "scheduler"), tls.client_context(place / "old"), names.SCHEDULER)
     first = authority.validities(place / "old")[0]
     assert first.path.endswith("node.pem")

@@ -1,0 +1,312 @@
+"""The launch of one job over its nodes, as a pure state machine: happenings in, orders and two reports out.
+
+A gang is whole or not at all. *Preparing*: every node is asked to make ready. *Launching*: all are ready, the first is
+asked to run the script. *Running*: it runs. *Ending*: everything of the job is being killed on all nodes, and the first
+cause decides the outcome. *Over*: no node has a process of it any more (or is lost), and the outcome has been reported,
+once. Refusal, time-out, loss of a node, cancellation and the script's own end all lead through *ending*.
+
+Nothing is remembered of what was sent and not delivered: when an agent comes back it says what it has of the job
+(:meth:`Gang.reported`), and the machine asks again for what is missing. Orders of a kind have always the same number,
+so an agent that has obeyed before only answers again, also to a scheduler that was restarted in between.
+"""
+
+import signal
+from enum import IntEnum, StrEnum
+from typing import Final
+
+import msgspec
+
+from cosched.model.job import JobState
+from cosched.wire.messages import Exit, GroupReport
+
+
+class Phase(StrEnum):
+    """How far a gang has come."""
+
+    PREPARING = "preparing"
+    LAUNCHING = "launching"
+    RUNNING = "running"
+    ENDING = "ending"
+    OVER = "over"
+
+
+class Ask(IntEnum):
+    """What a node is asked to do. The value is the order's number: it rises along a job's way, and is never reused."""
+
+    PREPARE = 1
+    RUN = 2
+    KILL = 3
+    FORGET = 4
+    DISCARD = 5
+
+
+class Side(StrEnum):
+    """How one node stands to the gang."""
+
+    ASKED = "asked"
+    READY = "ready"
+    KILLING = "killing"
+    EMPTY = "empty"
+    GONE = "gone"
+
+
+class Order(msgspec.Struct, frozen=True):
+    """To do: send this to a node (if it is not connected, it will be asked for when it reports)."""
+
+    node: str
+    ask: Ask
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """To report: the job script runs."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """To report: the job holds nothing any more. ``message``, ``node`` tell why it failed; empty where it did not."""
+
+    outcome: JobState
+    message: str = ""
+    node: str | None = None
+    exit: Exit | None = None
+    error_tail: bytes = b""
+    cpu_us: int = 0
+    memory_peak_bytes: int = 0
+
+
+Action = Order | Launched | Ended
+
+_UNKNOWN: Final = Exit(cause="unknown")
+
+
+class Gang:
+    """One attempt at a job on ``nodes`` (names, that of the script first).
+
+    Every method takes a happening and returns what is to be done, in order. Whatever comes twice, late or in the wrong
+    phase changes nothing.
+    """
+
+    def __init__(self, nodes: tuple[str, ...], *, adopted: JobState | None = None) -> None:
+        """``adopted``: what the journal says of the job when the scheduler has been restarted; None for a new one."""
+        self.nodes = nodes
+        self.first = nodes[0]
+        self.phase = Phase.PREPARING
+        self.sides = dict.fromkeys(nodes, Side.ASKED)
+        self.adopted = adopted is not None
+        self._verdict: tuple[JobState, str, str | None] | None = None
+        self._exit: Exit | None = None
+        self._tail = b""
+        self._cpu_us = dict.fromkeys(nodes, 0)
+        self._peak_bytes = dict.fromkeys(nodes, 0)
+        if adopted is JobState.RUNNING:
+            self._up()
+        elif adopted is JobState.ENDING:
+            self._end(JobState.CANCELLED, "")
+
+    @property
+    def launching(self) -> bool:
+        """Whether the launch time-out still counts."""
+        return self.phase in (Phase.PREPARING, Phase.LAUNCHING)
+
+    def begin(self) -> list[Action]:
+        """The first orders."""
+        return [Order(node, Ask.PREPARE) for node in self.nodes]
+
+    def prepared(self, node: str) -> list[Action]:
+        """A node is ready."""
+        if self.phase is not Phase.PREPARING or self.sides[node] is not Side.ASKED:
+            return []
+        self.sides[node] = Side.READY
+        if any(side is not Side.READY for side in self.sides.values()):
+            return []
+        self.phase = Phase.LAUNCHING
+        return [Order(self.first, Ask.RUN)]
+
+    def refused(self, node: str, ask: int, code: str, message: str) -> list[Action]:
+        """A node does not do what it was asked. What it cannot kill because it knows nothing of it, is not there."""
+        if ask == Ask.KILL and code == "unknown":
+            return self._knows_nothing(node, self.sides[node]) if self.sides[node] is Side.KILLING else []
+        if (ask == Ask.PREPARE and self.phase is Phase.PREPARING) or (
+            ask == Ask.RUN and self.phase is Phase.LAUNCHING and node == self.first
+        ):
+            return self._end(JobState.LAUNCH_FAILED, f"{node} refused: {message}", node)
+        return []
+
+    def timed_out(self, after: str) -> list[Action]:
+        """The launch takes longer than it may; ``after`` says how long for people."""
+        if self.phase is Phase.PREPARING:
+            silent = [node for node, side in self.sides.items() if side is Side.ASKED]
+            message = f"no answer within {after} from {', '.join(silent)}"
+            return self._end(JobState.LAUNCH_FAILED, message, silent[0])
+        if self.phase is Phase.LAUNCHING:
+            message = f"{self.first} did not start the script within {after}"
+            return self._end(JobState.LAUNCH_FAILED, message, self.first)
+        return []
+
+    def started(self, node: str) -> list[Action]:
+        """The script runs."""
+        if node != self.first or not self._may_run():
+            return []
+        self._up()
+        return [Launched()]
+
+    def program_ended(self, node: str, how: Exit, error_tail: bytes = b"") -> list[Action]:
+        """The script has ended on the first node."""
+        if node != self.first or self.phase is Phase.OVER:
+            return []
+        actions = self.started(node)
+        if self.phase not in (Phase.RUNNING, Phase.ENDING):
+            return []  # it was never asked to run
+        if self._exit is None:
+            self._exit, self._tail = how, error_tail
+        outcome, message = judged(how)
+        if self.phase is Phase.RUNNING:
+            return actions + self._end(outcome, message, self.first)
+        if self._verdict is None:  # its group was empty before it was known how it ended
+            self._verdict = (outcome, message, self.first)
+        return actions + self._finished()
+
+    def emptied(self, node: str, cpu_us: int = 0, memory_peak_bytes: int = 0) -> list[Action]:
+        """No process of the job is on this node.
+
+        While the job runs that means something on the first node only: elsewhere ranks come and go.
+        """
+        self._cpu_us[node] = max(self._cpu_us[node], cpu_us)
+        self._peak_bytes[node] = max(self._peak_bytes[node], memory_peak_bytes)
+        if self.phase is Phase.RUNNING and node == self.first:
+            actions = self._kill_all()
+            self.sides[node] = Side.EMPTY
+            return actions + self._finished()
+        if self.phase is not Phase.ENDING or self.sides[node] is not Side.KILLING:
+            return []
+        self.sides[node] = Side.EMPTY
+        return self._finished()
+
+    def lost(self, node: str, message: str) -> list[Action]:
+        """A node is gone, or has forgotten the job."""
+        if self.phase is Phase.OVER or self.sides[node] in (Side.GONE, Side.EMPTY):
+            return []
+        self.sides[node] = Side.GONE
+        if self.launching:
+            return self._end(JobState.LAUNCH_FAILED, message, node)
+        if self.phase is Phase.RUNNING:
+            return self._end(JobState.NODE_LOST, message, node)
+        if self._verdict is None and node == self.first:
+            self._verdict = (JobState.NODE_LOST, message, node)
+        return self._finished()
+
+    def kill(self, outcome: JobState = JobState.CANCELLED, message: str = "") -> list[Action]:
+        """The core wants it ended. A job that is ending already ends as it would have."""
+        if self.phase is Phase.OVER:
+            return []
+        if self.phase is Phase.ENDING:
+            self._verdict = self._verdict or (outcome, message, None)
+            return self._finished()
+        return self._end(outcome, message)
+
+    def recorded(self) -> list[Action]:
+        """The end is in the journal: the nodes may forget the job. A lost one is told when it comes back with it."""
+        if self.phase is not Phase.OVER:
+            return []
+        return [Order(node, Ask.FORGET) for node, side in self.sides.items() if side is Side.EMPTY]
+
+    def reported(self, node: str, report: GroupReport | None) -> list[Action]:
+        """An agent came (back) and says what it has of the job; None: nothing. Asks again for what is missing."""
+        side = self.sides[node]
+        if self.phase is Phase.OVER or side is Side.EMPTY:
+            return []
+        if side is Side.GONE:
+            return [] if report is None or report.state == "ended" else [Order(node, Ask.KILL)]
+        if report is None:
+            return self._knows_nothing(node, side)
+        actions: list[Action] = []
+        if node == self.first:
+            actions += self._first_reported(report)
+        if self.phase is Phase.ENDING and self.sides[node] is Side.KILLING:
+            already = Order(node, Ask.KILL) in actions
+            if report.state == "ended":
+                actions += self.emptied(node)
+            elif not already:
+                actions.append(Order(node, Ask.KILL))
+        elif self.phase is Phase.PREPARING and report.state in ("prepared", "running"):
+            actions += self.prepared(node)
+        return actions
+
+    def _knows_nothing(self, node: str, side: Side) -> list[Action]:
+        if side is Side.ASKED:
+            return [Order(node, Ask.PREPARE)]
+        if side is Side.KILLING:
+            if node == self.first and self._verdict is None:
+                self._verdict = (*judged(_UNKNOWN), node)
+            return self.emptied(node)
+        return self.lost(node, f"{node} was restarted: it knows nothing of the job any more")
+
+    def _first_reported(self, report: GroupReport) -> list[Action]:
+        """What the first node's report says about the script."""
+        if report.exit is not None:
+            return self.program_ended(self.first, report.exit)
+        if report.state == "ended" and (self.phase is Phase.ENDING or self._may_run() or self.phase is Phase.RUNNING):
+            return self.program_ended(self.first, _UNKNOWN)
+        if report.state == "running":
+            return self.started(self.first)
+        if self.phase is Phase.LAUNCHING:
+            return [Order(self.first, Ask.RUN)]
+        if self.phase is Phase.RUNNING:  # only prepared there, yet it was reported as running
+            return self.program_ended(self.first, _UNKNOWN)
+        return []
+
+    def _may_run(self) -> bool:
+        return self.phase is Phase.LAUNCHING or (self.adopted and self.phase is Phase.PREPARING)
+
+    def _up(self) -> None:
+        self.phase = Phase.RUNNING
+        for node, side in self.sides.items():
+            if side is Side.ASKED:
+                self.sides[node] = Side.READY
+
+    def _end(self, outcome: JobState, message: str, node: str | None = None) -> list[Action]:
+        self._verdict = (outcome, message, node)
+        return self._kill_all() + self._finished()
+
+    def _kill_all(self) -> list[Action]:
+        self.phase = Phase.ENDING
+        left = [node for node, side in self.sides.items() if side is not Side.GONE]
+        self.sides.update(dict.fromkeys(left, Side.KILLING))
+        return [Order(node, Ask.KILL) for node in left]
+
+    def _finished(self) -> list[Action]:
+        """The end, when all are empty or gone and it is known why."""
+        if self._verdict is None or any(side not in (Side.EMPTY, Side.GONE) for side in self.sides.values()):
+            return []
+        self.phase = Phase.OVER
+        outcome, message, node = self._verdict
+        cpu_us, peak_bytes = sum(self._cpu_us.values()), max(self._peak_bytes.values())
+        return [Ended(outcome, message, node, self._exit, self._tail, cpu_us, peak_bytes)]
+
+
+_CAUSES: Final = {
+    "limit": (JobState.TIMED_OUT, "it ran past its time limit"),
+    "memory": (JobState.FAILED, "it needed more memory than it asked for"),
+    "unknown": (JobState.FAILED, "how it ended is not known: its record is lost"),
+}
+
+
+def judged(how: Exit) -> tuple[JobState, str]:
+    """The outcome of a script that ended like this, and for a failure what to tell about it."""
+    if how.cause in _CAUSES:
+        return _CAUSES[how.cause]
+    if how.signal is not None:
+        return JobState.FAILED, f"the script was ended by signal {_signal_name(how.signal)}"
+    if how.status is None:
+        return _CAUSES["unknown"]
+    if how.cause == "killed":
+        return JobState.FAILED, "it was killed on its node"
+    if how.status:
+        return JobState.FAILED, f"the script ended with status {how.status}"
+    return JobState.COMPLETED, ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)

@@ -1,0 +1,342 @@
+"""The launch of a job over its nodes: the usual way, each way it fails, and everything in every order."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosched.model.job import TERMINAL, JobState
+from cosched.wire.messages import Exit, GroupReport
+from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order, Phase, Side, judged
+
+NODES = ("n1", "n2", "n3")
+
+
+def orders(ask: Ask, *nodes: str) -> list[Action]:
+    return [Order(node, ask) for node in nodes]
+
+
+def running(nodes: tuple[str, ...] = NODES) -> Gang:
+    gang = Gang(nodes)
+    gang.begin()
+    for node in nodes:
+        gang.prepared(node)
+    gang.started(nodes[0])
+    assert gang.phase is Phase.RUNNING
+    return gang
+
+
+def report(state: str, how: Exit | None = None) -> GroupReport:
+    return GroupReport(7, 1, state, 1, how)
+
+
+def ended(actions: list[Action]) -> Ended:
+    (end,) = [action for action in actions if isinstance(action, Ended)]
+    return end
+
+
+def empty_all(gang: Gang) -> list[Action]:
+    return [action for node in gang.nodes for action in gang.emptied(node)]
+
+
+def test_a_job_from_its_first_order_to_its_last() -> None:
+    gang = Gang(NODES)
+    assert gang.begin() == orders(Ask.PREPARE, *NODES)
+    assert gang.prepared("n2") == []
+    assert gang.prepared("n1") == []
+    assert gang.prepared("n3") == orders(Ask.RUN, "n1")
+    assert gang.started("n1") == [Launched()]
+    assert gang.program_ended("n1", Exit(status=0)) == orders(Ask.KILL, *NODES)
+    assert gang.emptied("n1", 10, 100) == []
+    assert gang.emptied("n3", 20, 300) == []
+    assert gang.recorded() == [], "nobody forgets what has not ended"
+    assert gang.emptied("n2", 30, 200) == [
+        Ended(JobState.COMPLETED, "", "n1", Exit(status=0), cpu_us=60, memory_peak_bytes=300)
+    ]
+    assert gang.recorded() == orders(Ask.FORGET, *NODES)
+
+
+def test_one_refusal_takes_everything_back() -> None:
+    gang = Gang(NODES)
+    gang.begin()
+    gang.prepared("n1")
+    assert gang.refused("n2", Ask.PREPARE, "directory", "no directory /data") == orders(Ask.KILL, *NODES)
+    assert gang.prepared("n3") == [], "no Run once it ends"
+    gang.emptied("n1")
+    gang.emptied("n3")
+    end = ended(gang.refused("n2", Ask.KILL, "unknown", "no such job"))
+    assert (end.outcome, end.node) == (JobState.LAUNCH_FAILED, "n2")
+    assert end.message == "n2 refused: no directory /data"
+
+
+def test_a_kill_that_a_node_cannot_carry_out_does_not_end_the_job() -> None:
+    gang = running(("n1",))
+    gang.kill()
+    assert gang.refused("n1", Ask.KILL, "failed", "cgroup cannot be written") == []
+    assert gang.phase is Phase.ENDING
+
+
+def test_a_launch_that_takes_too_long_names_who_was_silent() -> None:
+    gang = Gang(NODES)
+    gang.begin()
+    gang.prepared("n1")
+    assert gang.timed_out("30 s") == orders(Ask.KILL, *NODES)
+    end = ended(empty_all(gang))
+    assert (end.outcome, end.node, end.message) == (JobState.LAUNCH_FAILED, "n2", "no answer within 30 s from n2, n3")
+
+
+def test_a_script_that_is_not_started_in_time() -> None:
+    gang = Gang(("n1",))
+    gang.prepared("n1")
+    gang.timed_out("30 s")
+    end = ended(gang.emptied("n1"))
+    assert (end.outcome, end.message) == (JobState.LAUNCH_FAILED, "n1 did not start the script within 30 s")
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "words"),
+    [
+        (Exit(status=0), JobState.COMPLETED, ""),
+        (Exit(status=3), JobState.FAILED, "status 3"),
+        (Exit(signal=11), JobState.FAILED, "signal 11 (SIGSEGV)"),
+        (Exit(status=0, cause="limit"), JobState.TIMED_OUT, "time limit"),
+        (Exit(signal=9, cause="memory"), JobState.FAILED, "more memory"),
+        (Exit(status=0, cause="unknown"), JobState.FAILED, "not known"),
+        (Exit(), JobState.FAILED, "not known"),
+        (Exit(signal=15, cause="killed"), JobState.FAILED, "signal 15 (SIGTERM)"),
+        (Exit(status=0, cause="killed"), JobState.FAILED, "killed on its node"),
+        (Exit(signal=99), JobState.FAILED, "signal 99"),
+    ],
+)
+def test_how_a_script_ends_is_the_outcome(how: Exit, outcome: JobState, words: str) -> None:
+    assert judged(how)[0] is outcome
+    assert words in judged(how)[1]
+    gang = running()
+    gang.program_ended("n1", how, b"oh no")
+    end = ended(empty_all(gang))
+    assert (end.outcome, end.exit, end.error_tail) == (outcome, how, b"oh no")
+
+
+def test_cancelled_before_it_ran_and_while_it_runs() -> None:
+    for gang in (Gang(NODES), running()):
+        assert gang.kill() == orders(Ask.KILL, *NODES)
+        gang.program_ended("n1", Exit(status=0))  # the script caught the signal, and says that all is well
+        assert ended(empty_all(gang)).outcome is JobState.CANCELLED
+
+
+def test_cancelled_when_it_had_ended_already() -> None:
+    gang = running()
+    gang.program_ended("n1", Exit(status=0))
+    assert gang.kill() == []
+    assert ended(empty_all(gang)).outcome is JobState.COMPLETED
+
+
+def test_a_node_lost_while_it_runs_takes_the_gang_with_it() -> None:
+    gang = running()
+    assert gang.lost("n2", "n2 was not heard for 10 s") == orders(Ask.KILL, "n1", "n3")
+    gang.program_ended("n1", Exit(signal=15, cause="killed"))
+    gang.emptied("n1")
+    end = ended(gang.emptied("n3"))
+    assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, "n2", "n2 was not heard for 10 s")
+    assert gang.recorded() == orders(Ask.FORGET, "n1", "n3")
+
+
+def test_a_lost_node_that_comes_back_is_told_to_end_what_it_has() -> None:
+    gang = running()
+    gang.lost("n2", "lost")
+    assert gang.reported("n2", report("running")) == orders(Ask.KILL, "n2")
+    assert gang.reported("n2", None) == []
+
+
+def test_a_node_lost_after_the_end_changes_no_outcome() -> None:
+    gang = running()
+    gang.program_ended("n1", Exit(status=0))
+    gang.emptied("n1")
+    gang.emptied("n2")
+    assert ended(gang.lost("n3", "lost")).outcome is JobState.COMPLETED
+
+
+def test_ranks_that_come_and_go_elsewhere_do_not_end_a_job() -> None:
+    gang = running()
+    assert gang.emptied("n2", 5) == []
+    assert gang.phase is Phase.RUNNING
+
+
+def test_an_empty_first_node_ends_it_and_the_outcome_waits_for_how() -> None:
+    gang = running()
+    assert gang.emptied("n1") == orders(Ask.KILL, *NODES)
+    assert gang.emptied("n2") == []
+    assert gang.emptied("n3") == []
+    assert ended(gang.program_ended("n1", Exit(status=0))).outcome is JobState.COMPLETED
+
+
+class TestReconnecting:
+    def test_an_unanswered_prepare_is_sent_again(self) -> None:
+        gang = Gang(NODES)
+        gang.begin()
+        assert gang.reported("n2", None) == orders(Ask.PREPARE, "n2")
+
+    def test_a_lost_answer_to_prepare_is_made_good(self) -> None:
+        gang = Gang(("n1", "n2"))
+        gang.prepared("n1")
+        assert gang.reported("n2", report("prepared")) == orders(Ask.RUN, "n1")
+
+    def test_an_unanswered_run_is_sent_again(self) -> None:
+        gang = Gang(("n1",))
+        gang.prepared("n1")
+        assert gang.reported("n1", report("prepared")) == orders(Ask.RUN, "n1")
+
+    def test_a_lost_answer_to_run_is_made_good(self) -> None:
+        gang = Gang(("n1",))
+        gang.prepared("n1")
+        assert gang.reported("n1", report("running")) == [Launched()]
+
+    def test_nothing_happens_to_what_runs(self) -> None:
+        gang = running()
+        assert [gang.reported(node, report("running")) for node in NODES] == [[], [], []]
+        assert gang.reported("n3", report("prepared")) == []
+        assert gang.phase is Phase.RUNNING
+
+    def test_an_end_that_was_not_heard_of(self) -> None:
+        gang = running(("n1",))
+        gang.reported("n1", report("ended", Exit(status=4)))
+        assert gang.phase is Phase.OVER
+
+    def test_a_kill_is_sent_again(self) -> None:
+        gang = running(("n1", "n2"))
+        gang.kill()
+        assert gang.reported("n2", report("running")) == orders(Ask.KILL, "n2")
+        assert gang.reported("n2", report("ended")) == []
+        assert ended(gang.reported("n1", None)).outcome is JobState.CANCELLED
+
+    def test_a_node_that_has_forgotten_the_job_was_restarted(self) -> None:
+        gang = running()
+        assert gang.reported("n2", None) == orders(Ask.KILL, "n1", "n3")
+        gang.emptied("n1")
+        end = ended(gang.emptied("n3"))
+        assert (end.outcome, end.node) == (JobState.NODE_LOST, "n2")
+
+
+class TestAdoption:
+    """After a restart of the scheduler: the journal says one thing, the agents say what is."""
+
+    def test_what_runs_goes_on(self) -> None:
+        gang = Gang(NODES, adopted=JobState.RUNNING)
+        assert [gang.reported(node, report("running")) for node in NODES] == [[], [], []]
+        assert gang.program_ended("n1", Exit(status=0)) == orders(Ask.KILL, *NODES)
+
+    def test_what_was_starting_and_runs_is_reported_as_launched(self) -> None:
+        gang = Gang(("n1", "n2"), adopted=JobState.STARTING)
+        assert gang.reported("n1", report("running")) == [Launched()]
+        assert gang.reported("n2", report("prepared")) == []
+
+    def test_what_was_starting_and_has_ended(self) -> None:
+        gang = Gang(("n1",), adopted=JobState.STARTING)
+        actions = gang.reported("n1", report("ended", Exit(status=0)))
+        assert actions[0] == Launched()
+        assert ended(actions).outcome is JobState.COMPLETED
+
+    def test_what_was_starting_and_does_not_run_yet_goes_on_with_the_same_orders(self) -> None:
+        gang = Gang(("n1", "n2"), adopted=JobState.STARTING)
+        assert gang.reported("n1", report("prepared")) == []
+        assert gang.reported("n2", None) == orders(Ask.PREPARE, "n2")
+        assert gang.prepared("n2") == orders(Ask.RUN, "n1")
+
+    def test_what_is_gone_ended_with_its_node(self) -> None:
+        gang = Gang(("n1",), adopted=JobState.RUNNING)
+        assert ended(gang.reported("n1", None)).outcome is JobState.NODE_LOST
+
+    def test_an_end_without_a_record_is_no_success(self) -> None:
+        gang = Gang(("n1",), adopted=JobState.RUNNING)
+        assert ended(gang.reported("n1", report("ended"))).outcome is JobState.FAILED
+
+    def test_what_was_being_cancelled_is_killed_again(self) -> None:
+        gang = Gang(("n1",), adopted=JobState.ENDING)
+        assert gang.reported("n1", report("running")) == orders(Ask.KILL, "n1")
+        assert ended(gang.emptied("n1")).outcome is JobState.CANCELLED
+
+
+HOWS = [Exit(status=0), Exit(status=1), Exit(signal=9), Exit(cause="unknown"), Exit(status=0, cause="limit")]
+node_names = st.sampled_from(NODES)
+happenings = st.one_of(
+    st.tuples(st.sampled_from(["prepared", "started", "emptied"]), node_names),
+    st.tuples(st.just("refused"), node_names, st.sampled_from(list(Ask)), st.sampled_from(["unknown", "busy"])),
+    st.tuples(st.just("program_ended"), node_names, st.sampled_from(HOWS)),
+    st.tuples(st.just("lost"), node_names),
+    st.tuples(st.sampled_from(["kill", "timed_out", "recorded"])),
+    st.tuples(
+        st.just("reported"),
+        node_names,
+        st.one_of(
+            st.none(),
+            st.builds(
+                report, st.sampled_from(["prepared", "running", "ended"]), st.none() | st.sampled_from(HOWS)
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+
+def apply(gang: Gang, happening: tuple[object, ...]) -> list[Action]:
+    name, *rest = happening
+    if name in ("refused", "lost"):
+        rest.append("said so")
+    if name == "timed_out":
+        rest.append("30 s")
+    actions: list[Action] = getattr(gang, str(name))(*rest)
+    return actions
+
+
+@given(
+    st.lists(happenings, max_size=40),
+    st.sampled_from([None, JobState.STARTING, JobState.RUNNING, JobState.ENDING]),
+    st.permutations(NODES),
+)
+def test_whatever_happens_in_any_order(
+    happened: list[tuple[object, ...]], adopted: JobState | None, tail: list[str]
+) -> None:
+    gang = Gang(NODES, adopted=adopted)
+    actions = gang.begin() if adopted is None else []
+    said_ready: set[str] = set()
+    gone: set[str] = set()
+    for happening in happened:
+        if happening[0] == "prepared" or (happening[0] == "reported" and happening[2] is not None):
+            said_ready.add(str(happening[1]))
+        before = gang.phase
+        new = apply(gang, happening)
+        gone |= {node for node, side in gang.sides.items() if side is Side.GONE}
+        if Order("n1", Ask.RUN) in new:
+            assert said_ready >= set(NODES), "Run before all are prepared"
+        if before is Phase.ENDING:
+            assert not any(isinstance(each, Launched) for each in new)
+            assert not any(isinstance(each, Order) and each.ask in (Ask.PREPARE, Ask.RUN) for each in new)
+        if before is Phase.OVER:
+            assert all(isinstance(each, Order) and each.ask is Ask.FORGET for each in new)
+        actions += new
+    # a quiet tail: the job is cancelled, and all that can still answer does
+    actions += gang.kill()
+    for node in tail:
+        actions += gang.emptied(node)
+    actions += gang.program_ended("n1", Exit(status=0))
+    actions += gang.recorded()
+
+    assert gang.phase is Phase.OVER
+    counts = Counter(type(action) for action in actions)
+    assert counts[Ended] == 1
+    assert counts[Launched] <= 1
+    end = ended(actions)
+    assert end.outcome in TERMINAL
+    started = bool(counts[Launched]) or adopted in (JobState.RUNNING, JobState.ENDING)
+    assert started or end.outcome in (JobState.LAUNCH_FAILED, JobState.CANCELLED)
+    assert (end.outcome is JobState.LAUNCH_FAILED) <= (not counts[Launched])
+    told = {(each.node, each.ask) for each in actions if isinstance(each, Order)}
+    for node in set(NODES) - gone:
+        assert adopted is JobState.ENDING or (node, Ask.KILL) in told, node
+        assert (node, Ask.FORGET) in told, node
+
+
+def test_orders_keep_their_numbers() -> None:
+    assert [(ask.name, ask.value) for ask in Ask] == [
+        ("PREPARE", 1), ("RUN", 2), ("KILL", 3), ("FORGET", 4), ("DISCARD", 5),
+    ]  # fmt: skip

@@ -17,7 +17,7 @@ OVERRIDE = "COSCHED_RUNTIME_DIR"
 def runtime_dir() -> Path:
     """The user's directory for what lives as long as the machine runs; it need not exist.
 
-    Root has ``/run/cosched``, everybody else ``$XDG_RUNTIME_DIR/cosched``, or ``/tmp/cosched-UID`` where that is not his.
+    Root has ``/run/cosched``; others have ``$XDG_RUNTIME_DIR/cosched``, or ``/tmp/cosched-UID`` where that is not theirs.
     """
     if named := os.environ.get(OVERRIDE):
         return Path(named)

@@ -1,6 +1,22 @@
 """Documents of the HTTP API, version 1: what clients send and get. The served OpenAPI document is made from these.
 
-Times are ISO 8601 with the offset, durations and sizes carry their unit in the name. See docs/guide/api.md.
+Times are ISO 8601 with the offset, durations and sizes carry their unit in the name. See docs/guide/api.md. Routes::
+
+    POST /v1/jobs                      Submission -> 201 JobDoc
+    GET  /v1/jobs?user=NAME            JobList, alive
+    GET  /v1/history?user=NAME&limit=N JobList, ended
+    GET  /v1/jobs/ID                   JobDoc
+    GET  /v1/jobs/ID/explain           Explanation
+    GET  /v1/jobs/ID/wait?timeout_s=N  JobDoc: as soon as the job has ended, or after so long as it is
+    POST /v1/jobs/ID/cancel|hold|release  JobDoc
+    GET  /v1/jobs/ID/output?stream=stdout|stderr&offset=N&max_bytes=M
+                                       bytes; Cosched-Size: what there is by now, Cosched-Final: 1 when no more will come
+    GET  /v1/nodes                     NodeList
+    POST /v1/nodes/NAME/drain|resume   DrainRequest (drain) -> NodeDoc
+    GET  /v1/cluster                   ClusterDoc
+
+Every error has a Problem for its body: 400 and 422 bad input, 403 not yours, 404 no such thing, 409 not in this state,
+503 not now.
 """
 
 import msgspec

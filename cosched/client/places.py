@@ -1,83 +1,76 @@
-"""Where things of this machine's labs are: a directory for each, below one of the user's own.
+"""Where the services of this machine and this user are found: the system's scheduler, and labs.
 
-``DIR/labs/NAME/`` has ``state.json`` (what the lab is made of) and ``scheduler.sock`` (its service's API). A lab lives
-for as long as the process that holds it together, which ``state.json`` names by number and start time.
+A lab lies in ``lab_dir(NAME)``; its scheduler's Unix socket is ``scheduler.sock`` there. ``COSCHED_RUNTIME_DIR`` moves
+everything of this user elsewhere (tests do that).
 """
 
-import json
 import os
+import re
+import socket
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-#: Names another directory for everything below; tests use it.
-OVERRIDE = "COSCHED_RUNTIME_DIR"
+from cosched.errors import BadInput, Failed
+
+SYSTEM_SOCKET: Final = Path("/run/cosched/scheduler.sock")
+SOCKET_NAME: Final = "scheduler.sock"
+
+_LAB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 
 
 def runtime_dir() -> Path:
-    """The user's directory for what lives as long as the machine runs; it need not exist.
-
-    Root has ``/run/cosched``; others have ``$XDG_RUNTIME_DIR/cosched``, or ``/tmp/cosched-UID`` where that is not theirs.
-    """
-    if named := os.environ.get(OVERRIDE):
-        return Path(named)
-    uid = os.geteuid()
-    if uid == 0:
-        return Path("/run/cosched") if os.access("/run", os.W_OK) else Path("/tmp/cosched-0")
-    session = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run/user/unknown")
-    return session / "cosched" if is_private(session) else Path(f"/tmp/cosched-{uid}")
+    """The directory of this user's sockets and labs: /run/cosched for root, else his own; it need not exist yet."""
+    if given := os.environ.get("COSCHED_RUNTIME_DIR"):
+        return Path(given)
+    if os.geteuid() == 0:
+        return Path("/run/cosched")
+    if given := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(given) / "cosched"
+    return Path("/tmp") / f"cosched-{os.geteuid()}"
 
 
-def is_private(directory: Path) -> bool:
-    """Whether this is a directory of the caller's own that nobody else can write to."""
-    try:
-        found = os.lstat(directory)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+def made_runtime_dir() -> Path:
+    """The same, made where it is missing. Raises :class:`Failed` where it is somebody else's (in /tmp anybody writes)."""
+    path = runtime_dir()
+    path.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise Failed(f"{path} is not this user's own directory (COSCHED_RUNTIME_DIR names another)")
+    return path
 
 
 def lab_dir(name: str) -> Path:
-    """Where the lab of that name is, or would be."""
+    """The directory of a lab. Raises :class:`BadInput` for what is no lab's name."""
+    if not _LAB_NAME.fullmatch(name):
+        raise BadInput("lab", f"{name!r}", "letters, digits, - and _, at most 31, a letter or digit first")
     return runtime_dir() / "labs" / name
 
 
-def lab_state(directory: Path) -> dict[str, Any]:
-    """What ``state.json`` says; empty where there is none, or none that can be read."""
+def lab_socket(name: str) -> Path:
+    """The Unix socket of a lab's scheduler."""
+    return lab_dir(name) / SOCKET_NAME
+
+
+def labs() -> list[str]:
+    """The names of this user's labs, up or not, sorted."""
     try:
-        state = json.loads((directory / "state.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return state if isinstance(state, dict) else {}
+        return sorted(each.name for each in (runtime_dir() / "labs").iterdir() if _LAB_NAME.fullmatch(each.name))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
-def start_time(pid: int) -> int | None:
-    """When that process started, in clock ticks since boot; None when there is none. With the number, it is unique."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+def labs_up() -> list[str]:
+    """The names of this user's labs whose scheduler takes connections, sorted."""
+    return [name for name in labs() if answers(lab_socket(name))]
 
 
-def is_held(state: dict[str, Any]) -> bool:
-    """Whether the process that holds the lab together lives."""
-    holder = state.get("holder")
-    if not isinstance(holder, dict) or not isinstance(holder.get("pid"), int):
-        return False
-    started = start_time(holder["pid"])
-    return started is not None and started == holder.get("start")
-
-
-def labs_up() -> dict[str, Path]:
-    """The caller's labs that are up: name and the socket of its service, in the names' order."""
-    base = runtime_dir()
-    if not is_private(base):
-        return {}
-    found = {}
-    for directory in sorted((base / "labs").glob("*")):
-        state = lab_state(directory)
-        if state.get("state") == "up" and is_held(state):
-            found[directory.name] = directory / "scheduler.sock"
-    return found
+def answers(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

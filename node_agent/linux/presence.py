@@ -1,0 +1,208 @@
+"""Signs of a person at this machine: terminals and login sessions (what processes use is in ``load``).
+
+A terminal is used when something is *read* from it, so its access time counts and its modification time doesn't: output
+of a long build is no person. The kernel moves a terminal's access time in steps of 8 s (so that nobody can time other
+people's keys); what is sooner comes from inotify, see :class:`KeyWatch`. Terminals of jobs don't count.
+
+A graphical session that is active counts as somebody being there: what its owner does is not seen yet.
+"""
+
+import ctypes
+import os
+import struct
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from node_agent.policy.sight import Sight
+
+_GRAPHICAL = frozenset({"x11", "wayland", "mir"})
+_USER_PROCESS: Final = 7  # utmp(5)
+_UTMP_LINE: Final = slice(8, 40)
+_RESCAN_S: Final = 30.0  # consoles of the machine don't come and go
+
+_IN_ACCESS, _IN_CREATE, _IN_IGNORED, _IN_Q_OVERFLOW = 0x1, 0x100, 0x8000, 0x4000
+_EVENT: Final = struct.Struct("iIII")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Terminals:
+    """The terminals below ``dev``: pseudo-terminals, and consoles such as ``tty1`` and ``ttyS0``."""
+
+    def __init__(self, dev: Path = Path("/dev")) -> None:
+        self._dev = dev
+        self._consoles: list[str] = []
+        self._scanned_s = -_RESCAN_S
+
+    def sight(self, own: Callable[[], set[int]]) -> Sight:
+        """For how long no terminal was read from. ``own`` gives the device numbers of jobs' terminals, if asked."""
+        now_s = time.time()
+        times: list[tuple[float, int]] = []
+        try:
+            for path in self._paths():
+                try:
+                    status = os.stat(path)
+                except FileNotFoundError:
+                    continue  # closed since
+                times.append((status.st_atime, status.st_rdev))
+        except OSError as error:
+            return Sight("terminals", None, f"{error.filename}: {error.strerror}")
+        if not times:
+            return Sight("terminals", None)
+        jobs: set[int] | None = None
+        for used_s, device in sorted(times, reverse=True):
+            jobs = own() if jobs is None else jobs
+            if device not in jobs:
+                return Sight("terminals", max(0.0, now_s - used_s))
+        return Sight("terminals", float("inf"))
+
+    def _paths(self) -> Iterable[str]:
+        now_s = time.monotonic()
+        if now_s - self._scanned_s >= _RESCAN_S:
+            self._scanned_s = now_s
+            with os.scandir(self._dev) as entries:
+                self._consoles = [e.path for e in entries if e.name.startswith("tty") and e.name[-1:].isdigit()]
+        try:
+            with os.scandir(self._dev / "pts") as entries:
+                return [*self._consoles, *(entry.path for entry in entries if entry.name.isdigit())]
+        except FileNotFoundError:
+            return self._consoles
+
+
+def terminals_of(pids: Iterable[int], proc: Path = Path("/proc")) -> set[int]:
+    """Device numbers of the controlling terminals of processes. Those that have ended have none."""
+    found = set()
+    for pid in pids:
+        try:
+            after_name = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        number = int(after_name[4])  # tty_nr: minor in bits 31-20 and 7-0, major in 15-8
+        if number:
+            found.add(os.makedev(number >> 8 & 0xFFF, number >> 12 & 0xFFF00 | number & 0xFF))
+    return found
+
+
+def sessions(run: Path = Path("/run")) -> Sight:
+    """Graphical login sessions, by systemd's files and by utmp. (Those on terminals are seen by their terminals.)"""
+    watching, somebody = False, False
+    try:
+        for path in sorted((run / "systemd/sessions").iterdir()):
+            if path.is_file():
+                watching = True
+                somebody = somebody or _active(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return Sight("sessions", None, f"{error.filename}: {error.strerror}")
+    try:
+        records = (run / "utmp").read_bytes()
+    except FileNotFoundError:
+        records = b""
+    except OSError as error:
+        return Sight("sessions", None, f"{error.filename}: {error.strerror}")
+    if records:
+        watching = True
+        somebody = somebody or _graphical(records)
+    if not watching:
+        return Sight("sessions", None)
+    return Sight("sessions", 0.0 if somebody else float("inf"))
+
+
+def _active(path: Path) -> bool:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return False  # logged out since
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
+    return (
+        fields.get("ACTIVE") == "1"
+        and fields.get("REMOTE", "0") == "0"
+        and fields.get("CLASS", "user").startswith("user")
+        and fields.get("TYPE") in _GRAPHICAL
+    )
+
+
+def _graphical(records: bytes) -> bool:
+    size = 384 if os.uname().machine in {"x86_64", "i386", "i686"} else 400  # utmp(5): widths of the last fields differ
+    for at in range(0, len(records) - size + 1, size):
+        record = records[at : at + size]
+        kind, pid = struct.unpack_from("=hxxi", record)
+        line = record[_UTMP_LINE].partition(b"\0")[0]
+        if kind == _USER_PROCESS and line.startswith(b":") and os.path.exists(f"/proc/{pid}"):
+            return True
+    return False
+
+
+class KeyWatch:
+    """Tells at once that a pseudo-terminal was read from, by inotify. ``fileno()`` is readable when it has news."""
+
+    def __init__(self, pts: Path = Path("/dev/pts")) -> None:
+        """Raises OSError where inotify or the directory cannot be watched."""
+        self._pts = pts
+        self._fd = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._names: dict[int, str] = {}
+        try:
+            # A directory's watch tells of new terminals; what is read from one, only a watch of its own tells.
+            self._directory = _checked(_libc.inotify_add_watch(self._fd, os.fsencode(pts), _IN_CREATE))
+            for name in os.listdir(pts):
+                self._add(name)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._fd
+
+    def close(self) -> None:
+        """Stop watching."""
+        os.close(self._fd)
+
+    def used(self) -> set[int]:
+        """Device numbers of the terminals read from since the last call."""
+        found: set[int] = set()
+        while True:
+            try:
+                data = os.read(self._fd, 16 << 10)
+            except BlockingIOError:
+                return found
+            at = 0
+            while at < len(data):
+                watch, mask, _, length = _EVENT.unpack_from(data, at)
+                name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
+                at += _EVENT.size + length
+                found |= self._heard(watch, mask, name)
+
+    def _heard(self, watch: int, mask: int, name: str) -> set[int]:
+        if mask & _IN_Q_OVERFLOW:  # too much at once: all of them, to be safe
+            return {device for name in self._names.values() if (device := self._device(name)) is not None}
+        if watch == self._directory:
+            if name:
+                self._add(name)
+        elif mask & _IN_IGNORED:
+            self._names.pop(watch, None)
+        elif mask & _IN_ACCESS and watch in self._names:
+            device = self._device(self._names[watch])
+            return set() if device is None else {device}
+        return set()
+
+    def _add(self, name: str) -> None:
+        if name.isdigit():
+            watch = _libc.inotify_add_watch(self._fd, os.fsencode(self._pts / name), _IN_ACCESS)
+            if watch >= 0:  # else it has been closed since, or is another user's: its access time is left
+                self._names[watch] = name
+
+    def _device(self, name: str) -> int | None:
+        try:
+            return os.stat(self._pts / name).st_rdev
+        except OSError:
+            return None
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "inotify")
+    return result

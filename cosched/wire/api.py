@@ -10,7 +10,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     GET  /v1/jobs/ID/wait?timeout_s=N  JobDoc: as soon as the job has ended, or after so long as it is
     POST /v1/jobs/ID/cancel|hold|release  JobDoc
     GET  /v1/jobs/ID/output?stream=stdout|stderr&offset=N&max_bytes=M
-                                       bytes; Cosched-Size: what there is by now, Cosched-Final: 1 when no more will come
+                                       bytes; headers Cosched-Size: what there is by now, Cosched-Final: 1 for all
     GET  /v1/nodes                     NodeList
     POST /v1/nodes/NAME/drain|resume   DrainRequest (drain) -> NodeDoc
     GET  /v1/cluster                   ClusterDoc

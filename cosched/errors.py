@@ -24,11 +24,13 @@ class BadInput(ValueError):
             message += f"; did you mean {nearest!r}?"
         super().__init__(message)
         self.where = where
-        self._parts = (where, found, expected, nearest)
+        self.found = found
+        self.expected = expected
+        self.nearest = nearest
 
     def __reduce__(self) -> tuple[object, tuple[type["BadInput"], str, str, str, str]]:
         """How it travels back from a worker process: by its parts, not by its message."""
-        return _remade, (type(self), *self._parts)
+        return _remade, (type(self), self.where, self.found, self.expected, self.nearest)
 
 
 def _remade(kind: type[BadInput], where: str, found: str, expected: str, near: str) -> BadInput:

@@ -1,0 +1,145 @@
+"""What the live service knows of a job besides what the core does: who wants it, its script, its story, how it ended.
+
+The journal keeps these for every job it ever accepted, the host's view has them for those alive.
+"""
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import TERMINAL, Job, JobState
+from cosched.wire.api import Failure, Submission
+from cosched.wire.messages import Exit, Peer
+from space_scheduler.machine.events import Event
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.reasons import Reason
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """One step of a job's life: at ``now_us`` (core time) it became ``state``, by the event ``seq`` of the journal.
+
+    ``reason`` is the decision's own where the core decided; ``cause`` says in words which event it was; ``note`` is
+    what whoever posted the event had to say (a node's refusal, an operator's name).
+    """
+
+    seq: int
+    now_us: int
+    state: JobState
+    reason: Reason | None = None
+    cause: str = ""
+    note: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What nodes report of a job and the core does not want to know. None: not known (yet).
+
+    Given to ``CoreHost.post`` or ``annotate``, fields that are not None replace what was known. ``cpu_us`` and
+    ``memory_peak_bytes`` are by node's name, so that a report that comes twice is not counted twice; they are merged.
+    """
+
+    exit: Exit | None = None
+    failure: Failure | None = None
+    cpu_us: dict[str, int] | None = None
+    memory_peak_bytes: dict[str, int] | None = None
+    output: str | None = None
+    error: str | None = None
+    peers: tuple[Peer, ...] | None = None
+
+    def merged(self, newer: "Facts") -> "Facts":
+        """These facts with newer ones over them."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name in newer.__struct_fields__:
+            value = getattr(newer, name)
+            if value is not None:
+                known[name] = known[name] | value if isinstance(value, dict) and known[name] else value
+        return Facts(**known)
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job, alive or ended. Times in core time, microseconds.
+
+    ``attempt`` counts how often it was started; ``limit_us`` is the run time its last start allows; ``promised_us`` the
+    start last promised (FOREVER_US: nothing can be promised).
+    """
+
+    job: Job
+    user: str
+    submission: Submission
+    state: JobState
+    submit_us: int
+    start_us: int | None = None
+    end_us: int | None = None
+    allocation: Allocation | None = None
+    attempt: int = 0
+    limit_us: int | None = None
+    promised_us: int | None = None
+    facts: Facts = Facts()
+    history: tuple[Transition, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """The job's number."""
+        return self.job.id
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still change."""
+        return self.state not in TERMINAL
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the orders of one attempt have come: what a restarted service needs in order to go on with it.
+
+    ``orders`` is the highest number of an order ever made for it (a number is never used for another order).
+    ``reached`` has for each node's name the last word heard: "" (nothing), "prepared", "started", "ended", "group
+    ended", or "refused". ``wanted`` is what the service was at: "launch", "run", "kill".
+    """
+
+    job_id: int
+    attempt: int
+    orders: int = 0
+    wanted: str = "launch"
+    reached: dict[str, str] = {}
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """An event that is in the journal for good, and what followed from it: what a host hands on, after the commit."""
+
+    seq: int
+    now_us: int
+    event: Event
+    instructions: tuple[Instruction, ...] = ()
+    transitions: tuple[tuple[int, Transition], ...] = ()  # (job id, its step)
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why a job is in the state it is in: the decision's reason, when it was decided, and the event that led to it."""
+
+    state: JobState
+    reason: Reason | None
+    decided_us: int
+    cause: str = ""
+    note: str = ""
+    promised_us: int | None = None
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The service's state at one moment; never changes, and reading it blocks nobody.
+
+    ``jobs`` are those alive, by number; ``queue`` the numbers of those that may start, in the queue's order; ``used`` the
+    processors that jobs hold on each node, by its name. ``ended`` counts the ends since the journal began, by state.
+    ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
+    has failed (jobs go on running either way). ``decided_us``: the last pass.
+    """
+
+    seq: int = 0
+    now_us: int = 0
+    jobs: dict[int, JobRecord] = {}
+    queue: tuple[int, ...] = ()
+    used: dict[str, int] = {}
+    procs_total: int = 0
+    free_procs: int = 0
+    passes: int = 0
+    decided_us: int = 0
+    ended: dict[JobState, int] = {}
+    accepting: bool = True
+    problem: str = ""

@@ -71,8 +71,8 @@ class Clock:
     def when(self, core_us: int) -> datetime:
         """A core time for people: local time with its offset, by the wall clock of the start it fell into.
 
-        So a clock that was wrong at the first start is wrong for the jobs of then only. Raises OverflowError for what no
-        calendar has (FOREVER_US).
+        So a clock that was wrong at the first start is wrong for the jobs of then only. Raises OverflowError for what
+        no calendar has (FOREVER_US).
         """
         anchor = self._anchors[max(0, bisect_right(self._starts_us, core_us) - 1)]
         wall_us = anchor.wall_us + core_us - anchor.core_us

@@ -125,8 +125,8 @@ class Explained(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
-    ``jobs`` are those alive, by number; ``queue`` the numbers of those that may start, in the queue's order; ``used`` the
-    processors that jobs hold on each node, by its name. ``ended`` counts the ends since the journal began, by state.
+    ``jobs`` are those alive, by number; ``queue`` the numbers of those that may start, in the queue's order; ``used``
+    the processors that jobs hold on each node, by its name. ``ended`` counts the ends since the journal began, by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass.
     """

@@ -1,0 +1,189 @@
+"""How a machine is used, by side: tasks of jobs, the owner's processes, the rest (``cosched.model.node.Usage``).
+
+From the accounting of cgroups, where jobs and the desk have one each: three small files a look. Else from ``/proc``,
+every process by its user and by whether a job is its ancestor; that costs more, so it is done less often.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_SCAN_EVERY_S = 5.0
+_NOBODY = 65_534
+_SHORTEST_S = 0.05  # a period below this says nothing
+
+
+class Use(NamedTuple):
+    """CPU in CPUs over the last period, memory in bytes; -1 where a figure cannot be had."""
+
+    cpu_parallel: float = -1.0
+    cpu_local: float = -1.0
+    cpu_system: float = -1.0
+    memory_parallel_bytes: int = -1
+    memory_local_bytes: int = -1
+    memory_system_bytes: int = -1
+    memory_free_bytes: int = -1
+    load_1min: float = -1.0
+
+
+class _Sides(NamedTuple):
+    """CPU seconds since some beginning, and bytes."""
+
+    parallel: float
+    local: float
+    total: float
+    parallel_bytes: int
+    local_bytes: int
+    total_bytes: int
+
+
+class Load:
+    """The use of this machine, or of the part of it whose cgroup holds the parallel side's and the desk's."""
+
+    def __init__(
+        self,
+        mount: Path,
+        cosched: str,
+        desk: str,
+        memory_bytes: int,
+        *,
+        own: Callable[[], set[int]],
+        tasks: Callable[[], set[int]],
+        min_uid: int = 1000,
+        use_cgroups: bool = True,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        """``own``: the agent's and its guard's processes; ``tasks``: those of jobs. Asked where there are no cgroups."""
+        self._groups = _Accounts(mount) if use_cgroups else None
+        self._cosched, self._desk = cosched.strip("/"), desk.strip("/")
+        self._memory_bytes = memory_bytes
+        self._own, self._tasks, self._min_uid = own, tasks, min_uid
+        self._proc = proc
+        self._before: _Sides | None = None
+        self._before_s = 0.0
+        self._seen: dict[int, tuple[float, float]] = {}  # pid -> start, CPU seconds (where there are no cgroups)
+        self._spent = [0.0, 0.0]
+        self._last = Use()
+
+    def look(self) -> Use:
+        """The use since the last look; the first one has no CPU figures."""
+        now_s = time.monotonic()
+        by_groups = self._by_groups()
+        if by_groups is None and self._before is not None and now_s - self._before_s < _SCAN_EVERY_S:
+            return self._last
+        if now_s - self._before_s < _SHORTEST_S:
+            return self._last
+        sides = by_groups or self._by_processes()
+        before, period_s = self._before, now_s - self._before_s
+        self._before, self._before_s = sides, now_s
+        used = sides.parallel_bytes + sides.local_bytes
+        available = self._available_bytes()
+        self._last = Use(
+            *(_rates(before, sides, period_s) if before else (-1.0, -1.0, -1.0)),
+            sides.parallel_bytes,
+            sides.local_bytes,
+            max(0, sides.total_bytes - used),
+            max(0, min(available, self._memory_bytes - sides.total_bytes)),
+            os.getloadavg()[0],
+        )
+        return self._last
+
+    def _by_groups(self) -> _Sides | None:
+        if self._groups is None:
+            return None
+        parallel, local = self._groups.of(self._cosched), self._groups.of(self._desk)
+        if parallel is None or local is None:
+            return None
+        parent = self._cosched.rpartition("/")[0]
+        within = self._groups.of(parent) if parent and parent == self._desk.rpartition("/")[0] else None
+        cpu_s, used_bytes = within or (self._machine_cpu_s(), self._machine_bytes())
+        return _Sides(parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes)
+
+    def _by_processes(self) -> _Sides:
+        """Every process by its side. CPU of those that came and went between two looks is the system's."""
+        tasks, own = self._tasks(), self._own()
+        sizes = [0, 0]
+        seen: dict[int, tuple[float, float]] = {}
+        for name in os.listdir(self._proc):
+            if not name.isdigit():
+                continue
+            try:
+                uid = os.stat(self._proc / name).st_uid
+                fields = (self._proc / name / "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue  # ended since
+            pid = int(name)
+            if pid in tasks:
+                side = 0
+            elif self._min_uid <= uid != _NOBODY and pid not in own:
+                side = 1
+            else:
+                continue
+            start_s, cpu_s = float(fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+            known = self._seen.get(pid)
+            if self._before is not None:
+                self._spent[side] += max(0.0, cpu_s - known[1]) if known and known[0] == start_s else cpu_s
+            seen[pid] = (start_s, cpu_s)
+            sizes[side] += int(fields[21]) * _PAGE_BYTES
+        self._seen = seen
+        return _Sides(self._spent[0], self._spent[1], self._machine_cpu_s(), sizes[0], sizes[1], self._machine_bytes())
+
+    def _machine_cpu_s(self) -> float:
+        fields = [int(each) for each in (self._proc / "stat").read_text().partition("\n")[0].split()[1:8]]
+        user, nice, system, _idle, _iowait, irq, softirq = fields
+        return (user + nice + system + irq + softirq) / _TICKS_PER_S
+
+    def _machine_bytes(self) -> int:
+        memory = self._meminfo()
+        return max(0, memory["MemTotal"] - memory["MemAvailable"])
+
+    def _available_bytes(self) -> int:
+        return self._meminfo()["MemAvailable"]
+
+    def _meminfo(self) -> dict[str, int]:
+        lines = (self._proc / "meminfo").read_text().splitlines()[:3]
+        return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _rates(before: _Sides, now: _Sides, period_s: float) -> tuple[float, float, float]:
+    parallel = max(0.0, now.parallel - before.parallel) / period_s
+    local = max(0.0, now.local - before.local) / period_s
+    total = max(0.0, now.total - before.total) / period_s
+    return parallel, local, max(0.0, total - parallel - local)
+
+
+class _Accounts:
+    """What a cgroup's processes have used, in either version."""
+
+    def __init__(self, mount: Path) -> None:
+        self._unified = (mount / "cgroup.controllers").exists()
+        self._mount = mount
+        cpu = next((mount / name for name in ("cpuacct", "cpu,cpuacct") if (mount / name).is_dir()), mount / "cpuacct")
+        self._cpu, self._memory = (mount, mount) if self._unified else (cpu, mount / "memory")
+
+    def of(self, group: str) -> tuple[float, int] | None:
+        """CPU seconds and bytes (without page cache that can go), or None where there is no such group."""
+        cpu, memory = self._cpu / group, self._memory / group
+        try:
+            if self._unified:
+                cpu_s = _numbers(cpu / "cpu.stat")["usage_usec"] / 1e6
+                used, cache = _number(memory / "memory.current"), _numbers(memory / "memory.stat")["inactive_file"]
+            else:
+                cpu_s = _number(cpu / "cpuacct.usage") / 1e9
+                used = _number(memory / "memory.usage_in_bytes")
+                cache = _numbers(memory / "memory.stat")["total_inactive_file"]
+        except (OSError, KeyError, ValueError):
+            return None
+        return cpu_s, max(0, used - cache)
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text())
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    return {name: int(value) for name, _, value in (line.partition(" ") for line in path.read_text().splitlines())}

@@ -45,3 +45,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 class Failed(RuntimeError):
     """What was asked for could not be done, and the message says why."""
+
+    #: With which status a command ends on it.
+    status: ClassVar[int] = 1
+
+
+class NoAnswer(Failed):
+    """The service does not answer, and the message says where it was looked for."""
+
+    status: ClassVar[int] = 3

@@ -27,17 +27,20 @@ def names() -> list[str]:
     return [*PRESETS, *(entry.name for entry in entry_points(group=GROUP))]
 
 
-def resolve(name: str | None, order: str | None = None, select: str | None = None) -> Policy:
-    """The policy of a name, with another order or selection where given. Raises :class:`BadInput`."""
+def resolve(
+    name: str | None, order: str | None = None, select: str | None = None, *, where: str = "--policy"
+) -> Policy:
+    """The policy of a name, with another order or selection where given.
+
+    Raises :class:`BadInput`; ``where`` is the option or key that the name was given by.
+    """
     if name is None or name in PRESETS:
         preset = PRESETS[name or "fcfs"]
         return compose(order or preset.order, select or preset.select)
     if order or select:
-        raise BadInput(
-            "--policy", f"{name!r} with --order or --select", "a preset: a policy of your own has its own order"
-        )
+        raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:
-        return _checked(name, _imported(name))
+        return _checked(name, _imported(name, where))
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             try:
@@ -46,17 +49,17 @@ def resolve(name: str | None, order: str | None = None, select: str | None = Non
                 raise BadInput(f"policy {name}", f"its entry point {entry.value} cannot be loaded: {error}") from error
     known = names()
     raise BadInput(
-        "--policy",
+        where,
         f"no policy {name!r}",
         "one of " + ", ".join(known) + ", or module:name",
         nearest=nearest(name, known),
     )
 
 
-def _imported(name: str) -> object:
+def _imported(name: str, where: str) -> object:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
-        raise BadInput("--policy", f"{name!r}", "module:name, such as mypolicy:MyPolicy")
+        raise BadInput(where, f"{name!r}", "module:name, such as mypolicy:MyPolicy")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
     try:

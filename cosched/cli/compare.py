@@ -128,7 +128,7 @@ def _check_policies(experiment: Experiment) -> None:
     if len(set(experiment.policies)) != len(experiment.policies):
         raise BadInput("--policies", "the same policy twice", "each policy once")
     for name in experiment.policies:
-        resolve(name, experiment.order, experiment.select)
+        resolve(name, experiment.order, experiment.select, where="--policies")
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

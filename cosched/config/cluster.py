@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from cosched.config.load import duration_us, load
+from cosched.config.load import load
+from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 
@@ -63,6 +64,8 @@ def load_cluster(path: Path) -> ClusterConfig:
     config = load(path, ClusterConfig)
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
+    if config.default_memory is not None:
+        size_bytes(config.default_memory, f"{path}: default_memory")
     if problem := config.contract.impossible():
         key, found, expected = problem
         raise BadInput(f"{path}: contract.{key}", f"found {found!r}", expected)

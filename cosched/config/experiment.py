@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from cosched.config.load import duration_us
+from cosched.config.units import duration_us
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.time import US_PER_S

@@ -9,11 +9,8 @@ import msgspec
 import yaml
 
 from cosched.errors import BadInput, nearest
-from cosched.model.time import US_PER_S
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
-
-_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class _Loader(yaml.SafeLoader):
@@ -92,14 +89,3 @@ def _found(raw: Any, key: str) -> str:
 
 def _expected(problem: str) -> str:
     return problem.removeprefix("Expected ").replace("`", "").partition(", got ")[0]
-
-
-def duration_us(text: str, where: str) -> int:
-    """A duration such as ``90 s``, ``1.5h`` or ``250ms`` in microseconds. Raises :class:`BadInput`."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", text)
-    if match is None:
-        raise BadInput(where, f"{text!r}", "a duration with its unit, such as 90s, 15min or 2h")
-    if match[2] not in _UNITS_S:
-        close = nearest(match[2], _UNITS_S) or ("min" if match[2].startswith("m") else "")
-        raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", "one of " + ", ".join(_UNITS_S), nearest=close)
-    return round(float(match[1]) * _UNITS_S[match[2]] * US_PER_S)

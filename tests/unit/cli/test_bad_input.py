@@ -87,7 +87,7 @@ BAD_CALLS = {
     ("compare", "small.swf", "--policies", "easy,fcfs", "--select", "backfill(3)"): ["for all policies"],
     ("compare", "small.swf", "--policies", "easy"): ["at least two"],
     ("compare", "small.swf", "--policies", "easy,easy"): ["the same policy twice"],
-    ("compare", "small.swf", "--policies", "easy,consrvative"): ["did you mean 'conservative'"],
+    ("compare", "small.swf", "--policies", "easy,consrvative"): ["--policies: ", "did you mean 'conservative'"],
     ("simulat", "small.swf"): ["no command 'simulat'", "did you mean 'simulate'"],
     ("workload", "generate", "lublin", "x.swf"): ["'lublin'", "lublin03"],
     ("workload", "generate", "poisson", "x.txt"): ["x.txt", ".swf"],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosched.config.load import duration_us
+from cosched.config.units import duration_us
 from cosched.errors import BadInput
 
 

@@ -1,0 +1,48 @@
+"""Durations and sizes as people write them, with their unit."""
+
+import re
+from typing import Final
+
+from cosched.errors import BadInput, nearest
+from cosched.model.time import US_PER_S
+
+_UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+#: K, M, G and T alone are powers of 1024, as Linux and batch systems mean them.
+_UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
+    name: 1 << shift
+    for shift, names in ((10, "k K KiB"), (20, "M MiB"), (30, "G GiB"), (40, "T TiB"))
+    for name in names.split()
+}
+_NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", re.ASCII)
+
+
+def duration_us(text: str, where: str) -> int:
+    """A duration such as ``90 s``, ``1.5h`` or ``250ms`` in microseconds. Raises :class:`BadInput`."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None:
+        raise BadInput(where, f"{text!r}", "a duration with its unit, such as 90s, 15min or 2h")
+    if match[2] not in _UNITS_S:
+        close = nearest(match[2], _UNITS_S) or ("min" if match[2].startswith("m") else "")
+        raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", "one of " + ", ".join(_UNITS_S), nearest=close)
+    return round(float(match[1]) * _UNITS_S[match[2]] * US_PER_S)
+
+
+def size_bytes(text: str, where: str) -> int:
+    """A size such as ``512MB``, ``2GiB`` or ``1.5G`` in bytes. Raises :class:`BadInput`."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None:
+        raise BadInput(where, f"{text!r}", "a size with its unit, such as 512MB or 2GiB")
+    if match[2] not in _UNITS_BYTES:
+        close = next((unit for unit in _UNITS_BYTES if unit.casefold() == match[2].casefold()), "")
+        close = close or nearest(match[2], _UNITS_BYTES)
+        known = ", ".join(_UNITS_BYTES)
+        raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", f"one of {known}", nearest=close)
+    return round(float(match[1]) * _UNITS_BYTES[match[2]])
+
+
+def memory_text(size: int) -> str:
+    """A size for people, in powers of 1024: ``512 MiB``, ``1.5 GiB``."""
+    for shift, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.3g} {unit}"
+    return f"{size} B"

@@ -31,7 +31,7 @@ def runtime_dir() -> Path:
 
 
 def made_runtime_dir() -> Path:
-    """The same, made where it is missing. Raises :class:`Failed` where it is somebody else's (in /tmp anybody writes)."""
+    """The same, made where it is missing. Raises :class:`Failed` where it is another user's (in /tmp it may be)."""
     path = runtime_dir()
     path.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -1,0 +1,166 @@
+"""The API's client: a method for each address, documents of :mod:`cosched.wire.api` in and out.
+
+An error's :class:`~cosched.wire.api.Problem` becomes :class:`BadInput` where the input was at fault (400, 404, 413,
+422) and :class:`Failed` where it was good and still could not be done; no answer at all is :class:`NoAnswer`.
+"""
+
+from typing import Final, Literal, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from cosched.client.transport import ANSWER_S, Answer, Transport
+from cosched.errors import BadInput, Failed
+from cosched.wire.api import (
+    ClusterDoc,
+    DrainRequest,
+    Explanation,
+    JobDoc,
+    JobList,
+    NodeDoc,
+    NodeList,
+    Problem,
+    Submission,
+)
+
+_BAD_INPUT: Final = frozenset({400, 404, 413, 422})
+#: How long one request to wait lasts; a longer wait is several.
+_WAIT_S: Final = 30.0
+_PIECE_BYTES: Final = 256 << 10
+
+Document = TypeVar("Document")
+Stream = Literal["stdout", "stderr"]
+
+
+class Piece(NamedTuple):
+    """A piece of a job's output; ``size`` is what there is by now, ``final`` that it will not grow any more."""
+
+    data: bytes
+    size: int
+    final: bool
+
+
+class Client:
+    """A service that was found. Not for several threads at a time."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def server(self) -> str:
+        """Where it is: the path of its socket, or its URL."""
+        return self._transport.server
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, submission: Submission) -> JobDoc:
+        """POST /v1/jobs."""
+        return self._document("POST", "/v1/jobs", JobDoc, submission)
+
+    def jobs(self, user: str | None = None) -> list[JobDoc]:
+        """GET /v1/jobs: those alive, what runs first, then the queue in its order."""
+        return self._document("GET", "/v1/jobs" + _query(user=user), JobList).jobs
+
+    def history(self, user: str | None = None, limit: int | None = None) -> list[JobDoc]:
+        """GET /v1/history: those that have ended, the newest first."""
+        return self._document("GET", "/v1/history" + _query(user=user, limit=limit), JobList).jobs
+
+    def job(self, job_id: int) -> JobDoc:
+        """GET /v1/jobs/ID."""
+        return self._document("GET", f"/v1/jobs/{job_id}", JobDoc)
+
+    def explain(self, job_id: int) -> Explanation:
+        """GET /v1/jobs/ID/explain."""
+        return self._document("GET", f"/v1/jobs/{job_id}/explain", Explanation)
+
+    def wait(self, job_id: int, timeout_s: float = _WAIT_S) -> JobDoc:
+        """GET /v1/jobs/ID/wait: the job when it has ended, or as it is after ``timeout_s``."""
+        path = f"/v1/jobs/{job_id}/wait" + _query(timeout_s=f"{timeout_s:g}")
+        return self._document("GET", path, JobDoc, timeout_s=timeout_s + ANSWER_S)
+
+    def cancel(self, job_id: int) -> JobDoc:
+        """POST /v1/jobs/ID/cancel."""
+        return self._document("POST", f"/v1/jobs/{job_id}/cancel", JobDoc)
+
+    def hold(self, job_id: int) -> JobDoc:
+        """POST /v1/jobs/ID/hold."""
+        return self._document("POST", f"/v1/jobs/{job_id}/hold", JobDoc)
+
+    def release(self, job_id: int) -> JobDoc:
+        """POST /v1/jobs/ID/release."""
+        return self._document("POST", f"/v1/jobs/{job_id}/release", JobDoc)
+
+    def output(self, job_id: int, stream: Stream = "stdout", offset: int = 0, max_bytes: int = _PIECE_BYTES) -> Piece:
+        """GET /v1/jobs/ID/output: at most ``max_bytes`` from ``offset``."""
+        path = f"/v1/jobs/{job_id}/output" + _query(stream=stream, offset=offset, max_bytes=max_bytes)
+        answer = self._asked("GET", path)
+        try:
+            size = int(answer.headers.get("Cosched-Size", ""))
+        except ValueError:
+            raise Failed(
+                f"{self.server} does not answer as a scheduler of cosched does (output without size)"
+            ) from None
+        return Piece(answer.body, size, answer.headers.get("Cosched-Final") == "1")
+
+    def nodes(self) -> list[NodeDoc]:
+        """GET /v1/nodes."""
+        return self._document("GET", "/v1/nodes", NodeList).nodes
+
+    def drain(self, name: str, reason: str = "") -> NodeDoc:
+        """POST /v1/nodes/NAME/drain: nothing more starts there."""
+        return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/drain", NodeDoc, DrainRequest(reason))
+
+    def resume(self, name: str) -> NodeDoc:
+        """POST /v1/nodes/NAME/resume: jobs may start there again."""
+        return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/resume", NodeDoc)
+
+    def cluster(self) -> ClusterDoc:
+        """GET /v1/cluster."""
+        return self._document("GET", "/v1/cluster", ClusterDoc)
+
+    def _document(
+        self,
+        method: str,
+        path: str,
+        kind: type[Document],
+        body: msgspec.Struct | None = None,
+        *,
+        timeout_s: float = ANSWER_S,
+    ) -> Document:
+        answer = self._asked(method, path, body, timeout_s)
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise Failed(f"{self.server} does not answer as a scheduler of cosched does ({error})") from None
+
+    def _asked(self, method: str, path: str, body: msgspec.Struct | None = None, timeout_s: float = ANSWER_S) -> Answer:
+        sent = msgspec.json.encode(body) if body is not None else (b"" if method == "POST" else None)
+        answer = self._transport.request(method, path, sent, timeout_s=timeout_s)
+        if answer.status < 300:
+            return answer
+        raise _problem(answer, self.server)
+
+
+def _query(**given: object) -> str:
+    said = {key: value for key, value in given.items() if value is not None}
+    return "?" + urlencode(said) if said else ""
+
+
+def _problem(answer: Answer, server: str) -> BadInput | Failed:
+    try:
+        problem = msgspec.json.decode(answer.body, type=Problem)
+    except msgspec.DecodeError:
+        return Failed(f"{server} answers with HTTP status {answer.status}, and not as a scheduler of cosched does")
+    if answer.status not in _BAD_INPUT:
+        return Failed(problem.message)
+    if problem.where and problem.found:
+        return BadInput(problem.where, problem.found, problem.expected, nearest=problem.nearest)
+    return BadInput("", problem.message)

@@ -1,0 +1,144 @@
+"""HTTP to the service, over its Unix socket or TLS with the user's certificate: the standard library alone."""
+
+import http.client
+import os
+import socket
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from cosched.errors import BadInput, NoAnswer
+from cosched.identity.names import SCHEDULER
+
+_CONNECT_S: Final = 10.0
+#: The longest that an answer may take, beyond what a request itself asks to wait.
+ANSWER_S: Final = 60.0
+
+
+class _Unix(HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=_CONNECT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class _Tls(HTTPConnection):
+    """HTTP over TLS: the scheduler shows its certificate, and the user his own."""
+
+    default_port = 7420
+
+    def __init__(self, host: str, port: int, identity: Path) -> None:
+        from cosched.identity.tls import client_context  # noqa: PLC0415 (not for a Unix socket)
+
+        super().__init__(host, port, timeout=_CONNECT_S)
+        self._context = client_context(identity)
+
+    def connect(self) -> None:
+        """Connect and shake hands."""
+        super().connect()
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=SCHEDULER)
+
+
+class Answer:
+    """What came back: status, headers and body."""
+
+    def __init__(self, status: int, headers: http.client.HTTPMessage, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class Transport:
+    """One service, by the path of its Unix socket or ``https://HOST[:PORT]``."""
+
+    def __init__(self, server: str) -> None:
+        """Raises :class:`BadInput` for what is neither path nor URL, and for an identity that cannot be used."""
+        self.server = server
+        self._connection = _connection(server)
+
+    def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float = ANSWER_S) -> Answer:
+        """Ask, and read the whole answer. Raises :class:`NoAnswer`.
+
+        A GET whose connection turns out to be closed is asked once more, since nothing can happen twice by it.
+        """
+        try:
+            return self._once(method, path, body, timeout_s)
+        except (http.client.HTTPException, OSError) as error:
+            self._connection.close()
+            if method == "GET" and isinstance(
+                error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError
+            ):
+                try:
+                    return self._once(method, path, body, timeout_s)
+                except (http.client.HTTPException, OSError) as again:
+                    self._connection.close()
+                    error = again
+            raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
+
+    def _once(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Answer:
+        if self._connection.sock is None:
+            self._connection.connect()
+        self._connection.sock.settimeout(timeout_s)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._connection.close()
+
+
+def _connection(server: str) -> HTTPConnection:
+    expected = "the path of a Unix socket, or https://HOST:PORT"
+    if server.startswith("https://"):
+        try:
+            parts = urlsplit(server)
+            port = parts.port
+        except ValueError as error:
+            raise BadInput("--server", f"{server!r} ({error})", expected) from None
+        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.username:
+            raise BadInput("--server", f"{server!r}", expected)
+        return _Tls(parts.hostname, port or _Tls.default_port, identity_dir())
+    path = server.removeprefix("unix:")
+    if "://" in server or "/" not in path:
+        raise BadInput("--server", f"{server!r}", expected)
+    return _Unix(Path(path))
+
+
+def identity_dir() -> Path:
+    """Where the user's certificate is: COSCHED_IDENTITY, else ~/.config/cosched."""
+    if given := os.environ.get("COSCHED_IDENTITY"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "cosched"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "it closed the connection"
+    verify = getattr(error, "verify_message", "")
+    if verify:
+        return f"its certificate is refused: {verify}"
+    if isinstance(error, OSError) and getattr(error, "reason", None):  # of TLS
+        return str(getattr(error, "reason", "")).replace("_", " ").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower() if not error.strerror.isupper() else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "; this user may not connect to it"
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        return "; is 'cosched scheduler' running? ('cosched lab up' makes a lab on this machine)"
+    return ""

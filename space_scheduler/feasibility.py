@@ -2,11 +2,25 @@
 
 A dedicated machine has one resource, processors, and at most one promise that a newcomer can break: the reservation of
 the job at the head, described by its *shadow time* and the *extra* processors left over then (Feitelson & Weil 1998,
-section 2.2, Fig. 5, step 2b). Without a reservation the shadow time is :data:`~cosched.model.time.FOREVER_US`.
+section 2.2, Fig. 5, step 2b). Without a reservation the shadow time is :data:`~cosched.model.time.FOREVER_US`. That is
+:func:`obstacle`.
+
+Where nodes have names, a job's tasks each take a processor and the task's memory on some node, at most so many nodes
+for a job: a :class:`Room` says what is free, now or throughout a stretch of the future, and :meth:`Room.obstacle` is
+the same question. It has one answer whatever the order of placing: there is a place if, and only if, the nodes that a
+job may use take enough tasks.
 """
 
+from collections.abc import Callable, Sequence
+from heapq import nlargest
+
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
-from space_scheduler.reasons import Why
+from space_scheduler.reasons import Reason, Why
+
+#: How a job's tasks are laid on nodes: (tasks that fit on each, tasks, most nodes) -> (index of a node, tasks) pairs.
+Place = Callable[[Sequence[int], int, int], list[tuple[int, int]]]
 
 
 def obstacle(
@@ -21,3 +35,94 @@ def obstacle(
     if procs > extra_procs and now_us + estimate_us > shadow_us:
         return Why.WOULD_DELAY_RESERVATION
     return None
+
+
+class Room:
+    """What is free on named nodes: processors and bytes of memory, in the nodes' order. Negative counts as nothing.
+
+    ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them.
+    """
+
+    __slots__ = ("memory_bytes", "most_nodes", "names", "place", "procs")
+
+    def __init__(
+        self, names: Sequence[str], procs: list[int], memory_bytes: list[int], most_nodes: int | None, place: Place
+    ) -> None:
+        self.names = names
+        self.procs = procs
+        self.memory_bytes = memory_bytes
+        self.most_nodes = len(names) if most_nodes is None else most_nodes
+        self.place = place
+
+    def copy(self) -> "Room":
+        """An independent copy, for planning."""
+        return self.with_free(self.procs.copy(), self.memory_bytes.copy())
+
+    def with_free(self, procs: list[int], memory_bytes: list[int]) -> "Room":
+        """The same nodes and rules with other figures."""
+        return Room(self.names, procs, memory_bytes, self.most_nodes, self.place)
+
+    @property
+    def free_procs(self) -> int:
+        """Processors free on all nodes together."""
+        return sum(procs for procs in self.procs if procs > 0)
+
+    def tasks(self, memory_bytes: int) -> list[int]:
+        """How many tasks of so much memory fit on each node."""
+        if not memory_bytes:
+            return [max(0, procs) for procs in self.procs]
+        return [
+            max(0, min(procs, free // memory_bytes)) for procs, free in zip(self.procs, self.memory_bytes, strict=True)
+        ]
+
+    def obstacle(self, job: Job) -> Reason | None:
+        """Why the job has no place here, with the numbers, or None."""
+        free_procs = self.free_procs
+        if job.procs > free_procs:
+            return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs})
+        tasks = self.tasks(job.memory_bytes)
+        fitting = sum(tasks)
+        if job.procs > fitting:
+            free_bytes = sum(free for free in self.memory_bytes if free > 0)
+            numbers = {"procs": job.procs, "fitting_procs": fitting, "task_memory_bytes": job.memory_bytes}
+            lacking = job.procs * job.memory_bytes > free_bytes
+            why = Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
+            return Reason(why, {**numbers, "free_memory_bytes": free_bytes})
+        if self.most_nodes < len(tasks):
+            fitting = sum(nlargest(self.most_nodes, tasks))
+            if job.procs > fitting:
+                numbers = {"procs": job.procs, "fitting_procs": fitting, "max_nodes": self.most_nodes}
+                return Reason(Why.SPREAD_OUT, numbers)
+        return None
+
+    def placed(self, job: Job) -> Allocation | None:
+        """A place for the job, or None where there is an obstacle."""
+        if self.obstacle(job):
+            return None
+        chosen = self.place(self.tasks(job.memory_bytes), job.procs, self.most_nodes)
+        return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
+
+    def misfit(self, job: Job, allocation: Allocation) -> str | None:
+        """What is wrong with this place for this job here, in words, or None."""
+        room = dict(zip(self.names, self.tasks(job.memory_bytes), strict=True))
+        for share in allocation.nodes:
+            if share.node not in room:
+                return f"node {share.node} is not in service"
+            if not 1 <= share.tasks <= room[share.node]:
+                return f"{share.tasks} tasks on node {share.node}, which takes {room[share.node]}"
+        if len({share.node for share in allocation.nodes}) != len(allocation.nodes):
+            return "a node is named twice"
+        if not allocation.procs == job.procs == sum(share.tasks for share in allocation.nodes):
+            return f"places for {sum(share.tasks for share in allocation.nodes)} tasks"
+        if len(allocation.nodes) > self.most_nodes:
+            return f"{len(allocation.nodes)} nodes, and a job may use {self.most_nodes}"
+        return None
+
+    def change(self, allocation: Allocation, memory_bytes: int, sign: int) -> None:
+        """Give back (``sign`` 1) or take away (-1) what tasks of so much memory hold; other nodes are passed over."""
+        index = self.names.index
+        for share in allocation.nodes:
+            if share.node in self.names:
+                i = index(share.node)
+                self.procs[i] += sign * share.tasks
+                self.memory_bytes[i] += sign * share.tasks * memory_bytes

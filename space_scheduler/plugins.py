@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
 from space_scheduler.machine.state import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
+from space_scheduler.policy.memory import memory_type
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.presets import PRESETS, compose
 
@@ -98,6 +99,11 @@ class _Guarded:
     def __init__(self, name: str, policy: Policy) -> None:
         self._name = name
         self._policy = policy
+
+    @property
+    def memory_type(self) -> Any:
+        """The policy's declaration, or None."""
+        return memory_type(self._policy)
 
     def order(self, job: Job, rank: int) -> Key:
         """The policy's sort key."""

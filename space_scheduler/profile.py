@@ -39,6 +39,17 @@ class Profile:
         other.free = self.free.copy()
         return other
 
+    def packed(self) -> tuple[list[int], list[int]]:
+        """Plain values, for a journal."""
+        return self.times, self.free
+
+    @classmethod
+    def unpacked(cls, plain: tuple[list[int], list[int]]) -> "Profile":
+        """The profile of :meth:`packed` values."""
+        profile = cls.__new__(cls)
+        profile.times, profile.free = list(plain[0]), list(plain[1])
+        return profile
+
     def advance(self, now_us: int) -> None:
         """Forget what lies before ``now_us``; the profile then starts there."""
         past = bisect_right(self.times, now_us) - 1

@@ -22,10 +22,16 @@ class Why(StrEnum):
     # a job waits
     NOT_ENOUGH_FREE = "fewer processors are free than the job needs"
     WOULD_DELAY_RESERVATION = "would run past the shadow time on processors that are reserved"
+    NOT_ENOUGH_MEMORY = "enough processors are free, but not the memory that its tasks need beside them"
+    FRAGMENTED = "processors and memory are free, but not together on the nodes"
+    SPREAD_OUT = "what is free lies on more nodes than one job may use"
+    NODES_AWAY = "can start only when nodes come back: lost or drained ones are needed"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
     RESERVED_LATER = "has a reservation that is not due yet"
     NOT_CHOSEN = "it is first in the order and fits; no pass has chosen it"
     HELD = "held by its user or an operator"
+    RELEASED = "released: waits in its old place"
+    ACCEPTED = "accepted: no pass has decided about it yet"
     # a promise is made or moved
     RESERVED = "reserved: the earliest start that delays nobody ahead"
     MOVED_EARLIER = "moved earlier: processors came free before they were expected"
@@ -37,23 +43,39 @@ class Why(StrEnum):
     OVERTAKEN = (
         "a job that comes first in the order was submitted or released; what was promised to the head is its now"
     )
+    RESTARTED = "the scheduler was restarted with a policy that does not know what was promised"
     # a job is refused, or ended by the core
     WIDER_THAN_MACHINE = "needs more processors than the machine has"
+    TASK_TOO_LARGE = "one task needs more memory than any node has"
+    MORE_MEMORY_THAN_MACHINE = "its tasks need more memory than the nodes have, all of them empty"
+    SPANS_NODES = "needs more nodes than one job may use"
     CANCELLED = "cancelled by its user or an operator"
+    NODE_LOST = "a node where it had tasks was lost"
     WAKE = "a reservation falls due"
+    OTHER = "a reason of another version"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Why":
+        """What an older or newer version wrote can be read: words change."""
+        return cls.__members__.get(str(value), cls.OTHER)
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
-    """A reason and its numbers (``_us`` in microseconds, ``_procs`` in processors)."""
+    """A reason and its numbers (``_us`` in microseconds, ``_procs`` in processors), and the node that it is about."""
 
     why: Why
     numbers: Mapping[str, int] = {}
+    node: str = ""
 
     def __str__(self) -> str:
-        if not self.numbers:
-            return self.why.value
-        return f"{self.why.value} ({', '.join(f'{name}={value}' for name, value in self.numbers.items())})"
+        told = [f"{name}={value}" for name, value in self.numbers.items()]
+        if self.node:
+            told.insert(0, f"node={self.node}")
+        return f"{self.why.value} ({', '.join(told)})" if told else self.why.value
 
 
 #: Reasons without numbers, made once.
 CANCELLED: Final = Reason(Why.CANCELLED)
+HELD: Final = Reason(Why.HELD)
+RELEASED: Final = Reason(Why.RELEASED)
+ACCEPTED: Final = Reason(Why.ACCEPTED)

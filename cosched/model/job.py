@@ -10,7 +10,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """A rigid job as a policy may see it: what the user said, never how long it will really run.
 
     ``estimate_us`` is the user's estimate of the time alone on idle nodes, in microseconds, at least 1; on a dedicated
-    machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1.
+    machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1: one for each
+    task. ``memory_bytes`` is what each task needs; it counts where nodes have names.
     """
 
     id: int
@@ -18,6 +19,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     estimate_us: int
     submit_us: int
     user: int = -1
+    memory_bytes: int = 0
 
 
 class JobState(StrEnum):

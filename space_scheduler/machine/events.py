@@ -3,6 +3,7 @@
 import msgspec
 
 from cosched.model.job import Job, JobState
+from cosched.model.node import Node
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -65,9 +66,61 @@ class NodesLost(Event, frozen=True, gc=False):
     job_ids: tuple[int, ...] = ()
 
 
+class NodeJoined(Event, frozen=True, gc=False):
+    """A node with a name came into service: a new one, a lost one that is back, or a known one of another size.
+
+    A machine has named nodes or counted processors, never both. Who was drained stays drained until it is resumed.
+    """
+
+    node: Node
+
+
+class NodeDrained(Event, frozen=True, gc=False):
+    """Nothing more is to be started on a node; what runs there goes on. ``reason`` is the operator's, for people."""
+
+    name: str
+    reason: str = ""
+
+
+class NodeResumed(Event, frozen=True, gc=False):
+    """A drained node may be used again."""
+
+    name: str
+
+
+class NodeLost(Event, frozen=True, gc=False):
+    """A node does not answer any more.
+
+    Every job with tasks there is to be killed on its other nodes. It holds what it has, there too should the node come
+    back, until the host reports its :class:`JobEnded` with ``NODE_LOST``.
+    """
+
+    name: str
+
+
 class TimerDue(Event, frozen=True, gc=False):
     """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
 
 
 class Boundary(Event, frozen=True, gc=False):
     """All events of a batch have been handled: run a pass if anything changed."""
+
+
+#: All of them, for decoding: the tag says which.
+AnyEvent = (
+    JobSubmitted
+    | JobHeld
+    | JobReleased
+    | JobCancelled
+    | JobLaunched
+    | JobEnded
+    | NodesJoined
+    | NodesDrained
+    | NodesLost
+    | NodeJoined
+    | NodeDrained
+    | NodeResumed
+    | NodeLost
+    | TimerDue
+    | Boundary
+)

@@ -4,7 +4,7 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
-from space_scheduler.machine.events import Event
+from space_scheduler.machine.events import AnyEvent
 from space_scheduler.reasons import Reason
 
 
@@ -18,7 +18,7 @@ class Start(Instruction, frozen=True, gc=False):
     job: Job
     allocation: Allocation
     limit_us: int | None
-    cause: Event
+    cause: AnyEvent
     reason: Reason
 
 
@@ -26,7 +26,7 @@ class Kill(Instruction, frozen=True, gc=False):
     """End a starting or running job, surely."""
 
     job_id: int
-    cause: Event
+    cause: AnyEvent
     reason: Reason
 
 
@@ -34,7 +34,7 @@ class SetTimer(Instruction, frozen=True, gc=False):
     """Send :class:`~space_scheduler.machine.events.TimerDue` at this time. There is one timer; this replaces it."""
 
     at_us: int
-    cause: Event
+    cause: AnyEvent
     reason: Reason
 
 
@@ -43,5 +43,9 @@ class Tell(Instruction, frozen=True, gc=False):
 
     job_id: int
     promised_us: int
-    cause: Event
+    cause: AnyEvent
     reason: Reason
+
+
+#: All of them, for decoding: the tag says which.
+AnyInstruction = Start | Kill | SetTimer | Tell

@@ -3,6 +3,8 @@
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from cosched.model.time import plain_seconds
+from space_scheduler.machine.events import Event
+from space_scheduler.reasons import ACCEPTED, Reason
 
 
 class IllegalTransition(RuntimeError):
@@ -19,26 +21,36 @@ class UnknownJob(KeyError):
 
 
 class Infeasible(ValueError):
-    """A job that could never start, whatever ends: refused, not queued."""
+    """A job that could never start, whatever ends: refused, not queued. ``reason`` says by which limit."""
+
+    def __init__(self, job_id: int, reason: Reason) -> None:
+        super().__init__(f"job {job_id}: {reason}")
+        self.reason = reason
 
 
 class Record:
-    """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors."""
+    """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
+
+    ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
+    """
 
     __slots__ = (
         "allocation",
+        "cause",
+        "decided_us",
         "end_us",
         "first_promise_us",
         "job",
         "promise_us",
         "rank",
+        "reason",
         "released",
         "started_us",
         "state",
         "story",
     )
 
-    def __init__(self, job: Job, rank: int, now_us: int) -> None:
+    def __init__(self, job: Job, rank: int, now_us: int, cause: Event | None = None) -> None:
         self.job = job
         self.rank = rank
         self.state = JobState.QUEUED
@@ -49,6 +61,9 @@ class Record:
         self.released = False
         self.promise_us: int | None = None
         self.first_promise_us: int | None = None
+        self.reason = ACCEPTED
+        self.decided_us = now_us
+        self.cause = cause
 
     def become(self, state: JobState, now_us: int) -> None:
         """Change state, legally, or raise :class:`IllegalTransition` with the job's story."""
@@ -56,6 +71,12 @@ class Record:
             raise self.illegal(state, now_us)
         self.state = state
         self.story.append((now_us, state))
+
+    def decided(self, reason: Reason, now_us: int, cause: Event | None) -> None:
+        """Keep a decision about this job."""
+        self.reason = reason
+        self.decided_us = now_us
+        self.cause = cause
 
     def illegal(self, state: JobState, now_us: int) -> IllegalTransition:
         """The error that says why this job cannot go there: its story."""

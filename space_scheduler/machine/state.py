@@ -2,26 +2,32 @@
 
 Events change the state; the :class:`Boundary` that closes a batch runs one pass: the policy plans on a snapshot, the
 plan is checked with the function that planned it, and applied at once or not at all. No pass is run when nothing
-changed.
+changed. :meth:`SchedulerState.replay` takes the recorded decision instead, and asks nobody.
+
+Processors are counted, or nodes have names: the first event about nodes decides which.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-import msgspec
-
-from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
-from cosched.model.time import FOREVER_US, US_PER_S
-from space_scheduler.feasibility import obstacle
+from cosched.model.time import US_PER_S
+from space_scheduler.feasibility import Room, obstacle
 from space_scheduler.machine import events as ev
+from space_scheduler.machine import explain, invariants, paper
+from space_scheduler.machine.cluster import Cluster, NodeStatus
 from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
 from space_scheduler.machine.record import Infeasible, Record, UnknownJob
-from space_scheduler.policy.interface import Changes, Plan, Policy, SelfChecking, Snapshot
+from space_scheduler.machine.rules import BadPlan, MachineRules
+from space_scheduler.machine.saved import Decision, SavedState
+from space_scheduler.policy.interface import Changes, Nodes, Plan, PlannedStart, Policy, Snapshot
+from space_scheduler.policy.place import PLACES
 from space_scheduler.policy.queue import JobQueue
-from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
+
+__all__ = ["BadPlan", "MachineRules", "SchedulerState"]
 
 #: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir,
 #: Etsion & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS
@@ -31,23 +37,8 @@ OVERRUN_STEPS_US: Final = tuple(
 )
 
 
-class MachineRules(msgspec.Struct, frozen=True):
-    """What holds on this machine.
-
-    ``kill_at_limit``: a job ends at its estimate at the latest (the nodes see to it). ``release_at_limit``: at that
-    very instant its processors count as free, even before its end is handled (half-open intervals, sequential ties).
-    """
-
-    kill_at_limit: bool = True
-    release_at_limit: bool = False
-
-
-class BadPlan(Failed):
-    """A policy planned what cannot be: nothing of the plan was applied."""
-
-
 class SchedulerState:
-    """Jobs and processors of one machine of interchangeable processors, and the policy that schedules it."""
+    """Jobs and processors of one machine, and the policy that schedules it."""
 
     def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
         self.policy = policy
@@ -58,6 +49,7 @@ class SchedulerState:
         self.free_procs = 0  # negative while drained processors are still held by jobs
         self.queue = JobQueue(policy.order)
         self.records: dict[int, Record] = {}  # live jobs
+        self.cluster: Cluster | None = None  # None: counted processors
         self.passes = 0
         self._ends: list[tuple[int, int, int]] = []  # (predicted end, job id, processors) of what holds processors
         self._ranks = 0
@@ -65,6 +57,8 @@ class SchedulerState:
         self._memory: Any = None
         self._timer_us: int | None = None
         self._overruns: dict[int, int] = {}
+        self._trigger: ev.Event | None = None  # the last event before the coming pass
+        self._applied: Plan | None = None
         self._handlers: dict[type[ev.Event], Callable[[Any], list[Instruction]]] = {
             ev.JobSubmitted: self._submitted,
             ev.JobHeld: self._held,
@@ -75,6 +69,10 @@ class SchedulerState:
             ev.NodesJoined: self._joined,
             ev.NodesDrained: self._drained,
             ev.NodesLost: self._lost,
+            ev.NodeJoined: self._node_joined,
+            ev.NodeDrained: self._node_drained,
+            ev.NodeResumed: self._node_resumed,
+            ev.NodeLost: self._node_lost,
             ev.TimerDue: self._timer_due,
             ev.Boundary: self._boundary,
         }
@@ -82,21 +80,62 @@ class SchedulerState:
     def handle(self, event: ev.Event, now_us: int) -> list[Instruction]:
         """Take in one event. ``now_us`` never goes back.
 
-        Raises :class:`Infeasible` for a job that could never start, :class:`UnknownJob` and ``IllegalTransition`` for
-        events that do not fit the state; the state is then as before.
+        Raises :class:`Infeasible` for a job that could never start, :class:`UnknownJob`, ``UnknownNode`` and
+        ``IllegalTransition`` for events that do not fit the state; the state is then as before.
         """
         if now_us < self.now_us:
             raise ValueError(f"time went back: {now_us} µs after {self.now_us} µs, with {event}")
         self.now_us = now_us
         return self._handlers[type(event)](event)
 
+    # recovery
+
+    def replay(self, event: ev.Event, now_us: int, decided: Decision | None) -> list[Instruction]:
+        """Take in one recorded event, at a Boundary with the decision that was applied then. Never asks the policy.
+
+        ``decided`` None: that Boundary ran no pass. Gives the instructions of then. Raises as :meth:`handle` does, and
+        :class:`BadPlan` for a decision that does not fit the state: then the record is not this machine's.
+        """
+        if type(event) is not ev.Boundary:
+            return self.handle(event, now_us)
+        if now_us < self.now_us:
+            raise ValueError(f"time went back: {now_us} µs after {self.now_us} µs, with {event}")
+        self.now_us = now_us
+        self._applied = None
+        if self._ends and self._ends[0][0] <= now_us:
+            self._past_their_end()
+        if decided is None:
+            return []
+        plan, forgotten = paper.plan_of(decided, self)
+        instructions = self._carry_out(plan, event)
+        if forgotten:
+            self._changes.disturbed = Why.RESTARTED
+        return instructions
+
+    def decision(self) -> Decision | None:
+        """The plan that the last Boundary applied, as a record; None if it ran no pass."""
+        return None if self._applied is None else paper.decision_of(self._applied, self.policy)
+
+    def snapshot(self) -> SavedState:
+        """Everything there is, as plain values."""
+        return paper.saved(self)
+
+    @classmethod
+    def restore(cls, policy: Policy, rules: MachineRules | None, saved: SavedState) -> "SchedulerState":
+        """The machine of a snapshot. It goes on as the other would have, if the policy is the same.
+
+        A policy that finds a memory of another type, or that has declared none, begins with None and is told that
+        everything is disturbed, at the next Boundary.
+        """
+        state = cls(policy, rules)
+        paper.restore(state, saved)
+        return state
+
     # what users and operators do
 
     def refusal(self, job: Job) -> Reason | None:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
-        if job.procs > self.procs_installed:
-            return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": self.procs_installed})
-        return None
+        return explain.refusal(self, job)
 
     def _submitted(self, event: ev.JobSubmitted) -> list[Instruction]:
         job = event.job
@@ -107,8 +146,9 @@ class SchedulerState:
                 f"job {job.id} asks for {job.procs} processors for {job.estimate_us} µs: at least 1 of each"
             )
         if refused := self.refusal(job):
-            raise Infeasible(f"job {job.id}: {refused}")
-        self.records[job.id] = Record(job, self._ranks, self.now_us)
+            raise Infeasible(job.id, refused)
+        self._trigger = event
+        self.records[job.id] = Record(job, self._ranks, self.now_us, event)
         self.queue.add(job, self._ranks)
         self._ranks += 1
         self._changes.submitted.append(job)
@@ -117,12 +157,16 @@ class SchedulerState:
     def _held(self, event: ev.JobHeld) -> list[Instruction]:
         record = self._record(event.job_id)
         record.become(JobState.HELD, self.now_us)
+        record.decided(HELD, self.now_us, event)
+        self._trigger = event
         self._withdraw(record)
         return []
 
     def _released(self, event: ev.JobReleased) -> list[Instruction]:
         record = self._record(event.job_id)
         record.become(JobState.QUEUED, self.now_us)
+        record.decided(RELEASED, self.now_us, event)
+        self._trigger = event
         self.queue.add(record.job, record.rank)
         self._changes.submitted.append(record.job)
         return []
@@ -133,11 +177,16 @@ class SchedulerState:
             was_queued = record.state is JobState.QUEUED
             record.become(JobState.CANCELLED, self.now_us)
             if was_queued:
+                self._trigger = event
                 self._withdraw(record)
             del self.records[event.job_id]
             return []
+        return [self._kill(record, CANCELLED, event)]
+
+    def _kill(self, record: Record, reason: Reason, event: ev.AnyEvent) -> Kill:
         record.become(JobState.ENDING, self.now_us)
-        return [Kill(event.job_id, event, CANCELLED)]
+        record.decided(reason, self.now_us, event)
+        return Kill(record.job.id, event, reason)
 
     def _withdraw(self, record: Record) -> None:
         """Take a job out of the queue, and out of what the policy is told."""
@@ -158,6 +207,7 @@ class SchedulerState:
         record.become(JobState.RUNNING, self.now_us)
         if record.started_us != self.now_us and not record.released:
             self._predict(record, self.now_us + record.job.estimate_us)
+            self._trigger = event
             self._changes.disturbed = self._changes.disturbed or Why.LATE_LAUNCH
         return []
 
@@ -168,6 +218,7 @@ class SchedulerState:
         if record.allocation is None:  # what waits does not end: it is cancelled
             raise record.illegal(event.outcome, self.now_us)
         record.become(event.outcome, self.now_us)
+        self._trigger = event
         self._vacate(record)
         del self.records[event.job_id]
         return []
@@ -175,9 +226,15 @@ class SchedulerState:
     def _vacate(self, record: Record) -> None:
         self._changes.vacated.append((record.end_us, record.job.procs))
         self._overruns.pop(record.job.id, None)
-        if not record.released:
+        if self.cluster is not None and record.allocation is not None:
+            self._forget_end(record)
+            self.cluster.give_back(record.job, record.allocation)
+            self.free_procs = self._room().free_procs
+        elif not record.released:
             self._forget_end(record)
             self.free_procs += record.job.procs
+
+    # counted processors
 
     def _joined(self, event: ev.NodesJoined) -> list[Instruction]:
         return self._resize(event.procs, event)
@@ -198,6 +255,8 @@ class SchedulerState:
         return instructions
 
     def _resize(self, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
+        if self.cluster is not None:
+            self._mixed(event)
         if event.procs < 0:
             raise ValueError(f"a number of processors cannot be negative: {event}")
         if self.procs_total + procs < 0:
@@ -205,29 +264,109 @@ class SchedulerState:
         self.procs_total += procs
         self.procs_installed = max(self.procs_installed, self.procs_total)
         self.free_procs += procs
+        self._trigger = event
         self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
         return []
 
-    def _timer_due(self, _event: ev.TimerDue) -> list[Instruction]:
+    # named nodes
+
+    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
+        if event.node.procs < 0 or event.node.memory_bytes < 0:
+            raise ValueError(f"a node cannot have less than nothing: {event.node}")
+        if self.cluster is None:
+            if self.procs_installed or self.rules.release_at_limit:
+                self._mixed(event)
+            self.cluster = Cluster()
+        if self.cluster.join(event.node):
+            self._capacity_changed(event)
+        return []
+
+    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        changed, member.drained, member.reason = not member.drained, True, event.reason
+        if changed:
+            self._capacity_changed(event)
+        return []
+
+    def _node_resumed(self, event: ev.NodeResumed) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        changed, member.drained, member.reason = member.drained, False, ""
+        if changed:
+            self._capacity_changed(event)
+        return []
+
+    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        if member.lost:
+            return []
+        member.lost = True
+        self._capacity_changed(event)
+        records = [self.records[job_id] for job_id in sorted(member.tasks)]
+        return [
+            self._kill(record, Reason(Why.NODE_LOST, node=event.name), event)
+            for record in records
+            if record.state is not JobState.ENDING
+        ]
+
+    def _named(self, event: ev.Event) -> Cluster:
+        if self.cluster is None:
+            if self.procs_installed:
+                self._mixed(event)
+            return Cluster()  # nobody has joined: it will not know the name
+        return self.cluster
+
+    def _mixed(self, event: ev.Event) -> NoReturn:
+        kind = "counted processors" if self.cluster is None else "named nodes"
+        raise ValueError(f"this machine has {kind}: it cannot take {event}")
+
+    def _capacity_changed(self, event: ev.Event) -> None:
+        assert self.cluster is not None
+        self.procs_total = self.cluster.procs()
+        self.procs_installed = self.cluster.procs(installed=True)
+        self.free_procs = self._room().free_procs
+        self._trigger = event
+        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+
+    def _room(self) -> Room:
+        """What is free on the nodes in service."""
+        assert self.cluster is not None
+        return self.cluster.free(self.rules.max_nodes_per_job, PLACES[self.rules.place])
+
+    def _timer_due(self, event: ev.TimerDue) -> list[Instruction]:
         self._timer_us = None
+        self._trigger = event
         self._changes.due = True
         return []
 
     # the pass
 
     def _boundary(self, event: ev.Boundary) -> list[Instruction]:
+        self._applied = None
         if self._ends and self._ends[0][0] <= self.now_us:
             self._past_their_end()
         changes = self._changes
         if not changes:
             return []
+        return self._carry_out(self.policy.plan(self._view(changes)), event)
+
+    def _carry_out(self, plan: Plan, event: ev.Boundary) -> list[Instruction]:
+        if self.cluster is not None:
+            plan = self._placed(plan)
+        instructions = self._apply(plan, event)
         self.passes += 1
-        instructions = self._apply(self.policy.plan(self._snapshot(changes)), event)
+        self._applied = plan
+        self._trigger = None
         self._changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 
-    def _snapshot(self, changes: Changes) -> Snapshot:
-        return Snapshot(self.now_us, self.procs_total, self.free_procs, self.queue, self._ends, changes, self._memory)
+    def _view(self, changes: Changes) -> Snapshot:
+        nodes = None
+        if self.cluster is not None:
+            held = [(end_us, self.records[job_id]) for end_us, job_id, _ in self._ends]
+            nodes = Nodes(self._room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
+        return Snapshot(
+            self.now_us, self.procs_total, self.free_procs, self.queue, self._ends, changes, self._memory, nodes
+        )
 
     def _past_their_end(self) -> None:
         """Jobs whose predicted end has come and that are still here: release them by rule, or predict anew."""
@@ -246,19 +385,40 @@ class SchedulerState:
                 self._predict(record, self.now_us + OVERRUN_STEPS_US[min(step, len(OVERRUN_STEPS_US) - 1)])
                 self._changes.disturbed = self._changes.disturbed or Why.OVERRUN
 
-    def _apply(self, plan: Plan, event: ev.Event) -> list[Instruction]:
+    def _placed(self, plan: Plan) -> Plan:
+        """The plan with a place for every start: a policy that counts processors names none."""
+        if all(start.allocation for start in plan.starts):
+            return plan
+        room = self._room()
+        starts: list[PlannedStart] = []
+        for start in plan.starts:
+            allocation = start.allocation or room.placed(start.job)
+            if allocation is None:
+                raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
+            room.change(allocation, start.job.memory_bytes, -1)
+            starts.append(PlannedStart(start.job, start.reason, allocation))
+        return Plan(starts, plan.memory, plan.wake_us, plan.told)
+
+    def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         self._check(plan)
         self._memory = plan.memory
-        now_us, limits = self.now_us, self.rules.kill_at_limit
+        now_us, limits, cluster = self.now_us, self.rules.kill_at_limit, self.cluster
+        cause = self._trigger or event
         instructions: list[Instruction] = []
         for start in plan.starts:
             job = start.job
             record = self.records[job.id]
             record.become(JobState.STARTING, now_us)
             self.queue.remove(job)
-            self.free_procs -= job.procs
-            record.allocation = allocation = Allocation(job.procs)
+            if cluster is None or start.allocation is None:
+                self.free_procs -= job.procs
+                allocation = Allocation(job.procs)
+            else:
+                allocation = start.allocation
+                cluster.hold(job, allocation)
+            record.allocation = allocation
             record.started_us = now_us
+            record.decided(start.reason, now_us, cause)
             record.end_us = end_us = now_us + job.estimate_us
             insort(self._ends, (end_us, job.id, job.procs))
             instructions.append(Start(job, allocation, job.estimate_us if limits else None, event, start.reason))
@@ -267,19 +427,28 @@ class SchedulerState:
             record.promise_us = promised_us
             if record.first_promise_us is None:
                 record.first_promise_us = promised_us
+            record.decided(reason, now_us, cause)
             instructions.append(Tell(job_id, promised_us, event, reason))
         if plan.wake_us is not None and plan.wake_us != self._timer_us:
             self._timer_us = plan.wake_us
             instructions.append(SetTimer(plan.wake_us, event, Reason(Why.WAKE)))
+        if cluster is not None:
+            self.free_procs = self._room().free_procs
         return instructions
 
     def _check(self, plan: Plan) -> None:
         """The plan against the state, with the feasibility function that planned it."""
         free_procs = self.free_procs
+        room = None if self.cluster is None else self._room()
         starting: set[int] = set()
         for start in plan.starts:
             job = start.job
-            problem: str | None = obstacle(job.procs, job.estimate_us, self.now_us, free_procs)
+            problem: str | None
+            if room is None or start.allocation is None:
+                problem = obstacle(job.procs, job.estimate_us, self.now_us, free_procs)
+            else:
+                problem = room.misfit(job, start.allocation)
+                room.change(start.allocation, job.memory_bytes, -1)
             if job.id not in self.queue or job.id in starting:
                 problem = "it is not in the queue"
             elif job != self.queue.job(job.id):
@@ -299,53 +468,20 @@ class SchedulerState:
     # looking at it
 
     def explain(self, job_id: int) -> Reason:
-        """Why a live job is not running yet, or why not more can be said."""
-        record = self._record(job_id)
-        job = record.job
-        if record.state is JobState.HELD:
-            return Reason(Why.HELD)
-        if record.state is not JobState.QUEUED:
-            return Reason(Why.FITS, {"started_us": record.started_us or 0})
-        promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
-        blocked = obstacle(job.procs, job.estimate_us, self.now_us, self.free_procs)
-        if blocked:
-            return Reason(blocked, {"procs": job.procs, "free_procs": self.free_procs, **promise})
-        if promise:
-            return Reason(Why.RESERVED_LATER, promise)
-        head = self.queue.head()
-        if head is None or head.id == job_id:
-            return Reason(Why.NOT_CHOSEN, {"free_procs": self.free_procs})
-        return Reason(Why.BEHIND_HEAD, {"head": head.id})
+        """Why a live job is in the state it is in: the decision's own reason, or why it does not start now."""
+        return explain.explain(self, self._record(job_id))
+
+    def nodes(self) -> list[NodeStatus]:
+        """The named nodes in their order, with what is used of them and by whom."""
+        return [] if self.cluster is None else [member.status() for member in self.cluster]
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""
         return (record for record in self.records.values() if record.holds_processors)
 
     def validate(self) -> None:
-        """Walk every invariant; AssertionError names the one that is broken.
-
-        A policy is asked about its memory only when it has seen all that happened: between an event and the pass that
-        follows it, the memory is of the past.
-        """
-        held = sum(record.job.procs for record in self.running())
-        assert self.free_procs + held == self.procs_total, (self.free_procs, held, self.procs_total)
-        queued = [job.id for job in self.queue]
-        keys = [self.queue.key(job_id) for job_id in queued]
-        assert keys == sorted(set(keys)), "the queue is out of order"
-        assert len(queued) == len(self.queue)
-        assert set(queued) == {i for i, record in self.records.items() if record.state is JobState.QUEUED}
-        ends = sorted((record.end_us, record.job.id, record.job.procs) for record in self.running())
-        assert ends == self._ends, "the predicted ends differ from the records"
-        for job_id, record in self.records.items():
-            assert record.job.id == job_id
-            assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
-            waits = record.state in (JobState.QUEUED, JobState.HELD)
-            assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
-            assert record.allocation is None or record.allocation.procs == record.job.procs
-            assert record.story[-1][1] is record.state
-        seen_all = not self._changes and not (self._ends and self._ends[0][0] <= self.now_us)
-        if seen_all and isinstance(self.policy, SelfChecking):
-            self.policy.validate(self._snapshot(Changes()))
+        """Walk every invariant; AssertionError names the one that is broken."""
+        invariants.walk(self)
 
     def _record(self, job_id: int) -> Record:
         record = self.records.get(job_id)

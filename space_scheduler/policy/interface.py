@@ -2,7 +2,8 @@
 
 A policy is any object with ``order`` (a key function, see ``policy.order``) and ``plan(snapshot) -> Plan``. It must not
 change the snapshot: whatever it wants to remember goes into ``Plan.memory``, a value that it never changes afterwards,
-and comes back as ``Snapshot.memory`` at the next pass.
+and comes back as ``Snapshot.memory`` at the next pass. For the memory to survive a restart of the live service, the
+policy declares its type as ``memory_type`` (see ``policy.memory``); without one it begins again with none.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from cosched.model.allocation import Allocation
 from cosched.model.job import Job
+from space_scheduler.feasibility import Room
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason, Why
@@ -39,11 +42,24 @@ class Changes:
 
 
 @dataclass(slots=True)
+class Nodes:
+    """The nodes of a machine where they have names: what is free on each in service, and what its jobs hold.
+
+    ``held``: (predicted end, job, what it holds), in order of time, all after now. ``room`` is a copy; do what you
+    like with a copy of it.
+    """
+
+    room: Room
+    held: Sequence[tuple[int, Job, Allocation]]
+
+
+@dataclass(slots=True)
 class Snapshot:
     """The state as a policy sees it at ``now_us``. ``free_procs`` of ``procs_total`` processors are free now.
 
     ``ends`` are (predicted end, job id, processors) of what runs, in order of time, all after now. ``procs_total``
-    counts processors in service: drained and lost ones are neither free nor coming back.
+    counts processors in service: drained and lost ones are neither free nor coming back. ``nodes`` is None where
+    processors are counted.
     """
 
     now_us: int
@@ -53,13 +69,15 @@ class Snapshot:
     ends: Sequence[tuple[int, int, int]]
     changes: Changes
     memory: Any = None
+    nodes: Nodes | None = None
 
 
 class PlannedStart(msgspec.Struct, frozen=True, gc=False):
-    """One job to start now, and why."""
+    """One job to start now, and why. ``allocation`` says on which named nodes; None: the machine places it."""
 
     job: Job
     reason: Reason
+    allocation: Allocation | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):

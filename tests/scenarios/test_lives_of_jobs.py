@@ -384,6 +384,6 @@ def test_why_a_job_waits() -> None:
     drive.submit(3, procs=1, estimate_s=90)
     drive.decide_and_launch()
     why = {job_id: drive.state.explain(job_id).why for job_id in (1, 2, 3)}
-    assert why == {1: Why.FITS, 2: Why.NOT_ENOUGH_FREE, 3: Why.BEHIND_HEAD}
+    assert why == {1: Why.FITS, 2: Why.NOT_ENOUGH_FREE, 3: Why.WOULD_DELAY_RESERVATION}
     assert drive.state.explain(2).numbers == {"procs": 4, "free_procs": 1, "promised_us": 60_000_000}
-    assert drive.state.explain(3).numbers == {"head": 2}
+    assert drive.state.explain(3).numbers == {"head": 2, "promised_us": 60_000_000}

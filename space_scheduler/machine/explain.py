@@ -1,0 +1,65 @@
+"""Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
+
+from typing import TYPE_CHECKING
+
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US
+from space_scheduler.feasibility import obstacle
+from space_scheduler.machine.record import Record
+from space_scheduler.policy.place import PLACES
+from space_scheduler.reasons import Reason, Why
+
+if TYPE_CHECKING:
+    from space_scheduler.machine.state import SchedulerState
+
+
+def refusal(state: "SchedulerState", job: Job) -> Reason | None:
+    """Why a job could never start here with all nodes empty that ever joined: the limit and its numbers, or None."""
+    if job.procs > state.procs_installed:
+        return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": state.procs_installed})
+    if state.cluster is None:
+        return None
+    room = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place], installed=True)
+    found = room.obstacle(job)
+    if found is None:
+        return None
+    largest_bytes = max(room.memory_bytes, default=0)
+    if job.memory_bytes > largest_bytes:
+        numbers = {"task_memory_bytes": job.memory_bytes, "largest_node_bytes": largest_bytes}
+        return Reason(Why.TASK_TOO_LARGE, numbers)
+    if found.why is Why.SPREAD_OUT:
+        return Reason(Why.SPANS_NODES, found.numbers)
+    numbers = {name: found.numbers[name] for name in ("procs", "fitting_procs", "task_memory_bytes")}
+    return Reason(Why.MORE_MEMORY_THAN_MACHINE, numbers)
+
+
+def explain(state: "SchedulerState", record: Record) -> Reason:
+    """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
+    if record.state is not JobState.QUEUED:
+        return record.reason
+    job = record.job
+    promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
+    if blocked := _obstacle(state, job):
+        return Reason(blocked.why, {**blocked.numbers, **promise})
+    if promise:
+        return Reason(Why.RESERVED_LATER, promise)
+    head = state.queue.head()
+    if head is None or head is job:
+        return Reason(Why.NOT_CHOSEN, {"free_procs": state.free_procs})
+    promised_us = state.records[head.id].promise_us
+    if promised_us is not None and state.now_us + job.estimate_us > promised_us:
+        return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
+    return Reason(Why.BEHIND_HEAD, {"head": head.id})
+
+
+def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
+    """What keeps a job from starting now, whoever else waits."""
+    if state.cluster is None:
+        why = obstacle(job.procs, job.estimate_us, state.now_us, state.free_procs)
+        return Reason(why, {"procs": job.procs, "free_procs": state.free_procs}) if why else None
+    empty = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place])
+    if away := empty.obstacle(job):
+        numbers = {"procs": job.procs, "procs_in_service": state.procs_total, "machine_procs": state.procs_installed}
+        fitting = away.numbers.get("fitting_procs")
+        return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})
+    return state._room().obstacle(job)

@@ -1,0 +1,157 @@
+"""The machine to paper and back: decisions and whole states as the plain values of ``machine.saved``."""
+
+from bisect import insort
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import JobState
+from space_scheduler.machine.cluster import Cluster, Member
+from space_scheduler.machine.record import Record
+from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.saved import DecidedStart, Decision, SavedChanges, SavedJob, SavedNode, SavedState
+from space_scheduler.policy.interface import Changes, Plan, PlannedStart, Policy
+from space_scheduler.policy.memory import memory_type, packed, unpacked
+from space_scheduler.reasons import Why
+
+if TYPE_CHECKING:
+    from space_scheduler.machine.state import SchedulerState
+
+
+def decision_of(plan: Plan, policy: Policy) -> Decision:
+    """A plan that was applied, on paper."""
+    starts = tuple(
+        DecidedStart(start.job.id, start.allocation or Allocation(start.job.procs), start.reason)
+        for start in plan.starts
+    )
+    memory, forgotten = _kept(plan.memory, policy)
+    return Decision(starts, memory, plan.wake_us, tuple(plan.told), forgotten)
+
+
+def plan_of(decided: Decision, state: "SchedulerState") -> tuple[Plan, bool]:
+    """The plan of a decision, and whether the policy's memory could not be kept."""
+    for start in decided.starts:
+        if start.job_id not in state.queue:
+            raise BadPlan(f"a recorded decision starts job {start.job_id}, which is not in the queue")
+    starts = [PlannedStart(state.queue.job(each.job_id), each.reason, each.allocation) for each in decided.starts]
+    memory, forgotten = _found(decided.memory, decided.forgotten, state.policy)
+    return Plan(starts, memory, decided.wake_us, decided.told), forgotten
+
+
+def saved(state: "SchedulerState") -> SavedState:
+    """The whole state on paper."""
+    changes, (memory, forgotten) = state._changes, _kept(state._memory, state.policy)
+    return SavedState(
+        now_us=state.now_us,
+        procs_installed=state.procs_installed,
+        procs_total=state.procs_total,
+        free_procs=state.free_procs,
+        passes=state.passes,
+        ranks=state._ranks,
+        timer_us=state._timer_us,
+        jobs=tuple(_saved_job(record, state._overruns.get(job_id)) for job_id, record in state.records.items()),
+        nodes=None if state.cluster is None else state.cluster.saved(),
+        changes=SavedChanges(
+            tuple(changes.submitted),
+            tuple(changes.vacated),
+            tuple(changes.withdrawn),
+            changes.released,
+            changes.due,
+            changes.disturbed,
+        ),
+        trigger=state._trigger,  # type: ignore[arg-type]
+        memory=memory,
+        forgotten=forgotten,
+    )
+
+
+def restore(state: "SchedulerState", paper: SavedState) -> None:
+    """Make a new machine into the one on paper."""
+    state.now_us = paper.now_us
+    state.procs_installed = paper.procs_installed
+    state.procs_total = paper.procs_total
+    state.free_procs = paper.free_procs
+    state.passes = paper.passes
+    state._ranks = paper.ranks
+    state._timer_us = paper.timer_us
+    state._trigger = paper.trigger
+    if paper.nodes is not None:
+        state.cluster = Cluster()
+        for node in paper.nodes:
+            state.cluster.add(_member(node))
+    for job in paper.jobs:
+        _restore_job(state, job)
+    changes = paper.changes
+    state._changes = Changes(
+        list(changes.submitted),
+        list(changes.vacated),
+        list(changes.withdrawn),
+        changes.released,
+        changes.due,
+        changes.disturbed,
+    )
+    state._memory, forgotten = _found(paper.memory, paper.forgotten, state.policy)
+    if forgotten:
+        state._changes.disturbed = state._changes.disturbed or Why.RESTARTED
+
+
+def _kept(memory: object, policy: Policy) -> tuple[Any, bool]:
+    if memory is None:
+        return None, False
+    return (None, True) if memory_type(policy) is None else (packed(memory), False)
+
+
+def _found(memory: object, forgotten: bool, policy: Policy) -> tuple[Any, bool]:
+    if forgotten or memory is None:
+        return None, forgotten
+    try:
+        return unpacked(memory, policy), False
+    except msgspec.ValidationError:  # another policy's
+        return None, True
+
+
+def _saved_job(record: Record, overruns: int | None) -> SavedJob:
+    return SavedJob(
+        record.job,
+        record.rank,
+        record.state,
+        tuple(record.story),
+        record.started_us,
+        record.end_us,
+        record.allocation,
+        record.released,
+        record.promise_us,
+        record.first_promise_us,
+        overruns,
+        record.reason,
+        record.decided_us,
+        record.cause,  # type: ignore[arg-type]
+    )
+
+
+def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
+    record = Record(paper.job, paper.rank, paper.decided_us, paper.cause)
+    record.state = paper.state
+    record.story = list(paper.story)
+    record.started_us = paper.started_us
+    record.end_us = paper.end_us
+    record.allocation = paper.allocation
+    record.released = paper.released
+    record.promise_us = paper.promise_us
+    record.first_promise_us = paper.first_promise_us
+    record.reason = paper.reason
+    job = paper.job
+    state.records[job.id] = record
+    if paper.overruns is not None:
+        state._overruns[job.id] = paper.overruns
+    if paper.state is JobState.QUEUED:
+        state.queue.add(job, paper.rank)
+    if record.holds_processors:
+        insort(state._ends, (record.end_us, job.id, job.procs))
+        if state.cluster is not None and paper.allocation is not None:
+            state.cluster.hold(job, paper.allocation)
+
+
+def _member(paper: SavedNode) -> Member:
+    return Member(paper.node, paper.lost, paper.drained, paper.reason)

@@ -1,0 +1,24 @@
+"""What holds on a machine, and the error of a plan that does not fit it."""
+
+import msgspec
+
+from cosched.errors import Failed
+
+
+class MachineRules(msgspec.Struct, frozen=True):
+    """What holds on this machine.
+
+    ``kill_at_limit``: a job ends at its estimate at the latest (the nodes see to it). ``release_at_limit``: at that
+    very instant its processors count as free, even before its end is handled (half-open intervals, sequential ties).
+    Where nodes have names, a job may use ``max_nodes_per_job`` of them (None: any number), and its tasks are laid on
+    them by ``place``, a name in :data:`space_scheduler.policy.place.PLACES`.
+    """
+
+    kill_at_limit: bool = True
+    release_at_limit: bool = False
+    max_nodes_per_job: int | None = None
+    place: str = "first-fit"
+
+
+class BadPlan(Failed):
+    """A policy planned what cannot be: nothing of the plan was applied."""

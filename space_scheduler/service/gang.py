@@ -62,15 +62,18 @@ class Launched(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """To report: the job holds nothing any more. ``message``, ``node`` tell why it failed; empty where it did not."""
+    """To report: the job holds nothing any more. ``message`` and ``node`` tell why it failed; empty where it did not.
+
+    ``cpu_us`` and ``memory_peak_bytes`` are by node, of those that said so.
+    """
 
     outcome: JobState
     message: str = ""
     node: str | None = None
     exit: Exit | None = None
     error_tail: bytes = b""
-    cpu_us: int = 0
-    memory_peak_bytes: int = 0
+    cpu_us: dict[str, int] = {}
+    memory_peak_bytes: dict[str, int] = {}
 
 
 Action = Order | Launched | Ended
@@ -85,8 +88,13 @@ class Gang:
     phase changes nothing.
     """
 
-    def __init__(self, nodes: tuple[str, ...], *, adopted: JobState | None = None) -> None:
-        """``adopted``: what the journal says of the job when the scheduler has been restarted; None for a new one."""
+    def __init__(
+        self, nodes: tuple[str, ...], *, adopted: JobState | None = None, ending: JobState = JobState.CANCELLED
+    ) -> None:
+        """``adopted``: what the journal says of the job when the scheduler has been restarted; None for a new one.
+
+        ``ending``: what a job becomes that is adopted while it is ending.
+        """
         self.nodes = nodes
         self.first = nodes[0]
         self.phase = Phase.PREPARING
@@ -95,17 +103,21 @@ class Gang:
         self._verdict: tuple[JobState, str, str | None] | None = None
         self._exit: Exit | None = None
         self._tail = b""
-        self._cpu_us = dict.fromkeys(nodes, 0)
-        self._peak_bytes = dict.fromkeys(nodes, 0)
+        self._cpu_us: dict[str, int] = {}
+        self._peak_bytes: dict[str, int] = {}
         if adopted is JobState.RUNNING:
             self._up()
         elif adopted is JobState.ENDING:
-            self._end(JobState.CANCELLED, "")
+            self._end(ending, "")
 
     @property
     def launching(self) -> bool:
         """Whether the launch time-out still counts."""
         return self.phase in (Phase.PREPARING, Phase.LAUNCHING)
+
+    def gone(self, node: str) -> bool:
+        """Whether a node is lost to this gang."""
+        return self.sides[node] is Side.GONE
 
     def begin(self) -> list[Action]:
         """The first orders."""
@@ -165,13 +177,14 @@ class Gang:
             self._verdict = (outcome, message, self.first)
         return actions + self._finished()
 
-    def emptied(self, node: str, cpu_us: int = 0, memory_peak_bytes: int = 0) -> list[Action]:
+    def emptied(self, node: str, cpu_us: int | None = None, memory_peak_bytes: int = 0) -> list[Action]:
         """No process of the job is on this node.
 
         While the job runs that means something on the first node only: elsewhere ranks come and go.
         """
-        self._cpu_us[node] = max(self._cpu_us[node], cpu_us)
-        self._peak_bytes[node] = max(self._peak_bytes[node], memory_peak_bytes)
+        if cpu_us is not None:
+            self._cpu_us[node] = max(self._cpu_us.get(node, 0), cpu_us)
+            self._peak_bytes[node] = max(self._peak_bytes.get(node, 0), memory_peak_bytes)
         if self.phase is Phase.RUNNING and node == self.first:
             actions = self._kill_all()
             self.sides[node] = Side.EMPTY
@@ -212,10 +225,10 @@ class Gang:
     def reported(self, node: str, report: GroupReport | None) -> list[Action]:
         """An agent came (back) and says what it has of the job; None: nothing. Asks again for what is missing."""
         side = self.sides[node]
-        if self.phase is Phase.OVER or side is Side.EMPTY:
-            return []
         if side is Side.GONE:
             return [] if report is None or report.state == "ended" else [Order(node, Ask.KILL)]
+        if self.phase is Phase.OVER or side is Side.EMPTY:
+            return []
         if report is None:
             return self._knows_nothing(node, side)
         actions: list[Action] = []
@@ -279,8 +292,7 @@ class Gang:
             return []
         self.phase = Phase.OVER
         outcome, message, node = self._verdict
-        cpu_us, peak_bytes = sum(self._cpu_us.values()), max(self._peak_bytes.values())
-        return [Ended(outcome, message, node, self._exit, self._tail, cpu_us, peak_bytes)]
+        return [Ended(outcome, message, node, self._exit, self._tail, dict(self._cpu_us), dict(self._peak_bytes))]
 
 
 _CAUSES: Final = {

@@ -52,7 +52,14 @@ def test_a_job_from_its_first_order_to_its_last() -> None:
     assert gang.emptied("n3", 20, 300) == []
     assert gang.recorded() == [], "nobody forgets what has not ended"
     assert gang.emptied("n2", 30, 200) == [
-        Ended(JobState.COMPLETED, "", "n1", Exit(status=0), cpu_us=60, memory_peak_bytes=300)
+        Ended(
+            JobState.COMPLETED,
+            "",
+            "n1",
+            Exit(status=0),
+            cpu_us={"n1": 10, "n3": 20, "n2": 30},
+            memory_peak_bytes={"n1": 100, "n3": 300, "n2": 200},
+        )
     ]
     assert gang.recorded() == orders(Ask.FORGET, *NODES)
 
@@ -312,7 +319,7 @@ def test_whatever_happens_in_any_order(
             assert not any(isinstance(each, Launched) for each in new)
             assert not any(isinstance(each, Order) and each.ask in (Ask.PREPARE, Ask.RUN) for each in new)
         if before is Phase.OVER:
-            assert all(isinstance(each, Order) and each.ask is Ask.FORGET for each in new)
+            assert all(isinstance(each, Order) and each.ask in (Ask.FORGET, Ask.KILL) for each in new)
         actions += new
     # a quiet tail: the job is cancelled, and all that can still answer does
     actions += gang.kill()

@@ -1,0 +1,110 @@
+"""The API's documents, made from the journal's records: what a user may see of a job."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from cosched.model.job import JobState
+from cosched.model.time import FOREVER_US, plain_seconds, seconds
+from cosched.wire.api import Explanation, Failure, JobDoc, ShareDoc, Step, WhyDoc
+from space_scheduler.reasons import Reason
+from space_scheduler.service.records import Explained, JobRecord, Transition
+
+When = Callable[[int], datetime]
+
+
+def why_doc(reason: Reason) -> WhyDoc:
+    """A reason: its name as programs know it, and its words."""
+    return WhyDoc(reason.why.name.lower(), _worded(reason), dict(reason.numbers))
+
+
+def _worded(reason: Reason) -> str:
+    """For people: times in seconds, since core time in microseconds says nothing to anybody."""
+    told = [f"node={reason.node}"] if reason.node else []
+    for name, value in reason.numbers.items():
+        if name.endswith("_us"):
+            told.append(f"{name[:-3]}_s={plain_seconds(value)}")
+        else:
+            told.append(f"{name}={value}")
+    return f"{reason.why.value} ({', '.join(told)})" if told else reason.why.value
+
+
+def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool) -> JobDoc:
+    """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote."""
+    submission, facts = record.submission, record.facts
+    last = record.history[-1] if record.history else None
+    start_us, end_us = record.start_us, record.end_us
+    wait_end_us = start_us if start_us is not None else end_us if end_us is not None else now_us
+    run_end_us = end_us if end_us is not None else now_us
+    how = facts.exit
+    return JobDoc(
+        job_id=record.id,
+        name=submission.name,
+        user=record.user,
+        state=record.state.value,
+        reason=why_doc(last.reason) if last and last.reason else None,
+        tasks=submission.tasks,
+        kind=submission.kind,
+        time_limit_s=seconds(record.job.estimate_us),
+        memory_bytes=record.job.memory_bytes or None,
+        directory=submission.directory if own else "",
+        output=(facts.output or submission.output) if own else None,
+        error=(facts.error or submission.error) if own else None,
+        nodes=[ShareDoc(share.node, share.tasks) for share in record.allocation.nodes] if record.allocation else [],
+        submit_time=iso(when, record.submit_us),
+        start_time=iso(when, start_us) if start_us is not None else None,
+        end_time=iso(when, end_us) if end_us is not None else None,
+        wait_s=seconds(max(0, wait_end_us - record.submit_us)),
+        run_s=seconds(max(0, run_end_us - start_us)) if start_us is not None else None,
+        turnaround_s=seconds(end_us - record.submit_us) if end_us is not None else None,
+        cpu_s=seconds(sum(facts.cpu_us.values())) if facts.cpu_us is not None else None,
+        promised_start=promised(when, record.promised_us) if record.state is JobState.QUEUED else None,
+        exit_status=how.status if how else None,
+        signal=how.signal if how else None,
+        failure=_failure(facts.failure, own=own),
+        history=[_step(each, when, own=own) for each in record.history],
+    )
+
+
+def _failure(failure: Failure | None, *, own: bool) -> Failure | None:
+    if failure is None or own:
+        return failure
+    return Failure(failure.message, failure.node, failure.rank)
+
+
+def _step(transition: Transition, when: When, *, own: bool) -> Step:
+    reason = why_doc(transition.reason) if transition.reason else None
+    note = transition.note or transition.cause
+    return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
+
+
+def explanation(record: JobRecord, explained: Explained, when: When) -> Explanation:
+    """Why a job is in the state it is in."""
+    reason = explained.reason
+    text = explained.note or explained.cause or explained.state.value
+    document = why_doc(reason) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
+    cause = explained.cause
+    if explained.note and reason:
+        cause = f"{cause}: {explained.note}" if cause else explained.note
+    return Explanation(
+        record.id,
+        explained.state.value,
+        document,
+        iso(when, explained.decided_us),
+        cause,
+        promised(when, explained.promised_us),
+    )
+
+
+def iso(when: When, core_us: int) -> str:
+    """A moment in ISO 8601, local time with its offset, to the millisecond."""
+    return when(core_us).isoformat(timespec="milliseconds")
+
+
+def promised(when: When, core_us: int | None) -> str | None:
+    """A promised start, where one can be promised."""
+    if core_us is None or core_us >= FOREVER_US:
+        return None
+    try:
+        return iso(when, core_us)
+    except OverflowError:
+        return None

@@ -1,0 +1,314 @@
+"""Carries out what the core instructs: a gang for each job that holds nodes, between the journal and the agents.
+
+Nothing here decides which job runs where. The gangs (:mod:`~.gang`) say what each node is to be asked; this makes the
+messages, keeps the launch time-out, and posts what became of a job to the core. When a node comes (back), what it has
+is compared with the gangs: what is missing is asked for again, what has ended here is ended there, before the node
+counts.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Protocol
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.job import TERMINAL, JobState
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire import messages as wire
+from cosched.wire.api import Failure
+from space_scheduler.launch import diagnose
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill, Start
+from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.reasons import Why
+from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order
+from space_scheduler.service.log import Log
+from space_scheduler.service.nodes import NodeBook, NodeEntry
+from space_scheduler.service.orders import Flight, Orders
+from space_scheduler.service.records import Committed, Facts, JobRecord, View
+
+_TAIL_LINES: Final = 20
+_LONGEST_LINE: Final = 400
+
+
+class Core(Protocol):
+    """What is needed of the host of the core."""
+
+    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept an event; answered when it is in the journal."""
+
+    async def annotate(self, job_id: int, facts: Facts) -> None:
+        """Journal facts of a job."""
+
+    def view(self) -> View:
+        """The last published state."""
+
+
+class Sender(Protocol):
+    """What is needed of the link."""
+
+    def send(self, name: str, message: wire.ToAgent) -> bool:
+        """Send to a node; False where it is not connected."""
+
+
+class Launches:
+    """All jobs that hold nodes."""
+
+    def __init__(self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, log: Log) -> None:
+        """``link`` has to be set before anything happens."""
+        self.config = config
+        self.core = core
+        self.book = book
+        self.log = log
+        self.link: Sender
+        self.flights: dict[int, Flight] = {}
+        self._orders = orders
+        self._timeout_us = config.time_us("launch_timeout")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # the core's side
+
+    def adopt(self, records: Iterable[JobRecord]) -> set[str]:
+        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes."""
+        names: set[str] = set()
+        for record in records:
+            if record.allocation is None or record.state in TERMINAL:
+                continue
+            lost = any(step.reason and step.reason.why is Why.NODE_LOST for step in record.history)
+            gang = Gang(
+                tuple(share.node for share in record.allocation.nodes),
+                adopted=record.state,
+                ending=JobState.NODE_LOST if lost else JobState.CANCELLED,
+            )
+            flight = Flight(record, record.allocation, record.limit_us, gang)
+            flight.peers = record.facts.peers or ()
+            self.flights[record.id] = flight
+            if gang.launching:
+                self._set_timer(flight)
+            names.update(gang.nodes)
+        return names
+
+    def committed(self, committed: Committed) -> None:
+        """Carry out what follows from an event that is in the journal."""
+        for instruction in committed.instructions:
+            if isinstance(instruction, Start):
+                self._start(instruction)
+            elif isinstance(instruction, Kill) and (flight := self.flights.get(instruction.job_id)):
+                lost = instruction.reason.why is Why.NODE_LOST
+                outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
+                self._do(flight, flight.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+
+    def _start(self, start: Start) -> None:
+        record = self.core.view().jobs[start.job.id]
+        gang = Gang(tuple(share.node for share in start.allocation.nodes))
+        flight = self.flights[record.id] = Flight(record, start.allocation, start.limit_us, gang)
+        self._set_timer(flight)
+        self._do(flight, gang.begin())
+
+    def _set_timer(self, flight: Flight) -> None:
+        loop = asyncio.get_running_loop()
+        flight.timer = loop.call_later(self._timeout_us / US_PER_S, self._timed_out, flight)
+
+    def _timed_out(self, flight: Flight) -> None:
+        self._do(flight, flight.gang.timed_out(humanised(self._timeout_us)))
+
+    # the nodes' side
+
+    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
+        """A node is there: compare what it has with what it should have."""
+        reports = {(report.job_id, report.attempt): report for report in hello.groups}
+        entry.stale = set()
+        for flight in list(self.flights.values()):
+            if entry.name in flight.gang.sides:
+                actions = flight.gang.reported(entry.name, reports.get(flight.key))
+                if actions:
+                    self.log.info("node compared", node=entry.name, job=flight.job_id, todo=_names(actions))
+                self._do(flight, actions)
+                self._release_held(flight)
+        for key, report in reports.items():
+            flight_here = self.flights.get(key[0])
+            ours = flight_here is not None and flight_here.key == key and entry.name in flight_here.gang.sides
+            if not ours or (flight_here is not None and flight_here.gang.gone(entry.name)):
+                self._stray(entry, key, over=report.state == "ended")
+        self._into_service(entry)
+
+    def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
+        """A node reports something of a job."""
+        if isinstance(message, wire.Prepared | wire.Started | wire.Refused):
+            key = (message.order.job_id, message.order.attempt)
+        elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
+            key = (message.job_id, message.attempt)
+        else:
+            return
+        flight = self.flights.get(key[0])
+        if flight is None or flight.key != key or entry.name not in flight.gang.sides or key in entry.stale:
+            self._heard_of_stray(entry, key, message)
+            return
+        self._do(flight, self._told(flight.gang, entry.name, message))
+
+    def _told(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
+        if isinstance(message, wire.Prepared):
+            return gang.prepared(node)
+        if isinstance(message, wire.Started):
+            return gang.started(node)
+        if isinstance(message, wire.Refused):
+            self.log.warn("order refused", node=node, job=message.order.job_id, code=message.code, why=message.message)
+            return gang.refused(node, message.order.n, message.code, message.message)
+        if isinstance(message, wire.ProgramEnded):
+            return gang.program_ended(node, message.exit, message.error_tail)
+        if isinstance(message, wire.GroupEnded):
+            return gang.emptied(node, message.cpu_us, message.memory_peak_bytes)
+        return []
+
+    def lost(self, entry: NodeEntry) -> None:
+        """A node was silent for a lease: its jobs end, and it offers nothing any more."""
+        message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
+        if entry.size is not None:
+            entry.size = None
+            self._post(ev.NodeLost(entry.name), note=message)
+        for flight in list(self.flights.values()):
+            if entry.name in flight.gang.sides:
+                self._do(flight, flight.gang.lost(entry.name, message))
+
+    def _heard_of_stray(self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent) -> None:
+        if isinstance(message, wire.Refused):
+            if message.order.n == Ask.KILL and message.code == "unknown":
+                entry.stale.discard(key)  # it has nothing of it
+        else:
+            self._stray(entry, key, over=isinstance(message, wire.GroupEnded))
+        self._into_service(entry)
+
+    def _stray(self, entry: NodeEntry, key: tuple[int, int], *, over: bool) -> None:
+        """A node has a job that has ended here, or was never its: it is ended there too, and forgotten."""
+        if over:
+            entry.stale.discard(key)
+            self._order(entry.name, key, Ask.FORGET)
+        elif key not in entry.stale:
+            entry.stale.add(key)
+            self.log.info("stray job", node=entry.name, job=key[0], attempt=key[1])
+            self._order(entry.name, key, Ask.KILL)
+
+    def _into_service(self, entry: NodeEntry) -> None:
+        if entry.stale or entry.session is None:
+            return
+        size = entry.offers(self.config.contract)
+        if entry.size != size:
+            entry.size = size  # at once, so that it is not said twice
+            self._post(ev.NodeJoined(size))
+
+    # carrying out
+
+    def _do(self, flight: Flight, actions: list[Action]) -> None:
+        gang = flight.gang
+        for action in actions:
+            if isinstance(action, Order):
+                self._send(flight, action)
+            elif isinstance(action, Launched):
+                self._post(ev.JobLaunched(flight.job_id), note=f"on {gang.first}")
+            else:
+                self._ended(flight, action)
+        if flight.timer is not None and not gang.launching:
+            flight.timer.cancel()
+            flight.timer = None
+
+    def _send(self, flight: Flight, action: Order) -> None:
+        if action.ask is Ask.PREPARE:
+            flight.held.add(action.node)
+            self._release_held(flight)
+        elif action.ask is Ask.RUN:
+            self.link.send(action.node, self._orders.run(flight))
+        else:
+            self._order(action.node, flight.key, action.ask)
+
+    def _release_held(self, flight: Flight) -> None:
+        """Send each Prepare that waits, once every node has said where it is (also after a restart of the service)."""
+        if not flight.held or not flight.gang.launching:
+            flight.held.clear()
+            return
+        if not flight.peers:
+            flight.peers = self._addresses(flight)
+            if not flight.peers:
+                return
+            self._run(self.core.annotate(flight.job_id, Facts(peers=flight.peers)))
+        held, flight.held = flight.held, set()
+        for name in held:
+            self.link.send(name, self._orders.prepare(flight, name))
+
+    def _addresses(self, flight: Flight) -> tuple[wire.Peer, ...]:
+        """The nodes of a job as the others reach them; empty while one has not said hello since the service started."""
+        peers = []
+        for share in flight.allocation.nodes:
+            hello = self.book.entry(share.node).hello
+            if hello is None:
+                return ()
+            peers.append(wire.Peer(share.node, hello.address, hello.port, share.tasks))
+        return tuple(peers)
+
+    def _order(self, name: str, key: tuple[int, int], ask: Ask) -> None:
+        self.link.send(name, self._orders.plain(ask, key))
+
+    def discard(self, name: str, job_id: int, attempt: int) -> None:
+        """The output of a job is no longer kept."""
+        self._order(name, (job_id, attempt), Ask.DISCARD)
+
+    def _ended(self, flight: Flight, end: Ended) -> None:
+        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, flight)
+        facts = Facts(
+            exit=end.exit,
+            failure=failure,
+            cpu_us=end.cpu_us or None,
+            memory_peak_bytes=end.memory_peak_bytes or None,
+        )
+        self._run(self._record_end(flight, ev.JobEnded(flight.job_id, end.outcome), end.message, facts))
+
+    async def _record_end(self, flight: Flight, event: ev.JobEnded, note: str, facts: Facts) -> None:
+        await self.core.post(event, note=note, facts=facts)
+        if self.flights.get(flight.job_id) is flight:
+            del self.flights[flight.job_id]
+        for order in flight.gang.recorded():
+            assert isinstance(order, Order)
+            self._order(order.node, flight.key, order.ask)
+
+    def _post(self, event: ev.Event, *, note: str = "") -> None:
+        async def posted() -> None:
+            await self.core.post(event, note=note)
+
+        self._run(posted())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it soon, in the order of the calls; nothing that goes wrong is lost."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, UnknownJob | IllegalTransition):
+            self.log.warn("report does not fit", why=str(error))
+        else:
+            self.log.fault("report not journalled", error)
+
+    async def settle(self) -> None:
+        """Wait until all that was reported is in the journal."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def close(self) -> None:
+        """No more time-outs; what is flying is left to the next start."""
+        for flight in self.flights.values():
+            if flight.timer is not None:
+                flight.timer.cancel()
+
+
+def told(end: Ended, flight: Flight) -> Failure:
+    """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
+    lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
+    found = diagnose(end.error_tail, flight.peers) if end.outcome is JobState.FAILED and flight.peers else None
+    if found is not None:
+        return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
+    return Failure(end.message or end.outcome.value, end.node, tail=lines)
+
+
+def _names(actions: list[Action]) -> str:
+    return ", ".join(action.ask.name.lower() if isinstance(action, Order) else "report" for action in actions)

@@ -1,0 +1,79 @@
+"""The service's log: one line for each thing worth knowing, with its numbers.
+
+JSON lines on anything but a terminal, readable ones on a terminal. What a peer can cause at will (bad messages, refused
+connections) is logged at most once a minute for each peer and kind, with how often it has happened since.
+"""
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, TextIO
+
+import msgspec
+
+_QUIET_S: Final = 60.0
+#: Of how many peers and kinds it is remembered when they were last logged.
+_REMEMBERED: Final = 1000
+
+
+class Log:
+    """Writes lines to a stream. ``now_s`` is a clock that never goes back, for the bounded rate."""
+
+    def __init__(
+        self, stream: TextIO | None = None, *, now_s: Callable[[], float] = time.monotonic, people: bool | None = None
+    ) -> None:
+        """``people``: readable lines instead of JSON; None: where the stream is a terminal."""
+        self._stream = stream or sys.stderr
+        self._people = self._stream.isatty() if people is None else people
+        self._now_s = now_s
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def info(self, event: str, **fields: object) -> None:
+        """What happened."""
+        self._write("info", event, fields)
+
+    def warn(self, event: str, **fields: object) -> None:
+        """What somebody should look at."""
+        self._write("warning", event, fields)
+
+    def fault(self, event: str, error: BaseException, **fields: object) -> None:
+        """What the service itself did wrong, with where."""
+        trace = "".join(traceback.format_exception(error))
+        self._write("error", event, fields | {"error": f"{type(error).__name__}: {error}", "trace": trace})
+
+    def peer(self, peer: str, kind: str, **fields: object) -> None:
+        """What a peer did wrong: once a minute for each peer and kind, with how often since the last line."""
+        now_s = self._now_s()
+        since_s, times = self._seen.get((peer, kind), (None, 0))
+        if since_s is not None and now_s - since_s < _QUIET_S:
+            self._seen[peer, kind] = (since_s, times + 1)
+            return
+        if len(self._seen) >= _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        self._seen.pop((peer, kind), None)
+        self._seen[peer, kind] = (now_s, 0)
+        self._write("warning", kind, {"peer": peer, **fields, **({"times_before": times} if times else {})})
+
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        time_now = datetime.now().astimezone()
+        if self._people:
+            words = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if key != "trace")
+            mark = "" if level == "info" else f"{level}: "
+            line = f"{time_now:%H:%M:%S} {mark}{event}{' ' if words else ''}{words}"
+            line = f"{line}\n{fields['trace']}" if "trace" in fields else line
+        else:
+            document = {"time": time_now.isoformat(timespec="milliseconds"), "level": level, "event": event, **fields}
+            line = msgspec.json.encode(document, enc_hook=str).decode()
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more: the jobs matter more than the log
+            pass
+
+
+def _plain(value: object) -> str:
+    text = str(value)
+    text = text if text.isprintable() else repr(text)
+    return f'"{text}"' if " " in text or not text else text

@@ -1,0 +1,125 @@
+"""What the service knows of each node: whether it is connected, in service, drained; what it said last."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cosched.model.contract import SocialContract, limits
+from cosched.model.node import Node, Presence
+from cosched.wire.api import NodeDoc
+from cosched.wire.messages import Heartbeat, Hello
+from space_scheduler.machine import events as ev
+from space_scheduler.service.records import View
+
+if TYPE_CHECKING:
+    from space_scheduler.service.link import Session
+
+
+def boottime_s() -> float:
+    """Seconds since the boot, those of a suspended machine included: leases are counted by it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class NodeEntry:
+    """One node of the allow-list, or one that the journal still has.
+
+    ``size`` is what the core counts with while the node is in service, else None. ``heard_s`` is when it was last heard
+    (boot time), or from when on its silence counts; None: nothing is expected of it. ``stale`` are (job, attempt) that
+    it still has and that have ended here: it comes into service when they are gone.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.hello: Hello | None = None
+        self.beat: Heartbeat | None = None
+        self.session: Session | None = None
+        self.size: Node | None = None
+        self.drained = False
+        self.reason = ""
+        self.heard_s: float | None = None
+        self.heard_at: datetime | None = None
+        self.stale: set[tuple[int, int]] = set()
+        self.known = False
+
+    def state(self, *, busy: bool) -> str:
+        """The word for it in documents and metrics."""
+        if self.drained:
+            return "draining" if busy else "drained"
+        if self.size is not None:
+            return "up"
+        return "lost" if self.known else "unknown"
+
+    def offers(self, contract: SocialContract) -> Node:
+        """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
+        assert self.hello is not None
+        bound = limits(contract, Presence.UNKNOWN, self.hello.procs, self.hello.memory_bytes)
+        return Node(self.name, bound.tasks, bound.memory_bytes)
+
+
+class NodeBook:
+    """All nodes by name, in the allow-list's order."""
+
+    def __init__(self, names: Iterable[str], now_s: Callable[[], float] = boottime_s) -> None:
+        self.now_s = now_s
+        self.allowed = frozenset(names)
+        self._entries = {name: NodeEntry(name) for name in names}
+
+    def __iter__(self) -> Iterator[NodeEntry]:
+        return iter(self._entries.values())
+
+    def get(self, name: str) -> NodeEntry | None:
+        """The entry of that name, or None."""
+        return self._entries.get(name)
+
+    def entry(self, name: str) -> NodeEntry:
+        """The entry of that name; made for one that only the journal knows."""
+        return self._entries.setdefault(name, NodeEntry(name))
+
+    def names(self) -> list[str]:
+        """All names."""
+        return list(self._entries)
+
+    def committed(self, event: ev.Event) -> None:
+        """Follow what the core has taken in."""
+        if isinstance(event, ev.NodeJoined):
+            entry = self.entry(event.node.name)
+            entry.size, entry.known = event.node, True
+        elif isinstance(event, ev.NodeLost):
+            self.entry(event.name).size = None
+        elif isinstance(event, ev.NodeDrained):
+            entry = self.entry(event.name)
+            entry.drained, entry.reason = True, event.reason
+        elif isinstance(event, ev.NodeResumed):
+            entry = self.entry(event.name)
+            entry.drained, entry.reason = False, ""
+
+    def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
+        """What GET /v1/nodes shows."""
+        tasks: dict[str, list[tuple[int, int, int]]] = {}
+        for record in view.jobs.values():
+            for share in record.allocation.nodes if record.allocation else ():
+                tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
+        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self._entries.values()]
+
+    def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
+        hello, beat = entry.hello, entry.beat
+        size = entry.size or (entry.offers(contract) if hello else Node(entry.name, 0, 0))
+        return NodeDoc(
+            name=entry.name,
+            state=entry.state(busy=bool(held)),
+            reason=entry.reason,
+            procs=size.procs,
+            memory_bytes=size.memory_bytes,
+            used_procs=sum(tasks for _, tasks, _ in held),
+            used_memory_bytes=sum(tasks * memory_bytes for _, tasks, memory_bytes in held),
+            presence=beat.presence if beat else Presence.UNKNOWN,
+            presence_source=beat.presence_source if beat else "",
+            usage=beat.usage if beat else None,
+            limited_cpus=beat.limited_cpus if beat else None,
+            armed=beat.armed if beat else None,
+            enforces=hello.enforces if hello else {},
+            jobs=sorted(job_id for job_id, _, _ in held),
+            last_heard=entry.heard_at.isoformat(timespec="milliseconds") if entry.heard_at else None,
+            address=hello.address if hello else "",
+        )

@@ -1,0 +1,93 @@
+"""The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
+
+import asyncio
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.allocation import Allocation
+from cosched.wire import messages as wire
+from cosched.wire.grant import Grant, signed
+from space_scheduler.launch import Context, job_environment
+from space_scheduler.service.gang import Ask, Gang
+from space_scheduler.service.records import JobRecord
+
+
+class Flight:
+    """One attempt at a job and its gang. ``peers`` is empty until the address of every node is known."""
+
+    def __init__(self, record: JobRecord, allocation: Allocation, limit_us: int | None, gang: Gang) -> None:
+        self.job_id: Final = record.id
+        self.attempt: Final = max(1, record.attempt)
+        self.record = record
+        self.allocation = allocation
+        self.limit_us = limit_us
+        self.gang = gang
+        self.peers: tuple[wire.Peer, ...] = ()
+        self.held: set[str] = set()  # nodes whose Prepare waits for the others' addresses
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Job and attempt, as agents name it."""
+        return self.job_id, self.attempt
+
+
+class Orders:
+    """Makes them. An order's number is its kind's (:class:`~.gang.Ask`): the same order has always the same id."""
+
+    def __init__(self, config: ClusterConfig, fence: wire.Fence, key: Ed25519PrivateKey) -> None:
+        self._config = config
+        self._fence = fence
+        self._key = key
+        self._grace_us = config.time_us("grace")
+
+    def prepare(self, flight: Flight, name: str) -> wire.Prepare:
+        """For the node of that name."""
+        record, submission = flight.record, flight.record.submission
+        nodes = tuple(peer.name for peer in flight.peers)
+        grant = Grant(self._fence.cluster_id, self._fence.epoch, *flight.key, record.user, nodes)
+        context = Context(
+            job_id=flight.job_id,
+            attempt=flight.attempt,
+            name=submission.name,
+            tasks=submission.tasks,
+            user=record.user,
+            cluster=self._config.name,
+            peers=flight.peers,
+            network=self._config.network,
+            submitted=submission.environment,
+        )
+        return wire.Prepare(
+            self._fence,
+            wire.OrderId(*flight.key, Ask.PREPARE),
+            user=record.user,
+            peers=flight.peers,
+            tasks=next(peer.tasks for peer in flight.peers if peer.name == name),
+            memory_bytes=record.job.memory_bytes or None,
+            limit_us=flight.limit_us,
+            grace_us=self._grace_us,
+            directory=submission.directory,
+            environment=job_environment(context),
+            grant=signed(grant, self._key),
+        )
+
+    def run(self, flight: Flight) -> wire.Run:
+        """For the first node."""
+        submission = flight.record.submission
+        return wire.Run(
+            self._fence,
+            wire.OrderId(*flight.key, Ask.RUN),
+            submission.script.encode(),
+            tuple(submission.arguments),
+            submission.output,
+            submission.error,
+        )
+
+    def plain(self, ask: Ask, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
+        """Those that say nothing of the job but its number and attempt."""
+        order = wire.OrderId(*key, ask)
+        if ask is Ask.KILL:
+            return wire.Kill(self._fence, order, self._grace_us)
+        return (wire.Forget if ask is Ask.FORGET else wire.Discard)(self._fence, order)

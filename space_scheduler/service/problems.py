@@ -1,0 +1,69 @@
+"""What goes wrong in the API, as HTTP has it: a status, and a :class:`Problem` that tells the story."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from cosched.errors import BadInput
+from cosched.wire.api import Problem
+from space_scheduler.service.log import Log
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_WORDS: Final = {404: "there is nothing at this address", 405: "this address does not take that method"}
+
+
+class Refusal(Exception):
+    """A request that is not carried out: status and problem of the answer."""
+
+    def __init__(
+        self, status: int, message: str, *, where: str = "", found: str = "", expected: str = "", nearest: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem = Problem(message, where, found, expected, nearest)
+
+
+def refusal_of(error: BadInput, status: int = 400) -> Refusal:
+    """Bad input as an answer: the same message as on a terminal, and its parts."""
+    return Refusal(
+        status, str(error), where=error.where, found=error.found, expected=error.expected, nearest=error.nearest
+    )
+
+
+def answer(document: object, status: int = 200) -> web.Response:
+    """A document as JSON."""
+    return web.Response(body=msgspec.json.encode(document), status=status, content_type="application/json")
+
+
+def told(log: Log) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    """The middleware that makes every error a problem; what is the service's own fault is logged with its trace."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            return answer(refusal.problem, refusal.status)
+        except BadInput as error:
+            return answer(refusal_of(error).problem, 400)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"the body is longer than the {request.client_max_size} bytes that are taken"
+            return answer(Problem(message, "body"), 413)
+        except web.HTTPException as error:
+            words = _WORDS.get(error.status, error.reason)
+            refused = answer(Problem(words, request.path, request.method), error.status)
+            if "Allow" in error.headers:
+                refused.headers["Allow"] = error.headers["Allow"]
+            return refused
+        except ConnectionError:
+            raise  # the client has gone: there is nobody to tell
+        except Exception as error:
+            log.fault("request failed", error, method=request.method, path=request.path)
+            return answer(
+                Problem(f"the service failed on this request ({type(error).__name__}); its log has more"), 500
+            )
+
+    return middleware

@@ -1,0 +1,107 @@
+"""What may be submitted: checked before anything is journalled, so that bad input costs nothing that was there."""
+
+import posixpath
+from typing import Any, Final
+
+import msgspec
+
+from cosched.config.cluster import ClusterConfig
+from cosched.config.load import convert
+from cosched.errors import BadInput, nearest
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire.api import Submission
+from space_scheduler.launch import check_environment
+
+MAX_SCRIPT_BYTES: Final = 1 << 20
+MAX_ARGUMENTS_BYTES: Final = 128 << 10
+_MAX_NAME: Final = 128
+_MAX_PATH: Final = 4096
+_MAX_TASKS: Final = 1 << 24
+KINDS: Final = ("cpu", "comm")
+
+
+class TooLarge(BadInput):
+    """Well-formed, and more of it than is taken."""
+
+
+def decoded(body: bytes) -> Submission:
+    """The submission in a request's body. Raises :class:`BadInput` with the key's path."""
+    try:
+        raw: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput("body", f"not JSON: {error}", "a submission as JSON") from None
+    return convert(raw, Submission, "submission")
+
+
+def checked(given: Submission, config: ClusterConfig) -> Submission:
+    """The same submission, when this cluster can take it; names and paths made plain. Raises :class:`BadInput`."""
+    _script(given.script)
+    _arguments(given.arguments)
+    if given.tasks < 1 or given.tasks > _MAX_TASKS:
+        raise _bad("tasks", given.tasks, "a number of tasks of at least 1")
+    if given.kind is not None and given.kind not in KINDS:
+        raise _bad("kind", given.kind, "cpu or comm", nearest(given.kind, KINDS))
+    if given.time_limit_s is not None:
+        _time_limit(given.time_limit_s, config)
+    if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
+        raise _bad("memory_bytes", given.memory_bytes, "a number of bytes of at least 1, for each task")
+    if len(given.name) > _MAX_NAME or not given.name.isprintable():
+        raise _bad("name", given.name[:_MAX_NAME], f"at most {_MAX_NAME} printable characters")
+    directory = _path("directory", given.directory)
+    if not directory.startswith("/"):
+        raise _bad("directory", given.directory, "an absolute path")
+    check_environment(given.environment)
+    return msgspec.structs.replace(
+        given,
+        directory=posixpath.normpath(directory),
+        output=_file("output", given.output, directory),
+        error=_file("error", given.error, directory),
+    )
+
+
+def _script(script: str) -> None:
+    if not script.strip():
+        raise _bad("script", script[:20], "a script")
+    size_bytes = len(script.encode())
+    if size_bytes > MAX_SCRIPT_BYTES:
+        raise TooLarge("submission: script", f"{size_bytes} bytes", f"at most {MAX_SCRIPT_BYTES}")
+    first = script.partition("\n")[0]
+    if "\0" in script or not first.startswith("#!") or not first[2:].strip():
+        expected = "a script whose first line names its interpreter, such as #!/bin/sh"
+        raise BadInput("submission: script", f"its first line is {first[:60]!r}", expected)
+    if "\r" in first:
+        raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
+
+
+def _arguments(arguments: list[str]) -> None:
+    for at, argument in enumerate(arguments):
+        if "\0" in argument:
+            raise BadInput(f"submission: arguments[{at}]", "a NUL character in it", "text")
+    size_bytes = sum(len(argument.encode()) + 1 for argument in arguments)
+    if size_bytes > MAX_ARGUMENTS_BYTES:
+        raise TooLarge("submission: arguments", f"{size_bytes} bytes", f"at most {MAX_ARGUMENTS_BYTES}")
+
+
+def _time_limit(limit_s: float, config: ClusterConfig) -> None:
+    longest_us = config.time_us("max_time")
+    if not 0 < limit_s * US_PER_S <= longest_us or limit_s * US_PER_S < 1:
+        raise _bad("time_limit_s", limit_s, f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)})")
+
+
+def _path(key: str, path: str) -> str:
+    if not path or "\0" in path or len(path.encode()) > _MAX_PATH:
+        raise _bad(key, path[:60], f"a path of at most {_MAX_PATH} bytes")
+    return path
+
+
+def _file(key: str, path: str | None, directory: str) -> str | None:
+    """A path of output: where it is relative, it is in the job's directory."""
+    if path is None:
+        return None
+    if _path(key, path).endswith("/"):
+        raise _bad(key, path, "the path of a file")
+    return posixpath.normpath(posixpath.join(directory, path))
+
+
+def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:
+    return BadInput(f"submission: {key}", f"found {found!r}", expected, nearest=near)

@@ -15,14 +15,40 @@ import click
 import cosched
 from cosched.errors import BadInput, Failed, nearest
 
-_VERBS: Final = {
-    "simulate": "Run one scheduling policy over a log.",
-    "compare": "Run several policies over one log, side by side.",
-    "policies": "List policies, orders and selections.",
-    "replicate": "Repeat a paper's experiments and judge its claims.",
-    "workload": "Statistics, conversion and generation of workloads.",
-    "demo": "The main job on real input, in a few seconds.",
+#: Sections of the help: verb -> (where its command is, what it does).
+_SECTIONS: Final = {
+    "Research": {
+        "simulate": ("simulate:command", "Run one scheduling policy over a log."),
+        "compare": ("compare:command", "Run several policies over one log, side by side."),
+        "replicate": ("replicate:command", "Repeat a paper's experiments and judge its claims."),
+        "workload": ("workload:command", "Statistics, conversion and generation of workloads."),
+        "policies": ("policies:command", "List policies, orders and selections."),
+        "replay": ("replay:command", "Replay a live service's journal in the simulator."),
+    },
+    "Use": {
+        "submit": ("submit:command", "Submit a job script."),
+        "wait": ("wait:command", "Wait until jobs have ended."),
+        "queue": ("queue:queue_command", "List the jobs that run and wait."),
+        "show": ("show_job:command", "Show a job: state, reason, nodes, times, history, failure."),
+        "explain": ("explain:command", "Explain why a job is in the state it is in."),
+        "logs": ("logs:command", "Print a job's output."),
+        "cancel": ("control:cancel_command", "Cancel jobs."),
+        "hold": ("control:hold_command", "Hold jobs that wait."),
+        "release": ("control:release_command", "Release held jobs."),
+        "history": ("queue:history_command", "List the jobs that have ended."),
+    },
+    "Operate": {
+        "demo": ("demo:command", "What the project does, in a few minutes."),
+        "lab": ("lab:command", "Make workstations out of this machine, for trying and testing."),
+        "init": ("init:command", "Make a cluster's certificates and configuration."),
+        "scheduler": ("scheduler:command", "Run the scheduler's service."),
+        "agent": ("agent:command", "Run a workstation's agent, or check what it can enforce."),
+        "nodes": ("nodes:command", "List the nodes."),
+        "node": ("nodes:node_command", "Drain or resume a node."),
+        "doctor": ("doctor:command", "Check the installation, and say what to do."),
+    },
 }
+_VERBS: Final = {verb: entry for verbs in _SECTIONS.values() for verb, entry in verbs.items()}
 
 
 class _Verbs(click.Group):
@@ -34,12 +60,14 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = importlib.import_module(f"cosched.cli.{cmd_name}").command
+        module, _, attribute = _VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"cosched.cli.{module}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
+        for section, verbs in _SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(verb, words) for verb, (_, words) in verbs.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
@@ -55,7 +83,9 @@ def cli() -> None:
     """Coscheduling of parallel jobs on clusters that belong to somebody else.
 
     \b
-    Example: cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy easy
+    Examples:
+      cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy easy
+      cosched submit -n 4 --time 10min job.sh
     """
 
 
@@ -72,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.status)
     except Failed as error:
         _complain(str(error))
-        sys.exit(1)
+        sys.exit(error.status)
     except click.ClickException as error:
         error.show()
         sys.exit(2 if isinstance(error, click.UsageError | click.FileError) else 1)

@@ -1,0 +1,114 @@
+"""``cosched queue`` and ``cosched history``: the jobs that are alive, and those that have ended."""
+
+from typing import Final
+
+import click
+
+from cosched.cli.service import (
+    because,
+    echo_json,
+    json_option,
+    lasting,
+    local,
+    outcome,
+    places,
+    service,
+    this_user,
+    whole_number,
+)
+from cosched.client.find import connect
+from cosched.model.job import JobState
+from cosched.wire.api import JobDoc
+
+_NOT_STARTED: Final = (JobState.QUEUED, JobState.HELD)
+_user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me' is whoever calls.")
+
+
+@click.command("queue")
+@_user
+@click.option("--all", "also_ended", is_flag=True, help="Also those that have ended lately.")
+@service
+@json_option
+def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+    """List the jobs that run and wait: what runs first, then the queue in its order.
+
+    \b
+    Example: cosched queue --user me
+    """
+    with connect(server, lab) as client:
+        jobs = client.jobs(_named(user))
+        if also_ended:
+            jobs = jobs + client.history(_named(user), 20)
+    if as_json:
+        echo_json({"jobs": jobs})
+        return
+    if not jobs:
+        click.echo("no jobs")
+        return
+    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
+
+    table = Table(
+        "Jobs", ("job", "name", "user", "state", "tasks", "submitted", "waited", "runs", "limit", "where, why")
+    )
+    for job in jobs:
+        table.add(*_row(job))
+    waiting = sum(job.state in _NOT_STARTED for job in jobs)
+    if waiting:
+        table.notes.append("why a job waits, with numbers: cosched explain ID")
+    table.show(console())
+
+
+def _row(job: JobDoc) -> tuple[object, ...]:
+    why = places(job.nodes)
+    if job.state in _NOT_STARTED:
+        why = because(job.reason)
+        if job.promised_start:
+            why += f"; starts by {local(job.promised_start)}"
+    waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
+    return (
+        str(job.job_id),
+        job.name,
+        job.user,
+        outcome(job),
+        job.tasks,
+        local(job.submit_time),
+        waited,
+        ran,
+        lasting(job.time_limit_s),
+        why,
+    )
+
+
+@click.command("history")
+@click.option("-n", "--last", "limit", metavar="N", default="20", callback=whole_number(1, 100_000), show_default=True)
+@_user
+@service
+@json_option
+def history_command(limit: int, user: str | None, as_json: bool, server: str | None, lab: str | None) -> None:
+    """List the jobs that have ended, the newest first.
+
+    \b
+    Example: cosched history -n 50 --user me
+    """
+    with connect(server, lab) as client:
+        jobs = client.history(_named(user), limit)
+    if as_json:
+        echo_json({"jobs": jobs})
+        return
+    if not jobs:
+        click.echo("no job has ended yet")
+        return
+    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
+
+    table = Table("Ended jobs", ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where"))
+    for job in jobs:
+        times = (local(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
+        where = places(job.nodes)
+        table.add(str(job.job_id), job.name, job.user, outcome(job), job.tasks, *times, lasting(job.cpu_s), where)
+    if any(job.state != JobState.COMPLETED for job in jobs):
+        table.notes.append("why one did not complete: cosched show ID")
+    table.show(console())
+
+
+def _named(user: str | None) -> str | None:
+    return this_user() if user == "me" else user

@@ -1,0 +1,167 @@
+"""What the verbs that ask the service share: which service, job numbers, times for people, a job's exit status."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from cosched.errors import BadInput, nearest
+from cosched.model.job import TERMINAL, JobState
+from cosched.model.time import humanised, us
+from cosched.wire.api import JobDoc, ShareDoc, WhyDoc
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: Exit statuses of ``--wait`` and ``wait`` for ends that are not the job's own.
+_ENDS: Final = {
+    JobState.TIMED_OUT: 124,  # as timeout(1) has it
+    JobState.NODE_LOST: 125,
+    JobState.LAUNCH_FAILED: 126,
+    JobState.CANCELLED: 130,
+}
+
+
+def service(command: Command) -> Command:
+    """Add the options that say which service is asked; they arrive as ``server`` and ``lab``."""
+    server = click.option(
+        "--server", metavar="PLACE", help="The service: path of its Unix socket, or https://HOST:PORT [COSCHED_SERVER]."
+    )
+    lab = click.option("--lab", metavar="NAME", help="The service of a lab on this machine [COSCHED_LAB].")
+    return server(lab(command))
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``, which arrives as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def echo_json(document: object) -> None:
+    """Print a document as one line of JSON."""
+    click.echo(msgspec.json.encode(document))
+
+
+def _job_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1 or len(text) > 18:
+        raise BadInput("ID", f"{text!r}", "the number of a job, as 'cosched submit' and 'cosched queue' print it")
+    return int(text)
+
+
+def job_argument(command: Command) -> Command:
+    """Add the argument ID, which arrives as ``job_id``; what is no number raises :class:`BadInput`."""
+    return click.argument("job_id", metavar="ID", callback=lambda _ctx, _param, text: _job_number(text))(command)
+
+
+def job_arguments(command: Command) -> Command:
+    """Add the argument ID…, which arrives as ``job_ids``: each once."""
+    many = click.argument(
+        "job_ids",
+        metavar="ID...",
+        nargs=-1,
+        required=True,
+        callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
+    )
+    return many(command)
+
+
+def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback for an option whose value is one of some words; another is told the nearest."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and value not in words:
+            raise BadInput(param.opts[-1], f"{value!r}", "one of " + ", ".join(words), nearest=nearest(value, words))
+        return value
+
+    return checked
+
+
+def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """A callback for an option whose value is a whole number between two."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
+            raise BadInput(param.opts[-1], f"{text!r}", f"a whole number from {least} to {most}")
+        return int(text)
+
+    return checked
+
+
+def ended(job: JobDoc) -> bool:
+    """Whether the job has reached its last state."""
+    return job.state in TERMINAL
+
+
+def exit_status(job: JobDoc) -> int:
+    """The exit status that stands for how a job ended: its own, 128 + signal, or one of the end's (see the guide)."""
+    if job.state == JobState.COMPLETED:
+        return 0
+    if job.state in _ENDS:
+        return _ENDS[JobState(job.state)]
+    if job.exit_status:
+        return job.exit_status
+    return 128 + job.signal if job.signal else 1
+
+
+def outcome(job: JobDoc) -> str:
+    """The state, with how it ended: ``failed (exit status 3)``."""
+    if job.state == JobState.FAILED:
+        if job.signal:
+            return f"failed (signal {job.signal})"
+        if job.exit_status:
+            return f"failed (exit status {job.exit_status})"
+    return job.state
+
+
+def local(time: str | None) -> str:
+    """A moment for people: local time with its offset, to the second."""
+    if not time:
+        return ""
+    try:
+        return datetime.fromisoformat(time).astimezone().isoformat(" ", "seconds")
+    except (ValueError, OverflowError):
+        return time
+
+
+def ago(time: str | None) -> str:
+    """How long ago a moment was, for people."""
+    if not time:
+        return "never"
+    try:
+        passed = datetime.now(UTC) - datetime.fromisoformat(time).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return time
+    seconds = max(0.0, passed.total_seconds())
+    return "now" if seconds < 2 else f"{lasting(round(seconds))} ago"
+
+
+def lasting(duration_s: float | None) -> str:
+    """A duration for people; nothing for None."""
+    if duration_s is None:
+        return ""
+    return humanised(us(duration_s if duration_s < 60 else round(duration_s)))
+
+
+def places(shares: list[ShareDoc]) -> str:
+    """A job's nodes with its tasks on each: ``n1 (2), n2``; one task is not said."""
+    return ", ".join(f"{share.name} ({share.tasks})" if share.tasks > 1 else share.name for share in shares)
+
+
+def because(reason: WhyDoc | None) -> str:
+    """A reason for people; nothing for None."""
+    return reason.text if reason else ""
+
+
+def this_user() -> str:
+    """The name of the user who calls, as the service would say it over a Unix socket."""
+    import pwd  # noqa: PLC0415 (few verbs ask)
+
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

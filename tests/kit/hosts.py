@@ -69,6 +69,7 @@ class Hosts:
         (self.directory / "nodes").write_text(hostfile(peers))
         places = {"{node_file}": self.directory / "nodes", "{rsh}": self.directory / "rsh", "{tmp}": self.directory / "tmp"}
         environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}
+        environment["HOME"] = str(self.directory)
         self._write_rsh(environment)
         return environment
 
@@ -81,9 +82,11 @@ class Hosts:
         self, host: int, argv: Sequence[str | Path], environment: Mapping[str, str], timeout_s: float = 60
     ) -> Ended:
         """Run a program on a host (from 1) with exactly this environment and wait for its end."""
+        # ended from inside, too: nsenter's end alone would leave mpirun and ranks running
+        bounded = ["timeout", "--kill-after=2", str(timeout_s), *argv]
         ended = subprocess.run(
-            self.command(host, argv, self.directory), env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=timeout_s, check=False, text=True,
+            self.command(host, bounded, self.directory), env=dict(environment), stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=timeout_s + 10, check=False, text=True,
         )  # fmt: skip
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 

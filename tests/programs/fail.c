@@ -1,0 +1,49 @@
+/* An MPI program that ends as it is told: HOW [RANK], HOW one of ok, exit, early, leave, abort, truncate, crash, kill,
+   wait (until somebody ends it). */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "ok";
+    const char *me = getenv("OMPI_COMM_WORLD_RANK");
+    int culprit = argc > 2 ? atoi(argv[2]) : 0, rank, size, sum = 0;
+
+    if (strcmp(how, "early") == 0 && me && atoi(me) == culprit)
+        exit(5);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (sum != size * (size - 1) / 2)
+        return 9;
+    if (rank == culprit) {
+        if (strcmp(how, "exit") == 0)
+            _exit(3);
+        if (strcmp(how, "leave") == 0)
+            _exit(0);
+        if (strcmp(how, "truncate") == 0) {
+            int two[2] = {1, 2}, one;
+            MPI_Sendrecv(two, 2, MPI_INT, rank, 0, &one, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        if (strcmp(how, "wait") == 0) {
+            puts("waiting");
+            fflush(stdout);
+            pause();
+        }
+        if (strcmp(how, "abort") == 0)
+            MPI_Abort(MPI_COMM_WORLD, 7);
+        if (strcmp(how, "crash") == 0)
+            raise(SIGSEGV);
+        if (strcmp(how, "kill") == 0)
+            raise(SIGKILL);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("%d ranks\n", size);
+    MPI_Finalize();
+    return 0;
+}

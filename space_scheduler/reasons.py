@@ -17,6 +17,7 @@ class Why(StrEnum):
     FIRST_FIT = "first fit: enough processors are free, and no job ahead has a reservation"
     BACKFILLED_BEFORE_SHADOW = "backfilled: ends by the shadow time"
     BACKFILLED_ON_EXTRA = "backfilled: on extra processors that the reservation leaves over"
+    BACKFILLED_BESIDE = "backfilled: the reservation keeps its time on other nodes, or on what is left of them"
     BACKFILLED_IN_HOLE = "backfilled: delays no reservation of this pass"
     RESERVATION_DUE = "the reserved start has come"
     # a job waits

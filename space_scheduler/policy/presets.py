@@ -14,7 +14,8 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.order import ORDERS
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.policy.select.bestfit import BestFit
-from space_scheduler.policy.select.conservative import Conservative, EarlyEnd
+from space_scheduler.policy.select.conservative import Conservative
+from space_scheduler.policy.select.early_end import EarlyEnd
 from space_scheduler.policy.select.fpfs import FitProcessorsFirstServed
 from space_scheduler.policy.select.jfirst import JustFirst
 

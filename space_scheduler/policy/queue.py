@@ -1,8 +1,8 @@
 """The waiting jobs, in order, and by shape.
 
-Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate), because jobs of
-one shape are alike to every feasibility question: a scan that asks each shape once, in the order of their first jobs,
-finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
+Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory), because
+jobs of one shape are alike to every feasibility question: a scan that asks each shape once, in the order of their first
+jobs, finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
 """
 
 from bisect import bisect_left, insort
@@ -62,10 +62,11 @@ class JobQueue:
             jobs.append(entry)
         else:
             insort(jobs, entry, self._first, key=_key_of)
-        by_estimate = self._by_shape.setdefault(job.procs, {})
-        same = by_estimate.get(job.estimate_us)
+        within = self._by_shape.setdefault(job.procs, {})
+        shape = _within_width(job)
+        same = within.get(shape)
         if same is None:
-            by_estimate[job.estimate_us] = deque((entry,))
+            within[shape] = deque((entry,))
         elif same[-1][0] < key:
             same.append(entry)
         else:  # a released job comes back to its old place
@@ -82,15 +83,16 @@ class JobQueue:
                 self._first = 0
         else:
             del jobs[bisect_left(jobs, key, first, key=_key_of)]
-        by_estimate = self._by_shape[job.procs]
-        same = by_estimate[job.estimate_us]
+        within = self._by_shape[job.procs]
+        shape = _within_width(job)
+        same = within[shape]
         if same[0][0] == key:
             same.popleft()
         else:
             same.remove((key, job))
         if not same:
-            del by_estimate[job.estimate_us]
-            if not by_estimate:
+            del within[shape]
+            if not within:
                 del self._by_shape[job.procs]
 
     def narrowest(self) -> int:
@@ -114,10 +116,10 @@ class Scan:
     def __init__(self, by_shape: dict[int, dict[int, deque[Entry]]], free_procs: int, shortest_first: bool) -> None:
         # (sort key, index within the shape, the shape's jobs): keys are unique, so the rest is never compared
         self._heap: list[tuple[Key, int, deque[Entry]]] = [
-            ((estimate_us, same[0][0][1]) if shortest_first else same[0][0], 0, same)
-            for procs, by_estimate in by_shape.items()
+            ((same[0][1].estimate_us, same[0][0][1]) if shortest_first else same[0][0], 0, same)
+            for procs, within in by_shape.items()
             if procs <= free_procs
-            for estimate_us, same in by_estimate.items()
+            for same in within.values()
         ]
         heapify(self._heap)
         self._shortest_first = shortest_first
@@ -142,6 +144,11 @@ class Scan:
             return
         key, job = same[index]
         heapreplace(self._heap, ((job.estimate_us, key[1]) if self._shortest_first else key, index, same))
+
+
+def _within_width(job: Job) -> int:
+    """The rest of a job's shape as one number: its estimate (below 2 to the 62nd), and above that its memory."""
+    return job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
 
 
 def _key_of(entry: Entry) -> Key:

@@ -19,6 +19,7 @@ def dump(state: SchedulerState) -> dict[str, Any]:
         "shapes": _scanned(state),
         "records": {job_id: _fields(record) for job_id, record in state.records.items()},
         "ends": list(state._ends),
+        "nodes": state.nodes(),
         "rank": state._ranks,
         "memory": memory,
         "timer": state._timer_us,

@@ -11,32 +11,43 @@ a job starts now if no reservation made in this pass moves.
 * ``n > 1`` keeps the reservations in a profile. It is not conservative backfilling however large n is: these
   reservations are made anew at each pass and promise nothing.
 
-Why most passes are short: between two ends of jobs nothing gets easier, so after submissions only the newcomers are
-asked, with the shadow time of the last full pass; and the scan asks each shape of job once.
+Where nodes have names, every n keeps them in a profile of the nodes, at the earliest times at which there is a place;
+a job starts now if it has a place beside them for its whole estimate, or if they find other places at their times.
+
+Why most passes over counted processors are short: between two ends of jobs nothing gets easier, so after submissions
+only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of job once.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
+
+import msgspec
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
+from space_scheduler.policy.future import CountedFuture, NamedFuture, ends_with
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.room import room_of
 from space_scheduler.policy.select.jfirst import start_heads
-from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 
-@dataclass(frozen=True, slots=True)
-class Shadow:
-    """The memory: the blocked head's reservation, and the processors it leaves over."""
+class Shadow(msgspec.Struct, frozen=True, tag=True):
+    """The memory for n = 1 on counted processors: the blocked head's reservation, and the processors it leaves over."""
 
     head_id: int
     shadow_us: int
     extra_procs: int
     current: bool = True  # False: something ended since, but no queued job was narrow enough to care
+
+
+class Promises(msgspec.Struct, frozen=True, tag=True):
+    """The memory otherwise: what was promised to the first jobs of the queue, by number, in microseconds."""
+
+    starts_us: dict[int, int] = {}
 
 
 #: The shadow of a head that is promised nothing: under backfill(0).
@@ -70,14 +81,19 @@ class Backfill:
     reservations: int
     shortest_first: bool = False
     order: Order = fcfs
+    memory_type: ClassVar = Shadow | Promises
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads first, then whatever harms no reservation."""
+        if snapshot.nodes is not None:
+            return self._in_profile(snapshot)
         if self.reservations == 0:
-            return Plan(self._past_heads(snapshot, NOBODY, *start_heads(snapshot))[0])
+            room = room_of(snapshot)
+            starts = start_heads(snapshot, room)
+            return Plan(self._past_heads(snapshot, NOBODY, starts, room.free_procs)[0])
         if self.reservations == 1:
             return self._easy(snapshot)
-        return self._several(snapshot)
+        return self._in_profile(snapshot)
 
     def _easy(self, snapshot: Snapshot) -> Plan:
         changes, memory = snapshot.changes, snapshot.memory
@@ -93,7 +109,9 @@ class Backfill:
             and not (changes.vacated or changes.withdrawn or changes.released or changes.disturbed)
         ):
             return self._newcomers(snapshot, previous)
-        starts, free_procs = start_heads(snapshot)
+        room = room_of(snapshot)
+        starts = start_heads(snapshot, room)
+        free_procs = room.free_procs
         blocked = _after(snapshot, len(starts))
         if blocked is None:
             return Plan(starts)
@@ -145,13 +163,15 @@ class Backfill:
                 scan.advance()
         return starts, Shadow(memory.head_id, shadow_us, extra_procs)
 
-    def _several(self, snapshot: Snapshot) -> Plan:
-        """n > 1: reservations in a profile, candidates tried against it."""
-        now_us = snapshot.now_us
-        starts, free_procs = start_heads(snapshot)
-        profile = Profile.of_running(now_us, free_procs, ends_with(snapshot, starts))
+    def _in_profile(self, snapshot: Snapshot) -> Plan:
+        """Reservations in a profile, candidates tried against it."""
+        now_us, named = snapshot.now_us, snapshot.nodes is not None
+        room = room_of(snapshot)
+        starts = start_heads(snapshot, room)
+        future = (NamedFuture if named else CountedFuture)(snapshot, starts, room.free_procs)
         gone = {job.id for job in snapshot.changes.withdrawn}  # who comes back is promised anew
-        before = {job_id: at for job_id, at in (snapshot.memory or {}).items() if job_id not in gone}
+        memory = snapshot.memory.starts_us if isinstance(snapshot.memory, Promises) else {}
+        before = {job_id: at for job_id, at in memory.items() if job_id not in gone}
         promised: dict[int, int] = {}
         reserved = {start.job.id for start in starts}
         places = self.reservations
@@ -162,34 +182,56 @@ class Backfill:
                 break
             places -= 1
             reserved.add(first.id)
-            if first.procs > profile.free[-1]:
+            slot = future.earliest(first)
+            if slot is None:
                 continue  # cannot be promised anything while nodes are out of service
-            start_us = profile.earliest(first.procs, first.estimate_us, now_us)
-            profile.change(start_us, start_us + first.estimate_us, -first.procs)
-            if start_us == now_us:
-                starts.append(PlannedStart(first, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
-                free_procs -= first.procs
+            if slot[0] == now_us:
+                starts.append(future.start(first, slot, _in_hole(future.free_procs)))
             else:
-                promised[first.id] = start_us
-        scan = snapshot.queue.scan(free_procs, shortest_first=self.shortest_first)
+                future.reserve(first, slot)
+                promised[first.id] = slot[0]
+        shadow_us = min(promised.values(), default=FOREVER_US)
+        scan = snapshot.queue.scan(future.free_procs, shortest_first=self.shortest_first)
         while (job := scan.peek()) is not None:
             if job.id in reserved:
                 scan.advance()
-            elif profile.earliest(job.procs, job.estimate_us, now_us) != now_us:
+            elif (slot := future.now(job)) is None:
                 scan.drop()
             else:
-                profile.change(now_us, now_us + job.estimate_us, -job.procs)
-                starts.append(PlannedStart(job, Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})))
-                free_procs -= job.procs
+                reason = self._beside(job, now_us, shadow_us, future.free_procs)
+                starts.append(future.start(job, slot, reason))
                 scan.advance()
         why = Reason(snapshot.changes.disturbed or Why.RESERVED)
-        return Plan(starts, promised, told=[(id_, at, why) for id_, at in promised.items() if before.get(id_) != at])
+        told = [(id_, at, why) for id_, at in promised.items() if before.get(id_) != at]
+        if named:
+            told += _taken_back(snapshot, before, promised, starts)
+        return Plan(starts, Promises(promised), told=told)
+
+    def _beside(self, job: Job, now_us: int, shadow_us: int, free_procs: int) -> Reason:
+        """Why a job behind the reservations may start."""
+        if shadow_us == FOREVER_US and self.reservations < 2:
+            return FIRST_FIT
+        if self.reservations > 1:
+            return _in_hole(free_procs)
+        in_time = now_us + job.estimate_us <= shadow_us
+        why = Why.BACKFILLED_BEFORE_SHADOW if in_time else Why.BACKFILLED_BESIDE
+        return Reason(why, {"shadow_us": shadow_us})
 
 
-def ends_with(snapshot: Snapshot, starts: list[PlannedStart]) -> list[tuple[int, int, int]]:
-    """The predicted ends of what runs and of what this pass starts, in order of time."""
-    new = [(snapshot.now_us + start.job.estimate_us, start.job.id, start.job.procs) for start in starts]
-    return sorted([*snapshot.ends, *new])
+def _in_hole(free_procs: int) -> Reason:
+    return Reason(Why.BACKFILLED_IN_HOLE, {"free_procs": free_procs})
+
+
+def _taken_back(
+    snapshot: Snapshot, before: dict[int, int], promised: dict[int, int], starts: list[PlannedStart]
+) -> list[tuple[int, int, Reason]]:
+    """Promises that hold no more: their jobs wait behind others now, or nodes that they need are away."""
+    started = {start.job.id for start in starts}
+    why = Reason(snapshot.changes.disturbed or Why.OVERTAKEN)
+    lost = [
+        job_id for job_id in before if job_id in snapshot.queue and job_id not in started and job_id not in promised
+    ]
+    return [(job_id, FOREVER_US, why) for job_id in lost]
 
 
 def _after(snapshot: Snapshot, started: int) -> Job | None:

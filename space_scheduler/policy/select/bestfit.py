@@ -6,9 +6,9 @@ Among equally wide jobs the first in order. No reservation is made, so wide jobs
 from dataclasses import dataclass
 
 from cosched.model.job import Job
-from space_scheduler.feasibility import obstacle
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.room import room_of
 from space_scheduler.reasons import Reason, Why
 
 
@@ -20,17 +20,18 @@ class BestFit:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Fill the machine, widest first."""
-        free_procs = snapshot.free_procs
+        room = room_of(snapshot)
         fitting: dict[int, list[Job]] = {}  # jobs by width, each in order
-        scan = snapshot.queue.scan(free_procs)
+        scan = snapshot.queue.scan(room.free_procs)
         while (job := scan.peek()) is not None:
             fitting.setdefault(job.procs, []).append(job)
             scan.advance()
         starts: list[PlannedStart] = []
         for procs in sorted(fitting, reverse=True):
             for job in fitting[procs]:
-                if obstacle(job.procs, job.estimate_us, snapshot.now_us, free_procs):
-                    break
-                free_procs -= procs
-                starts.append(PlannedStart(job, Reason(Why.BEST_FIT, {"left_procs": free_procs})))
+                if why := room.obstacle(job):
+                    if why is Why.NOT_ENOUGH_FREE:
+                        break
+                    continue  # another of this width may need less memory
+                starts.append(room.start(job, Reason(Why.BEST_FIT, {"left_procs": room.free_procs - procs})))
         return Plan(starts)

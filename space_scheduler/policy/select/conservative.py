@@ -15,33 +15,29 @@ one of the paper's choices follows:
 Neither compression ever moves a start later. Guarantees hold as long as predicted ends are upper bounds and the machine
 keeps its size; where one is *disturbed* (a job overruns, a launch is late, nodes go), the schedule is made again in its
 own order, and every moved promise is told with that cause.
+
+This is for counted processors; where nodes have names, :mod:`~space_scheduler.policy.select.timetable` plans.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.select import timetable
+from space_scheduler.policy.select.early_end import EarlyEnd, moves_told
 from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 
-class EarlyEnd(StrEnum):
-    """What to do when a job ends before its estimate."""
-
-    NONE = "none"
-    ANEW = "anew"
-    SCHEDULE = "schedule"
-    ARRIVAL = "arrival"
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True, tag=True):
     """The memory: the profile with everything in it, and each queued job's reserved start. Never changed once made."""
 
     profile: Profile
@@ -55,9 +51,12 @@ class Conservative:
 
     early_end: EarlyEnd = EarlyEnd.ARRIVAL
     order: Order = fcfs
+    memory_type: ClassVar = Schedule | timetable.Timetable
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Take in what changed, place the newcomers, start what is due."""
+        if snapshot.nodes is not None:
+            return timetable.plan(snapshot, self.early_end)
         changes, now_us = snapshot.changes, snapshot.now_us
         memory = snapshot.memory if isinstance(snapshot.memory, Schedule) else None
         before = memory.starts_us if memory else {}
@@ -92,6 +91,8 @@ class Conservative:
 
     def validate(self, snapshot: Snapshot) -> None:
         """The profile is what runs and what is reserved, and never over-committed."""
+        if snapshot.nodes is not None:
+            timetable.validate(snapshot)
         memory = snapshot.memory
         if not isinstance(memory, Schedule):
             return
@@ -167,17 +168,7 @@ def _start_due(
             starts.append(PlannedStart(job, Reason(Why.RESERVATION_DUE, {"promised_us": promised_us})))
             free_procs -= job.procs
             del starts_us[job.id]
-    told = []
-    for job_id, start_us in starts_us.items():
-        before_us = before.get(job_id)
-        if before_us is None:
-            told.append((job_id, start_us, Reason(Why.RESERVED)))
-        elif before_us == FOREVER_US != start_us:
-            told.append((job_id, start_us, Reason(moved)))
-        elif start_us < before_us:
-            told.append((job_id, start_us, Reason(Why.MOVED_EARLIER, {"before_us": before_us})))
-        elif start_us > before_us:
-            told.append((job_id, start_us, Reason(moved, {"before_us": before_us})))
+    told = moves_told(before, starts_us, moved)
     wake_us = min(starts_us.values(), default=FOREVER_US)
     return Plan(starts, Schedule(profile, starts_us, wake_us), wake_us if wake_us != FOREVER_US else None, told)
 

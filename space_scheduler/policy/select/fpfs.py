@@ -6,10 +6,11 @@ started. A new head starts with a count of zero. ``max_jumps = 0`` is FCFS. No e
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from space_scheduler.feasibility import obstacle
-from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.room import room_of
 from space_scheduler.policy.select.jfirst import start_heads
 from space_scheduler.reasons import Reason, Why
 
@@ -28,10 +29,12 @@ class FitProcessorsFirstServed:
 
     max_jumps: int
     order: Order = fcfs
+    memory_type: ClassVar = Jumps
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit, then let others past the blocked head as far as its count allows."""
-        starts, free_procs = start_heads(snapshot)
+        room = room_of(snapshot)
+        starts = start_heads(snapshot, room)
         queue = snapshot.queue
         if len(starts) == len(queue):
             return Plan(starts)
@@ -40,15 +43,14 @@ class FitProcessorsFirstServed:
         memory = snapshot.memory
         count = memory.count if isinstance(memory, Jumps) and memory.head_id == head.id else 0
         taken = {start.job.id for start in starts}
-        scan = queue.scan(free_procs)
+        scan = queue.scan(room.free_procs)
         while count < self.max_jumps and (job := scan.peek()) is not None:
             if job.id in taken:
                 scan.advance()
-            elif obstacle(job.procs, job.estimate_us, snapshot.now_us, free_procs):
+            elif room.obstacle(job):
                 scan.drop()
             else:
                 count += 1
-                free_procs -= job.procs
-                starts.append(PlannedStart(job, Reason(Why.JUMPED, {"head": head.id, "jumps": count})))
+                starts.append(room.start(job, Reason(Why.JUMPED, {"head": head.id, "jumps": count})))
                 scan.advance()
         return Plan(starts, Jumps(head.id, count))

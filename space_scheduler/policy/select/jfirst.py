@@ -2,22 +2,20 @@
 
 from dataclasses import dataclass
 
-from space_scheduler.feasibility import obstacle
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.room import NamedPool, Pool, room_of
 from space_scheduler.reasons import Reason, Why
 
 
-def start_heads(snapshot: Snapshot) -> tuple[list[PlannedStart], int]:
-    """Start jobs in order while they fit. Returns them and the processors still free."""
-    free_procs = snapshot.free_procs
+def start_heads(snapshot: Snapshot, room: Pool | NamedPool) -> list[PlannedStart]:
+    """Start jobs in order while they fit into the room."""
     starts: list[PlannedStart] = []
     for job in snapshot.queue:
-        if obstacle(job.procs, job.estimate_us, snapshot.now_us, free_procs):
+        if room.obstacle(job):
             break
-        starts.append(PlannedStart(job, Reason(Why.FITS, {"free_procs": free_procs})))
-        free_procs -= job.procs
-    return starts, free_procs
+        starts.append(room.start(job, Reason(Why.FITS, {"free_procs": room.free_procs})))
+    return starts
 
 
 @dataclass(frozen=True)
@@ -28,4 +26,4 @@ class JustFirst:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit."""
-        return Plan(start_heads(snapshot)[0])
+        return Plan(start_heads(snapshot, room_of(snapshot)))

@@ -9,6 +9,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
+from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.reasons import Reason
@@ -126,7 +127,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
     ``jobs`` are those alive, by number; ``queue`` the numbers of those that may start, in the queue's order; ``used``
-    the processors that jobs hold on each node, by its name. ``ended`` counts the ends since the journal began, by state.
+    the processors that jobs hold on each node, by its name; ``nodes`` all the core knows of them. ``ended`` counts all
+    ends, by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass.
     """
@@ -136,6 +138,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[int, JobRecord] = {}
     queue: tuple[int, ...] = ()
     used: dict[str, int] = {}
+    nodes: tuple[NodeStatus, ...] = ()
     procs_total: int = 0
     free_procs: int = 0
     passes: int = 0

@@ -1,0 +1,349 @@
+"""The journal: what was accepted, what was decided, what became of every job (design, section 4). SQLite, WAL.
+
+A transaction is on the disk when :meth:`Journal.write` returns (``synchronous=FULL``). Events and decisions form a
+chain of checksums from the first or from a snapshot on, so that a damaged or missing row is found, not believed.
+"""
+
+import sqlite3
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cosched.model.job import JobState
+from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.saved import Decision, SavedState
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.service import jobs
+from space_scheduler.service.clock import Anchor
+from space_scheduler.service.records import JobRecord, Launch, Transition
+from space_scheduler.service.schema import (
+    JournalRefused,
+    JournalUnwritable,
+    Lock,
+    checksum,
+    connect,
+    create,
+    refused,
+)
+
+_json: Final = msgspec.json.Encoder()
+_event: Final = msgspec.json.Decoder(AnyEvent)
+_decision: Final = msgspec.json.Decoder(Decision)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of the service: who it was, when, by which software and policy; its events begin with ``first_seq``."""
+
+    epoch: int
+    instance: str
+    software: str
+    anchor: Anchor
+    policy: str
+    order: str | None = None
+    rules: MachineRules = MachineRules()
+    first_seq: int = 1
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """An event and what followed from it. ``instructions`` are JSON texts, as the replay compares them.
+
+    ``transitions`` are (job id, the state before or "", the step).
+    """
+
+    seq: int
+    now_us: int
+    event: AnyEvent
+    note: str = ""
+    decision: Decision | None = None
+    instructions: tuple[bytes, ...] = ()
+    transitions: tuple[tuple[int, str, Transition], ...] = ()
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """The core's state after the event ``seq``; ``chain`` is the checksum to go on from."""
+
+    seq: int
+    now_us: int
+    chain: int
+    state: SavedState
+
+
+def text_of(instruction: Instruction) -> bytes:
+    """An instruction as the journal has it."""
+    return _json.encode(instruction)
+
+
+class Journal:
+    """An open journal, for the one thread that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, or make one. Raises :class:`JournalRefused` and :class:`JournalUnwritable`."""
+        self.path = path
+        if not path.parent.is_dir():
+            raise JournalRefused(f"journal {path}: no directory {path.parent}")
+        self._lock = Lock(path)
+        try:
+            if not path.exists():
+                orphan = path.with_name(path.name + "-wal")
+                if orphan.exists():
+                    raise JournalRefused(f"journal {path}: it is gone, and {orphan.name} is still there")
+                create(path)
+            self._db = connect(path, write=True)
+            try:
+                self._begin_with()
+            except BaseException:
+                self._db.close()
+                raise
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise refused(path, error) from None
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin_with(self) -> None:
+        rows = dict(self._db.execute("SELECT name, value FROM meta"))
+        self.cluster_id: str = rows.get("cluster_id", "")
+        self.runs = read_runs(self._db, self.path)
+        newest = self._db.execute("SELECT seq, chain, now_us FROM snapshots ORDER BY seq DESC LIMIT 1").fetchone()
+        last = self._db.execute("SELECT seq, checksum, now_us FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        found: tuple[int, int, int] = max(newest or (0, 0, 0), last or (0, 0, 0))
+        self.seq, self.chain, self.last_us = found
+        self.next_job_id: int = self._db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()[0]
+        self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
+
+    def begin_run(self, anchor: Anchor, software: str, policy: str, order: str | None, rules: MachineRules) -> Run:
+        """Write this start down: its epoch is higher than every other's. Raises :class:`JournalUnwritable`."""
+        run = Run(
+            epoch=max((each.epoch for each in self.runs), default=0) + 1,
+            instance=uuid.uuid4().hex,
+            software=software,
+            anchor=anchor,
+            policy=policy,
+            order=order,
+            rules=rules,
+            first_seq=self.seq + 1,
+        )
+        cluster_id = self.cluster_id or uuid.uuid4().hex
+        self._transaction(
+            [
+                ("INSERT OR IGNORE INTO meta VALUES ('cluster_id', ?)", [(cluster_id,)]),
+                ("INSERT INTO runs VALUES (?, ?)", [(run.epoch, _text(run))]),
+            ]
+        )
+        self.cluster_id = cluster_id
+        self.runs = (*self.runs, run)
+        return run
+
+    def write(
+        self, entries: Sequence[Entry], changed: Iterable[JobRecord] = (), launches: Iterable[Launch] = ()
+    ) -> None:
+        """One transaction: events with what followed, jobs as they are now, launches. All of it or nothing.
+
+        Raises :class:`JournalUnwritable`; then nothing is written.
+        """
+        chain, step = self.chain, self._steps
+        events, decisions, instructions, transitions = [], [], [], []
+        ended_by: dict[int, int] = {}
+        for entry in entries:
+            event = _text(entry.event)
+            decision = _text(entry.decision) if entry.decision is not None else None
+            texts = [text.decode() for text in entry.instructions]
+            chain = checksum(entry.seq, entry.now_us, event, entry.note, decision, *texts, start=chain)
+            events.append((entry.seq, entry.now_us, event, entry.note, chain))
+            if decision is not None:
+                decisions.append((entry.seq, decision))
+            instructions += [(entry.seq, n, text) for n, text in enumerate(texts)]
+            for job_id, was, each in entry.transitions:
+                step += 1
+                ended_by[job_id] = step
+                transitions.append((step, *jobs.transition_row(job_id, was, each)))
+        changed = list(changed)
+        new = [jobs.new_row(record) for record in changed if record.id >= self.next_job_id]
+        rows = [jobs.job_row(record, ended_by.get(record.id)) for record in changed]
+        records = {launch.job_id: launch for launch in launches}
+        self._transaction(
+            [
+                ("INSERT INTO events VALUES (?, ?, ?, ?, ?)", events),
+                ("INSERT INTO decisions VALUES (?, ?)", decisions),
+                ("INSERT INTO instructions VALUES (?, ?, ?)", instructions),
+                ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
+                (jobs.INSERT, new),
+                (jobs.UPDATE, rows),
+                (
+                    "INSERT OR REPLACE INTO launches VALUES (?, ?, ?)",
+                    [(each.job_id, each.attempt, _text(each)) for each in records.values()],
+                ),
+                (
+                    "DELETE FROM launches WHERE job_id = ?",
+                    [(record.id,) for record in changed if record.id in ended_by and not record.alive],
+                ),
+            ]
+        )
+        self.chain, self._steps = chain, step
+        if entries:
+            self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
+        self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
+
+    def save(self, state: SavedState, *, keep_events: int | None) -> None:
+        """Write a snapshot of the state as it is now; drop what lies more than ``keep_events`` before it (if not None).
+
+        Events are dropped up to an older snapshot only, so that a replay can always begin at one.
+        """
+        blob = zlib.compress(_json.encode(state), 1)
+        commands: list[tuple[str, list[tuple[Any, ...]]]] = [
+            (
+                "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)",
+                [(self.seq, state.now_us, self.chain, blob, checksum(self.seq, state.now_us, self.chain, blob))],
+            )
+        ]
+        if keep_events is not None:
+            found = self._db.execute("SELECT max(seq) FROM snapshots WHERE seq <= ?", (self.seq - keep_events,))
+            if first := found.fetchone()[0]:
+                commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
+                commands += [
+                    (f"DELETE FROM {table} WHERE seq <= ?", [(first,)])
+                    for table in ("events", "decisions", "instructions")
+                ]
+        self._transaction(commands)
+
+    def probe(self) -> None:
+        """Try to write. Raises :class:`JournalUnwritable`."""
+        self._transaction([("INSERT OR REPLACE INTO meta VALUES ('probe', ?)", [(uuid.uuid4().hex,)])])
+
+    def _transaction(self, commands: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for sql, rows in commands:
+                if rows:
+                    self._db.executemany(sql, rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            try:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            except sqlite3.Error:  # what failed once may fail again; SQLite has forgotten the transaction either way
+                pass
+            raise JournalUnwritable(f"journal {self.path}: it cannot be written: {error}") from None
+
+    # reading
+
+    def snapshot(self) -> Saved | None:
+        """The last snapshot. Raises :class:`JournalRefused` where it is damaged."""
+        return read_snapshot(self._db, self.path, "DESC")
+
+    def entries(self, after: Saved | None) -> Iterator[Entry]:
+        """All events after a snapshot (None: from the first), in order. Raises :class:`JournalRefused`."""
+        return read_entries(self._db, self.path, after)
+
+    def alive(self) -> dict[int, JobRecord]:
+        """The jobs that have not ended, by number."""
+        return jobs.alive(self._db, self.path)
+
+    def job(self, job_id: int) -> JobRecord | None:
+        """A job, alive or ended."""
+        return jobs.one(self._db, self.path, job_id)
+
+    def ended(self) -> dict[JobState, int]:
+        """How many jobs have ended, by how."""
+        return jobs.ended(self._db)
+
+    def launches(self) -> dict[tuple[int, int], Launch]:
+        """What is known of the launches of live jobs, by (job, attempt)."""
+        rows = self._db.execute("SELECT launch FROM launches")
+        launches = [msgspec.json.decode(text, type=Launch) for (text,) in rows]
+        return {(launch.job_id, launch.attempt): launch for launch in launches}
+
+    def close(self) -> None:
+        """Close the file and let go of it."""
+        try:
+            self._db.close()
+        finally:
+            self._lock.release()
+
+
+def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
+    """The starts of the service, oldest first."""
+    try:
+        rows = db.execute("SELECT run FROM runs ORDER BY epoch")
+        return tuple(msgspec.json.decode(text, type=Run) for (text,) in rows)
+    except (msgspec.DecodeError, sqlite3.DatabaseError) as error:
+        raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
+
+
+def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | None:
+    """The last ("DESC") or the first ("ASC") snapshot, or None. Raises :class:`JournalRefused`."""
+    order = {"ASC": "ASC", "DESC": "DESC"}[which]
+    row = db.execute(
+        f"SELECT seq, now_us, chain, state, checksum FROM snapshots ORDER BY seq {order} LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    seq, now_us, chain, blob, expected = row
+    if checksum(seq, now_us, chain, blob) != expected:
+        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
+    try:
+        return Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
+    except msgspec.DecodeError as error:
+        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of another version: {error}") from None
+
+
+def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Iterator[Entry]:
+    """All events after a snapshot (None: from the first), in order, as a stream; transitions are left out.
+
+    Raises :class:`JournalRefused` where one is damaged or missing.
+    """
+    seq, chain, now_us = (after.seq, after.chain, after.now_us) if after else (0, 0, 0)
+    instructions = _grouped(
+        db.execute("SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,))
+    )
+    upcoming = next(instructions, None)
+    rows = db.execute(
+        "SELECT seq, now_us, event, note, checksum, decision FROM events LEFT JOIN decisions USING (seq)"
+        " WHERE seq > ? ORDER BY seq",
+        (seq,),
+    )
+    for found, at_us, event, note, expected, decision in rows:
+        texts: list[str] = []
+        if upcoming and upcoming[0] == found:
+            texts = upcoming[1]
+            upcoming = next(instructions, None)
+        chain = checksum(found, at_us, event, note, decision, *texts, start=chain)
+        if found != seq + 1 or chain != expected or at_us < now_us:
+            raise JournalRefused(f"journal {path}: damaged after event {seq}: event {found} is not what was written")
+        seq, now_us = found, at_us
+        try:
+            yield Entry(
+                seq=seq,
+                now_us=now_us,
+                event=_event.decode(event),
+                note=note,
+                decision=_decision.decode(decision) if decision is not None else None,
+                instructions=tuple(text.encode() for text in texts),
+            )
+        except msgspec.DecodeError as error:
+            raise JournalRefused(f"journal {path}: event {seq} is of another version: {error}") from None
+    if upcoming:
+        raise JournalRefused(f"journal {path}: event {upcoming[0]} is missing, its instructions are there")
+
+
+def _grouped(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    texts: list[str] = []
+    current = -1
+    for seq, text in rows:
+        if seq != current:
+            if texts:
+                yield current, texts
+            current, texts = seq, []
+        texts.append(text)
+    if texts:
+        yield current, texts
+
+
+def _text(value: object) -> str:
+    return _json.encode(value).decode()

@@ -1,0 +1,156 @@
+"""The journal's file: made whole or not at all, held by one scheduler, and checked before a word of it is believed."""
+
+import fcntl
+import os
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from cosched.errors import Failed
+
+APPLICATION_ID: Final = 0x434F5343  # "COSC"
+VERSION: Final = 1
+_BUSY_S: Final = 5.0
+
+_TABLES: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (epoch INTEGER PRIMARY KEY, run TEXT NOT NULL);
+CREATE TABLE events (seq INTEGER PRIMARY KEY, now_us INTEGER NOT NULL, event TEXT NOT NULL, note TEXT NOT NULL,
+    checksum INTEGER NOT NULL);
+CREATE TABLE decisions (seq INTEGER PRIMARY KEY, decision TEXT NOT NULL);
+CREATE TABLE instructions (seq INTEGER, n INTEGER, instruction TEXT NOT NULL, PRIMARY KEY (seq, n)) WITHOUT ROWID;
+CREATE TABLE transitions (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, job_id INTEGER NOT NULL,
+    now_us INTEGER NOT NULL, was TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, cause TEXT NOT NULL,
+    note TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE INDEX transitions_of_job ON transitions (job_id, id);
+CREATE TABLE jobs (job_id INTEGER PRIMARY KEY, user TEXT NOT NULL, submission TEXT NOT NULL,
+    submitted_checksum INTEGER NOT NULL, state TEXT NOT NULL, ended INTEGER, record TEXT NOT NULL,
+    checksum INTEGER NOT NULL);
+CREATE INDEX jobs_alive ON jobs (job_id) WHERE ended IS NULL;
+CREATE UNIQUE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL;
+CREATE TABLE launches (job_id INTEGER, attempt INTEGER, launch TEXT NOT NULL, PRIMARY KEY (job_id, attempt))
+    WITHOUT ROWID;
+CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, now_us INTEGER NOT NULL, chain INTEGER NOT NULL, state BLOB NOT NULL,
+    checksum INTEGER NOT NULL);
+"""
+
+
+class JournalRefused(Failed):
+    """The journal cannot be used as it is: foreign, newer, damaged, or another scheduler's at this moment."""
+
+
+class JournalUnwritable(Failed):
+    """The journal cannot be written now (a full disk, a read-only file system, an I/O error)."""
+
+
+class Lock:
+    """At most one scheduler on a journal: a lock on a file beside it, with the process's id for people.
+
+    On a file of its own, because closing a second descriptor of the database would drop SQLite's own locks.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        """Take the lock, or raise :class:`JournalRefused` with the id of who has it."""
+        path = journal.with_name(journal.name + ".lock")
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalRefused(f"journal {journal}: {path} cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise JournalRefused(
+                f"journal {journal}: another scheduler (process {holder or 'unknown'}) works with it"
+            ) from None
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:  # a full disk: the lock holds all the same
+            pass
+
+    def release(self) -> None:
+        """Let go of the journal. The file stays: removing it would let two processes hold two files of that name."""
+        os.close(self._fd)
+
+
+def checksum(*parts: str | bytes | int | None, start: int = 0) -> int:
+    """CRC-32 of the parts, each with its length: a page of SQLite's has no checksum of its own."""
+    value = start
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        value = zlib.crc32(data, zlib.crc32(b"%d:" % len(data), value))
+    return value
+
+
+def create(path: Path) -> None:
+    """Make an empty journal. It has its name only when it is whole. Raises :class:`JournalUnwritable`."""
+    made = path.with_name(path.name + ".new")
+    try:
+        for rest in (made, made.with_name(made.name + "-wal"), made.with_name(made.name + "-shm")):
+            rest.unlink(missing_ok=True)
+        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            connection.executescript(
+                f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN; {_TABLES}"
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
+            )
+        for name in (made, path.parent):
+            _sync(name)
+        made.rename(path)
+        _sync(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise JournalUnwritable(f"journal {path}: it cannot be made: {error}") from None
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
+
+    One to write with is for one thread, and has asked SQLite to look over the whole file first.
+    """
+    if not path.exists() or not path.stat().st_size:
+        raise JournalRefused(f"journal {path}: {'it is empty' if path.exists() else 'no such file'}")
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None, timeout=_BUSY_S
+    )
+    try:
+        application, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if application != APPLICATION_ID:
+            raise JournalRefused(f"journal {path}: this SQLite file is not a journal of cosched")
+        if version != VERSION:
+            raise JournalRefused(
+                f"journal {path}: its format is {version}, this software knows up to {VERSION}: use the newer software"
+            )
+        if write:
+            for setting in ("journal_mode=WAL", "synchronous=FULL"):
+                connection.execute(f"PRAGMA {setting}")
+            found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+            if found != ["ok"]:
+                raise JournalRefused(f"journal {path}: it is damaged: {'; '.join(found)}")
+    except sqlite3.Error as error:
+        connection.close()
+        raise refused(path, error) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def refused(path: Path, error: Exception) -> JournalRefused:
+    """What SQLite found when it could not read."""
+    if isinstance(error, sqlite3.OperationalError):
+        return JournalRefused(f"journal {path}: it cannot be read: {error}")
+    return JournalRefused(f"journal {path}: it is damaged, or no journal: {error}")

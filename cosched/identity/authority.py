@@ -37,6 +37,7 @@ from cosched.identity.names import (
     Kind,
     certificate,
     checked_name,
+    is_host,
     private,
 )
 
@@ -94,10 +95,11 @@ def issue(
     life: timedelta = _LIFE,
     now: datetime | None = None,
 ) -> None:
-    """Make an identity in the directory ``into``: KIND.pem, KIND.key, ca.pem, and for a node grant.pub.
+    """Make an identity in the directory ``into``: KIND.pem, KIND.key, ca.pem; and grant.key or, for a node, grant.pub.
 
-    ``authority`` is the directory with ca.pem and ca.key; ``addresses`` are further names and IP addresses under which
-    a server may be dialled. ``now`` is for tests. Raises :class:`BadInput` where there is such an identity already.
+    ``authority`` is the directory with ca.pem, ca.key and grant.key, and may be ``into`` itself; ``addresses`` are
+    further names and IP addresses at which a server is dialled. ``now`` is for tests. Raises :class:`BadInput` where
+    there is such an identity already.
     """
     checked_name(kind, name)
     issuer, signer = _authority(authority)
@@ -116,13 +118,14 @@ def issue(
     key = generate_private_key(SECP256R1())
     start = (now or datetime.now(UTC)) - _SKEW
     end = min(start + _SKEW + life, issuer.not_valid_after_utc)
-    names = [name, *([SCHEDULER] if kind == "scheduler" and name != SCHEDULER else []), *addresses]
+    also = [SCHEDULER] if kind == "scheduler" and name != SCHEDULER else []
+    alternatives = [x509.DNSName(name), *(_alternative(each) for each in [*also, *addresses])]
     made = (
         _unsigned(subject, issuer.subject, key, start, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(_USES[kind]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .sign(signer, SHA256())
@@ -130,11 +133,10 @@ def issue(
     write_new(key_path, _pem(key), mode=0o600)
     write_new(pem, made.public_bytes(Encoding.PEM))
     _copy(authority / CA_PEM, into)
+    if kind == "scheduler":
+        _copy(private(authority / GRANT_KEY), into, mode=0o600)
     if kind == "node":
-        if (authority / GRANT_KEY).exists():
-            _same_or_new(into / GRANT_PUB, _public(load_grant_key(authority)))
-        else:
-            _copy(authority / GRANT_PUB, into)
+        _same_or_new(into / GRANT_PUB, _public(load_grant_key(authority)))
 
 
 class Validity(msgspec.Struct, frozen=True):
@@ -173,16 +175,16 @@ def _absent(path: Path) -> None:
         raise BadInput(str(path), "is there already", "a place without it: nothing is written over")
 
 
-def _copy(source: Path, into: Path) -> None:
-    _same_or_new(into / source.name, source.read_bytes())
+def _copy(source: Path, into: Path, *, mode: int = 0o644) -> None:
+    _same_or_new(into / source.name, source.read_bytes(), mode=mode)
 
 
-def _same_or_new(target: Path, data: bytes) -> None:
+def _same_or_new(target: Path, data: bytes, *, mode: int = 0o644) -> None:
     if target.exists():
         if target.read_bytes() != data:
             raise BadInput(str(target), "belongs to another authority", "a directory of this cluster")
         return
-    write_new(target, data)
+    write_new(target, data, mode=mode)
 
 
 def _authority(directory: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
@@ -240,6 +242,8 @@ def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
+        if not is_host(name):
+            raise BadInput("address", f"{name!r}", "a host's name or an IP address") from None
         return x509.DNSName(name)
 
 

@@ -21,6 +21,11 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _MAX = 63  # a common name has at most 64 characters
 
 
+def is_host(name: str) -> bool:
+    """Whether this is a host's name, as DNS has them."""
+    return len(name) <= 253 and bool(_HOST.fullmatch(name))
+
+
 def checked_name(kind: Kind, name: str) -> str:
     """The name, if a certificate of that kind may carry it. Raises :class:`BadInput`."""
     shape, expected = (

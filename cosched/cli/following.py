@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import click
 
 from cosched.cli.service import because, ended, local
-from cosched.client.client import Client
+from cosched.client.client import Client, NotNow
 from cosched.errors import NoAnswer
 from cosched.wire.api import JobDoc, Step
 
@@ -28,13 +28,13 @@ class Patient:
         self._pause_s = 0.2
 
     def __call__(self, ask: Callable[[], Answer]) -> Answer:
-        """What ``ask`` gives. Raises :class:`NoAnswer` when patience is at its end."""
+        """What ``ask`` gives. Raises :class:`NoAnswer` or :class:`NotNow` when patience is at its end."""
         end_s = time.monotonic() + _PATIENCE_S
         told = False
         while True:
             try:
                 answer = ask()
-            except NoAnswer as error:
+            except (NoAnswer, NotNow) as error:
                 if time.monotonic() > end_s:
                     raise
                 if not told:

@@ -227,13 +227,11 @@ def _parsed(ctx: click.Context, words: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise BadInput(where, f"{words!r}: {str(error).lower()}", "options as on the command line") from None
     try:
-        line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent)
+        line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent, help_option_names=[])
     except BadInput as error:
         raise BadInput(f"{where}: {error.where}", error.found, error.expected, nearest=error.nearest) from None
     except click.UsageError as error:
         raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
-    except click.exceptions.Exit:
-        raise BadInput(where, f"{words!r}", "options of the job") from None
     given = {
         name: value
         for name, value in line.params.items()

@@ -32,6 +32,10 @@ Document = TypeVar("Document")
 Stream = Literal["stdout", "stderr"]
 
 
+class NotNow(Failed):
+    """The service cannot do it at the moment: a node does not answer, or its disk is full."""
+
+
 class Piece(NamedTuple):
     """A piece of a job's output; ``size`` is what there is by now, ``final`` that it will not grow any more."""
 
@@ -159,8 +163,9 @@ def _problem(answer: Answer, server: str) -> BadInput | Failed:
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.DecodeError:
         return Failed(f"{server} answers with HTTP status {answer.status}, and not as a scheduler of cosched does")
+    if answer.status == 503:
+        return NotNow(problem.message)
     if answer.status not in _BAD_INPUT:
         return Failed(problem.message)
-    if problem.where and problem.found:
-        return BadInput(problem.where, problem.found, problem.expected, nearest=problem.nearest)
-    return BadInput("", problem.message)
+    error = BadInput(problem.where, problem.found, problem.expected, nearest=problem.nearest)
+    return error if str(error) == problem.message else BadInput("", problem.message)

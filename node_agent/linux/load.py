@@ -57,7 +57,7 @@ class Load:
         use_cgroups: bool = True,
         proc: Path = Path("/proc"),
     ) -> None:
-        """``own``: the agent's and its guard's processes; ``tasks``: those of jobs. Asked where there are no cgroups."""
+        """``own``: the agent's and its guard's processes; ``tasks``: those of jobs (asked if there are no cgroups)."""
         self._groups = _Accounts(mount) if use_cgroups else None
         self._cosched, self._desk = cosched.strip("/"), desk.strip("/")
         self._memory_bytes = memory_bytes

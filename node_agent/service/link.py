@@ -1,0 +1,207 @@
+"""The link to the scheduler: dialled from here, kept up, and dialled again with a growing, jittered pause."""
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from cosched.errors import BadInput
+from cosched.identity import tls
+from cosched.identity.names import SCHEDULER
+from cosched.wire.messages import (
+    MAX_FRAME_BYTES,
+    VERSION,
+    FromAgent,
+    Hello,
+    Order,
+    ReadOutput,
+    Rejected,
+    ToAgent,
+    Welcome,
+    encode,
+    to_agent,
+)
+from node_agent.service.complaints import Complaints
+from node_agent.service.desk import Desk, now_us
+from node_agent.service.fence import EpochFile, Fenced
+from node_agent.service.orders import Orders
+
+_log = logging.getLogger("cosched.agent")
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 10.0
+_PATIENCE_S = 10.0
+
+
+class LinkEnded(Exception):
+    """The link is of no use; the message says why."""
+
+
+class Link:
+    """Talks to one scheduler at a time."""
+
+    def __init__(
+        self,
+        url: str,
+        identity: Path,
+        hello: Callable[[], Hello],
+        orders: Orders,
+        epochs: EpochFile,
+        desk: Desk,
+        complaints: Complaints,
+        on_other_cluster: Callable[[str], None],
+    ) -> None:
+        """``on_other_cluster`` is told when a scheduler of another cluster has taken over. Raises :class:`BadInput`."""
+        if urlsplit(url).scheme != "wss" or not urlsplit(url).hostname:
+            raise BadInput("scheduler.url", f"found {url!r}", "wss://HOST:PORT/v1/agent")
+        self._url, self._identity = url, identity
+        self._hello, self._orders, self._epochs, self._desk = hello, orders, epochs, desk
+        self._complain = complaints
+        self._on_other_cluster = on_other_cluster
+        self._outgoing: asyncio.Queue[FromAgent] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._problem = ""
+
+    def tell(self, message: FromAgent) -> None:
+        """Send it if the scheduler is there. What matters is kept elsewhere, and told when the agent joins again."""
+        if self._outgoing is not None:
+            self._outgoing.put_nowait(message)
+
+    async def keep(self) -> None:
+        """Dial, talk, dial again; until cancelled."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            began_us = now_us()
+            try:
+                await self._talk()
+            except* (LinkEnded, OSError, TimeoutError, ssl.SSLError, WebSocketException, BadInput, Fenced) as group:
+                self._tell_problem(_first(group))
+            finally:
+                self._outgoing = None
+            if now_us() - began_us > _LONGEST_PAUSE_S * 1_000_000:
+                pause_s = _FIRST_PAUSE_S
+            await asyncio.sleep(random.uniform(0.5, 1.0) * pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _tell_problem(self, error: BaseException) -> None:
+        words = str(error) or type(error).__name__
+        if words != self._problem:  # said once, not at every try
+            _log.warning("no link to the scheduler at %s: %s", self._url, words)
+        self._problem = words
+
+    async def _talk(self) -> None:
+        async with connect(
+            self._url,
+            ssl=tls.client_context(self._identity),
+            server_hostname=SCHEDULER,
+            max_size=MAX_FRAME_BYTES,
+            compression=None,
+            ping_interval=None,
+            open_timeout=_PATIENCE_S,
+            close_timeout=1,
+            proxy=None,
+            user_agent_header=None,
+        ) as connection:
+            tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
+            await connection.send(encode(self._hello()))
+            welcome = await self._welcomed(connection)
+            self._problem = ""
+            _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
+            self._outgoing = asyncio.Queue()
+            for attempt in self._orders.attempts:
+                for event in attempt.events():
+                    self.tell(event)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(connection, self._outgoing))
+                tasks.create_task(self._beat(connection, welcome))
+                tasks.create_task(self._listen(connection))
+
+    async def _welcomed(self, connection: ClientConnection) -> Welcome:
+        async with asyncio.timeout(_PATIENCE_S):
+            answer = to_agent(_binary(await connection.recv()))
+        if isinstance(answer, Rejected):
+            raise LinkEnded(f"it does not want this node: {answer.reason}")
+        if not isinstance(answer, Welcome):
+            raise LinkEnded(f"it began with {type(answer).__name__}")
+        if answer.version != VERSION:
+            raise LinkEnded(f"it speaks version {answer.version}, this agent {VERSION}")
+        if problem := answer.contract.impossible():
+            raise LinkEnded(f"its contract is impossible: {problem[0]} {problem[1]}")
+        if self._epochs.welcome(answer.fence):
+            self._on_other_cluster(answer.fence.cluster_id)
+        self._desk.welcome(answer.contract, answer.lease_us, answer.fence.epoch)
+        return answer
+
+    async def _send(self, connection: ClientConnection, outgoing: asyncio.Queue[FromAgent]) -> None:
+        while True:
+            message = await outgoing.get()
+            try:
+                frame = encode(message)
+            except ValueError as error:
+                self._complain("too long", str(error))
+                continue
+            await connection.send(frame)
+
+    async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
+        """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
+        while True:
+            self.tell(self._desk.heartbeat())
+            pong = asyncio.ensure_future(await connection.ping())
+            pong.add_done_callback(self._heard)
+            await asyncio.sleep(welcome.heartbeat_us / 1e6)
+            heard_us = self._desk.heard_us
+            if heard_us is not None and now_us() - heard_us > welcome.lease_us:
+                raise LinkEnded(f"nothing heard for {welcome.lease_us / 1e6:g} s")
+
+    def _heard(self, pong: asyncio.Future[float]) -> None:
+        if not pong.cancelled() and pong.exception() is None:
+            self._desk.heard()
+
+    async def _listen(self, connection: ClientConnection) -> None:
+        while True:
+            try:
+                data = await connection.recv()
+            except ConnectionClosed as error:
+                if error.sent is not None and error.sent.code == 1009:
+                    self._complain("oversized", f"a message of more than {MAX_FRAME_BYTES} bytes from the scheduler")
+                raise LinkEnded(f"the connection has ended: {error}") from None
+            self._desk.heard()
+            try:
+                self._handle(to_agent(_binary(data)))
+            except BadInput as error:
+                self._complain("message", str(error))
+
+    def _handle(self, message: ToAgent) -> None:
+        if isinstance(message, Order):
+            task = asyncio.create_task(self._orders.obey(message))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+        elif isinstance(message, ReadOutput):
+            self.tell(self._orders.output(message))
+        else:
+            self._complain("message", f"{type(message).__name__} after the welcome")
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("an order was not obeyed because of a fault of the agent", exc_info=error)
+
+
+def _binary(data: str | bytes) -> bytes:
+    if isinstance(data, str):
+        raise BadInput("message", "text", "MessagePack")
+    return data
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+logging.getLogger("websockets").setLevel(logging.CRITICAL)  # what it has to say is said here

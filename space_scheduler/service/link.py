@@ -111,6 +111,11 @@ class Link:
         entry.session.send(message)
         return True
 
+    def connected(self, name: str) -> bool:
+        """Whether the node's agent is here."""
+        entry = self.book.get(name)
+        return entry is not None and entry.session is not None
+
     async def read_output(
         self, name: str, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int, timeout_s: float = 15.0
     ) -> wire.OutputChunk | None:
@@ -203,8 +208,8 @@ class Link:
         if hello.procs < 1 or hello.memory_bytes < 1 or not 0 < hello.port < 1 << 16 or not hello.address:
             raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
         if hello.highest_epoch > self.fence.epoch:
-            expected = f"at most {self.fence.epoch}, this scheduler's; a new journal takes over with --take-over"
-            raise BadInput("hello: highest_epoch", f"{name} obeys epoch {hello.highest_epoch}", expected)
+            expected = f"at most {self.fence.epoch}, this scheduler's: the node obeys one with a longer journal"
+            raise BadInput("hello: highest_epoch", f"found {hello.highest_epoch}", expected)
         return hello
 
     def _welcome(self, hello: wire.Hello, name: str) -> NodeEntry:

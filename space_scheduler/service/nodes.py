@@ -10,6 +10,7 @@ from cosched.model.node import Node, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.service.records import View
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ class NodeBook:
     def names(self) -> list[str]:
         """All names."""
         return list(self._entries)
+
+    def recovered(self, statuses: Iterable[NodeStatus], holding: Iterable[str]) -> None:
+        """After a restart: nodes as the journal has them, and those that jobs hold. Their silence counts from now."""
+        for status in statuses:
+            entry = self.entry(status.node.name)
+            entry.known = True
+            entry.size = None if status.lost else status.node
+            entry.drained, entry.reason = status.drained, status.reason
+            if entry.size is not None:
+                entry.heard_s = self.now_s()
+        for name in holding:
+            self.entry(name).heard_s = self.now_s()
 
     def committed(self, event: ev.Event) -> None:
         """Follow what the core has taken in."""

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from cosched.errors import BadInput
 from cosched.wire.api import Problem
@@ -38,7 +39,7 @@ def answer(document: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(document), status=status, content_type="application/json")
 
 
-def told(log: Log) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def told(log: Log) -> Middleware:
     """The middleware that makes every error a problem; what is the service's own fault is logged with its trace."""
 
     @web.middleware

@@ -1,0 +1,217 @@
+"""The live service: one asyncio process around the core's host (docs/design/live.md).
+
+It holds no scheduling rule. Users' wishes and nodes' reports become events of the core; what the core decides is
+carried out once it is in the journal. When the service ends, jobs go on; the next start adopts them.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import cosched
+from cosched.config.cluster import ClusterConfig
+from cosched.errors import Failed
+from cosched.identity.authority import WARN_DAYS, validities
+from cosched.identity.grants import load_grant_key
+from cosched.identity.tls import server_context
+from cosched.model.time import US_PER_S
+from cosched.wire.messages import Fence
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.plugins import resolve
+from space_scheduler.service import listen
+from space_scheduler.service.api import MAX_BODY_BYTES, Api
+from space_scheduler.service.discard import Discarder
+from space_scheduler.service.host import CoreHost
+from space_scheduler.service.launches import Launches
+from space_scheduler.service.link import Link
+from space_scheduler.service.log import Log
+from space_scheduler.service.metrics import Metrics
+from space_scheduler.service.nodes import NodeBook
+from space_scheduler.service.orders import Orders
+from space_scheduler.service.problems import told
+from space_scheduler.service.records import Committed, Facts, View
+from space_scheduler.service.tell import Bridge, tell
+from space_scheduler.service.waiting import Jobs
+
+_STOP_S: Final = 10.0
+
+
+class Service:
+    """The scheduler of one cluster: ``start``, then ``stop``.
+
+    ``port`` is where TLS is listened for (of use where the settings say 0), None where it is not.
+    """
+
+    def __init__(self, config: ClusterConfig, log: Log | None = None) -> None:
+        self.config = config
+        self.log = log or Log()
+        self.port: int | None = None
+        self._runner: web.AppRunner | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sockets: list[socket.socket] = []
+        self._bridge = Bridge(self.log)
+
+    async def start(self) -> None:
+        """Recover, adopt what runs, listen. Raises :class:`BadInput` and :class:`Failed`, and leaves nothing open."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        for name in ("space_scheduler", "aiohttp", "asyncio"):
+            logging.getLogger(name).addHandler(self._bridge)
+        secured = server_context(Path(config.identity)) if config.listen.address else None
+        # without TLS there are no agents: nobody is ever given a grant
+        key = load_grant_key(Path(config.identity)) if config.listen.address else Ed25519PrivateKey.generate()
+        listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
+        if listening is not None:
+            self._sockets.append(listening)
+        self.host = host_of(config, self._committed, self._problem)
+        recovered = await self.host.start()
+        # until the next await nothing of this start's events has been handed on
+        fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
+        core = _Timed(self.host)
+        self.book = NodeBook(config.nodes)
+        self.launches = Launches(config, core, self.book, Orders(config, fence, key), self.log)
+        self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches)
+        self.jobs = Jobs(self.host)
+        self.metrics = core.metrics = Metrics(core, self.book, self.link)
+        self.book.recovered(recovered.nodes, self.launches.adopt(recovered.jobs.values()))
+        self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
+
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log)])
+        app.add_routes(Api(config, self.host, self.book, self.link, self.jobs, self.metrics).routes())
+        app.router.add_get("/v1/agent", self.link.accept)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        await self._runner.setup()
+        if listening is not None:
+            await web.SockSite(self._runner, listening).start()
+        if secured is not None:
+            served = listen.tcp_socket(config.listen.address, config.listen.port)
+            self._sockets.append(served)
+            await web.SockSite(self._runner, served, ssl_context=secured).start()
+            self.port = served.getsockname()[1]
+            self._warn_of_expiry()
+        self._tasks.append(asyncio.create_task(self.link.watch()))
+        self._tasks.append(asyncio.create_task(Discarder(config, self.host, self.launches, self.link, self.log).run()))
+        self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    async def stop(self) -> None:
+        """Answer what is open, journal what was reported, close. Jobs go on."""
+        if self._runner is not None:
+            self.jobs.stop()
+            self.link.close()
+            self.launches.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._runner.cleanup()
+            try:
+                async with asyncio.timeout(_STOP_S):
+                    await self.launches.settle()
+            except TimeoutError:
+                self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
+        if hasattr(self, "host"):
+            await self.host.close()
+        for each in self._sockets:
+            each.close()
+        if self._sockets and self.config.listen.socket:
+            Path(self.config.listen.socket).unlink(missing_ok=True)
+        self._sockets.clear()
+        for name in ("space_scheduler", "aiohttp", "asyncio"):
+            logging.getLogger(name).removeHandler(self._bridge)
+
+    def _committed(self, committed: Committed) -> None:
+        """Hand on an event that is in the journal, and what followed from it."""
+        try:
+            tell(self.log, committed)
+            self.book.committed(committed.event)
+            self.metrics.committed(committed)
+            self.jobs.committed(committed)
+            self.launches.committed(committed)
+        except Exception as error:
+            self.log.fault("an event was not carried out", error, seq=committed.seq)
+
+    def _problem(self, problem: str) -> None:
+        if problem:
+            self.log.warn("problem", what=problem)
+        else:
+            self.log.info("well again")
+
+    def _warn_of_expiry(self) -> None:
+        for each in validities(Path(self.config.identity)):
+            if each.days_left < WARN_DAYS:
+                self.log.warn("certificate expires", path=each.path, days_left=round(each.days_left, 1))
+
+
+class _Timed:
+    """The host, with the time that every event takes to get into the journal."""
+
+    metrics: Metrics
+
+    def __init__(self, host: CoreHost) -> None:
+        self._host = host
+
+    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept an event."""
+        began_s = monotonic()
+        committed = await self._host.post(event, note=note, facts=facts)
+        self.metrics.journalled(monotonic() - began_s)
+        return committed
+
+    async def annotate(self, job_id: int, facts: Facts) -> None:
+        """Journal facts of a job."""
+        await self._host.annotate(job_id, facts)
+
+    def view(self) -> View:
+        """The last published state."""
+        return self._host.view()
+
+
+def host_of(
+    config: ClusterConfig, on_committed: Callable[[Committed], None], on_problem: Callable[[str], None]
+) -> CoreHost:
+    """The core's host as the settings have it. Raises :class:`BadInput` and :class:`Failed`."""
+    policy = resolve(config.policy, config.order, where="policy")
+    state = Path(config.state)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"state: {state} cannot be made: {error.strerror}") from None
+    return CoreHost(
+        state / "journal.db",
+        policy,
+        policy_name=config.policy,
+        order_name=config.order,
+        rules=MachineRules(max_nodes_per_job=config.max_nodes_per_job),
+        pass_interval_us=config.time_us("pass_interval"),
+        on_committed=on_committed,
+        on_problem=on_problem,
+    )
+
+
+async def serve(config: ClusterConfig, stop: asyncio.Event, ready: Callable[[], None], log: Log | None = None) -> None:
+    """Run the service until ``stop`` is set; ``ready`` is called once it listens."""
+    service = Service(config, log)
+    service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
+    await service.start()
+    try:
+        listen.notify("READY=1")
+        ready()
+        await stop.wait()
+        listen.notify("STOPPING=1")
+        service.log.info("stopping")
+    finally:
+        await service.stop()
+    service.log.info("stopped", lease_s=config.time_us("lease") / US_PER_S)

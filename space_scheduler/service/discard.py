@@ -1,0 +1,64 @@
+"""Output that was kept long enough is dropped by the nodes that have it (``keep_output``)."""
+
+import asyncio
+from typing import Final
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.time import US_PER_S
+from space_scheduler.service.host import CoreHost
+from space_scheduler.service.launches import Launches
+from space_scheduler.service.link import Link
+from space_scheduler.service.log import Log
+
+_SLOWEST_S: Final = 600.0
+_PAGE: Final = 200
+
+
+class Discarder:
+    """Looks at the history from time to time. A node that was away is told at a later look, as long as this runs."""
+
+    def __init__(self, config: ClusterConfig, host: CoreHost, launches: Launches, link: Link, log: Log) -> None:
+        self._keep_us = config.time_us("keep_output")
+        self._host = host
+        self._launches = launches
+        self._link = link
+        self._log = log
+        self._done: set[int] = set()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(min(_SLOWEST_S, max(1.0, self._keep_us / US_PER_S / 4)))
+            try:
+                await self.look()
+            except Exception as error:
+                self._log.fault("output was not discarded", error)
+
+    async def look(self) -> int:
+        """Discard the output of every job that ended between two and one times ``keep_output`` ago; says how many.
+
+        Twice as long, so that one look too few (a restart, a node that is away) loses nothing, and still bounded.
+        """
+        now_us = self._host.clock.now_us()
+        before: int | None = None
+        told = 0
+        seen: set[int] = set()
+        while True:
+            page = await self._host.history(limit=_PAGE, before=before)
+            for record in page:
+                end_us = record.end_us or 0
+                if end_us <= now_us - 2 * self._keep_us - int(2 * _SLOWEST_S * US_PER_S):
+                    self._done &= seen
+                    return told
+                if end_us > now_us - self._keep_us or record.allocation is None:
+                    continue
+                seen.add(record.id)
+                node = record.allocation.nodes[0].node
+                if record.id not in self._done and self._link.connected(node):
+                    self._launches.discard(node, record.id, record.attempt)
+                    self._done.add(record.id)
+                    told += 1
+            if len(page) < _PAGE:
+                self._done &= seen
+                return told
+            before = page[-1].id

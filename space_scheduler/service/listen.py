@@ -1,0 +1,91 @@
+"""Where the service listens, and how it says that it does."""
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from cosched.errors import BadInput, Failed
+
+#: What the kernel takes for the path of a Unix socket (sun_path, less the closing NUL).
+LONGEST_PATH: Final = 107
+
+
+def checked_path(path: Path) -> Path:
+    """The path, if a Unix socket can be there. Raises :class:`BadInput`."""
+    length = len(os.fsencode(path))
+    if length > LONGEST_PATH:
+        raise BadInput(
+            "listen.socket", f"{path}: {length} bytes", f"at most {LONGEST_PATH}: Linux takes no longer path"
+        )
+    if not path.is_absolute():
+        raise BadInput("listen.socket", f"{path}", "an absolute path")
+    return path
+
+
+def unix_socket(path: Path) -> socket.socket:
+    """A listening socket that every user of this host may connect to; its directory is made where it is missing.
+
+    What a scheduler that was killed has left is removed. Raises :class:`Failed` where one listens, or something else
+    is in the way.
+    """
+    checked_path(path)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _remove_stale(path)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.bind(str(path))
+            path.chmod(0o666)  # who may do what is decided by who he is
+            listening.listen(256)
+        except BaseException:
+            listening.close()
+            raise
+    except OSError as error:
+        raise Failed(f"cannot listen on {path}: {error.strerror}") from None
+    return listening
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise Failed(f"cannot listen on {path}: there is something that is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            if error.errno not in (errno.ECONNREFUSED, errno.ENOENT):
+                raise Failed(f"cannot listen on {path}: {error.strerror} (is another scheduler there?)") from None
+        else:
+            raise Failed(f"cannot listen on {path}: another scheduler does")
+    path.unlink(missing_ok=True)
+
+
+def tcp_socket(address: str, port: int) -> socket.socket:
+    """A listening socket on an address of this host. Raises :class:`Failed`."""
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((address, port), family=family, backlog=1024, reuse_port=False)
+    except OSError as error:
+        raise Failed(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
+
+
+def notify(message: str) -> None:
+    """Tell systemd (``READY=1``, ``STOPPING=1``), where it wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        try:
+            sender.connect(address)
+            sender.sendall(message.encode())
+        except OSError:  # it does not listen: then nobody waits for it
+            pass

@@ -1,0 +1,92 @@
+"""What the log says of events and decisions, and the standard library's log records on their way into it."""
+
+import logging
+import re
+
+from cosched.model.time import FOREVER_US, seconds
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction, Kill, Start, Tell
+from space_scheduler.reasons import Reason
+from space_scheduler.service.log import Log
+from space_scheduler.service.records import Committed
+
+
+def tell(log: Log, committed: Committed) -> None:
+    """Every event but the core's own clockwork, and every decision with its reason and its numbers."""
+    event = committed.event
+    if not isinstance(event, ev.Boundary | ev.TimerDue):
+        log.info(_words(event), seq=committed.seq, **_of_event(event), **_ends(committed))
+    for instruction in committed.instructions:
+        _decision(log, instruction)
+
+
+def _words(event: ev.Event) -> str:
+    """``JobSubmitted`` is ``job submitted``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(event).__name__).lower()
+
+
+def _of_event(event: ev.Event) -> dict[str, object]:
+    if isinstance(event, ev.JobSubmitted):
+        job = event.job
+        return {
+            "job": job.id,
+            "procs": job.procs,
+            "limit_s": seconds(job.estimate_us),
+            "memory_bytes": job.memory_bytes,
+        }
+    if isinstance(event, ev.NodeJoined):
+        node = event.node
+        return {"node": node.name, "procs": node.procs, "memory_bytes": node.memory_bytes}
+    if isinstance(event, ev.JobEnded):
+        return {"job": event.job_id, "outcome": event.outcome.value}
+    fields: dict[str, object] = {}
+    for key, name in (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why")):
+        if value := getattr(event, key, None):
+            fields[name] = value
+    return fields
+
+
+def _ends(committed: Committed) -> dict[str, object]:
+    notes = {step.note for _, step in committed.transitions if step.note}
+    return {"note": "; ".join(sorted(notes))} if notes else {}
+
+
+def _decision(log: Log, instruction: Instruction) -> None:
+    if isinstance(instruction, Start):
+        nodes = {share.node: share.tasks for share in instruction.allocation.nodes}
+        log.info("start", job=instruction.job.id, **_why(instruction.reason), nodes=nodes)
+    elif isinstance(instruction, Kill):
+        log.info("kill", job=instruction.job_id, **_why(instruction.reason))
+    elif isinstance(instruction, Tell):
+        at_us = instruction.promised_us
+        promised = {} if at_us >= FOREVER_US else {"start_at_s": seconds(at_us)}
+        log.info("promise", job=instruction.job_id, **promised, **_why(instruction.reason))
+
+
+def _why(reason: Reason) -> dict[str, object]:
+    fields: dict[str, object] = {"reason": reason.why.name.lower()}
+    for name, value in reason.numbers.items():
+        fields[f"{name[:-3]}_s" if name.endswith("_us") else name] = seconds(value) if name.endswith("_us") else value
+    if reason.node:
+        fields["at_node"] = reason.node
+    return fields
+
+
+class Bridge(logging.Handler):
+    """Takes in what libraries say. Peers can cause some of it, so each message has its bounded rate."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record, with where it went wrong if it says so."""
+        error = record.exc_info[1] if record.exc_info else None
+        why = f"{type(error).__name__}: {error}" if error else ""
+        own = record.name.startswith("space_scheduler")
+        if own and error is not None:
+            self._log.fault(record.getMessage(), error)
+        elif own:
+            self._log.warn(record.getMessage())
+        else:
+            self._log.peer(record.name, str(record.msg)[:200], said=record.getMessage()[:500], why=why[:500])

@@ -1,0 +1,180 @@
+"""The lab's control groups: ``cosched-lab/NAME/NODE/{desk,cosched,system}`` in every hierarchy that has a controller.
+
+``desk`` is the owner's side, ``cosched`` the parallel side (its guard sets the limits there), ``system`` has guard and
+agent. The node's group has the CPU weight and the memory of a workstation. Version 1 (a tree for each controller, or
+for a few) and version 2 (one tree) are told apart by what is mounted.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cosched.lab import kernel
+
+PARENT: Final = "cosched-lab"
+SIDES: Final = ("desk", "cosched", "system")
+_NEEDED: Final = {"cpu", "memory"}
+_WANTED: Final = ("cpu", "memory", "pids", "cpuset", "io")
+#: Controllers of version 1 by their names in /proc/self/mounts; a hierarchy of systemd's own has none of them.
+_CONTROLLERS: Final = {"cpu", "cpuacct", "cpuset", "memory", "freezer", "pids", "blkio", "devices"}
+_PERIOD_US: Final = 10_000  # short: a throttled desk waits at most for that long
+_REMOVAL_S: Final = 10.0
+
+
+class Hierarchy(NamedTuple):
+    """A mounted tree of control groups. ``version`` is 1 or 2."""
+
+    mount: Path
+    version: int
+    controllers: frozenset[str]
+
+
+class Share(NamedTuple):
+    """What a node gets of the machine; ``memory_bytes`` 0 is no limit, ``cap_cpus`` a ceiling (None: shares alone)."""
+
+    cpus: int
+    memory_bytes: int
+    cap_cpus: float | None = None
+
+
+def hierarchies() -> list[Hierarchy]:
+    """The trees to use: version 2 where it has CPU and memory, else version 1; none where either is missing."""
+    first, second = [], []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, kind, options, *_ = line.split(" ")
+        mount = Path(place.encode().decode("unicode_escape"))
+        if kind == "cgroup2":
+            with contextlib.suppress(OSError):
+                second.append(Hierarchy(mount, 2, frozenset((mount / "cgroup.controllers").read_text().split())))
+        elif kind == "cgroup" and (controllers := _CONTROLLERS.intersection(options.split(","))):
+            first.append(Hierarchy(mount, 1, frozenset(controllers)))
+    for hierarchy in second:
+        if hierarchy.controllers >= _NEEDED:
+            return [hierarchy]
+    return first if frozenset().union(*(each.controllers for each in first)) >= _NEEDED else []
+
+
+def make(name: str, shares: dict[str, Share]) -> None:
+    """Make the groups of a lab. Raises OSError, with a message that says which file refused."""
+    for hierarchy in hierarchies():
+        for node, share in shares.items():
+            group = _directory(hierarchy, PARENT, name, node)
+            for setting, value in _settings(hierarchy, share):
+                _set(group / setting, value)
+            for side in SIDES:
+                _directory(hierarchy, PARENT, name, node, side)
+
+
+def doors(name: str, node: str, side: str) -> list[str]:
+    """The files to which a process writes 0 to enter a side of a node."""
+    return [str(each.mount / PARENT / name / node / side / "cgroup.procs") for each in hierarchies()]
+
+
+def enter(files: Sequence[str]) -> None:
+    """Move the calling process."""
+    for file in files:
+        kernel.write(file, "0")
+
+
+def remove(name: str) -> bool:
+    """Kill what is in a lab's groups and remove them. False when something is left after ten seconds."""
+    end = time.monotonic() + _REMOVAL_S
+    while [each for each in hierarchies() if not _removed(each, name)]:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    for hierarchy in hierarchies():
+        with contextlib.suppress(OSError):  # another lab's
+            (hierarchy.mount / PARENT).rmdir()
+    return True
+
+
+def occupied(name: str) -> bool:
+    """Whether processes are in the groups of a lab of that name."""
+    return any(_pids(group) for each in hierarchies() for group in _tree(each.mount / PARENT / name))
+
+
+def _settings(hierarchy: Hierarchy, share: Share) -> Iterator[tuple[str, str]]:
+    quota = None if share.cap_cpus is None else str(max(1000, round(share.cap_cpus * _PERIOD_US)))
+    if hierarchy.version == 2:
+        yield "cpu.weight", str(min(10_000, 100 * share.cpus))
+        if share.memory_bytes:
+            yield "memory.max", str(share.memory_bytes)
+        if quota:
+            yield "cpu.max", f"{quota} {_PERIOD_US}"
+        return
+    if "cpu" in hierarchy.controllers:
+        yield "cpu.shares", str(min(262_144, 1024 * share.cpus))
+        if quota:
+            yield "cpu.cfs_period_us", str(_PERIOD_US)
+            yield "cpu.cfs_quota_us", quota
+    if "memory" in hierarchy.controllers and share.memory_bytes:
+        yield "memory.limit_in_bytes", str(share.memory_bytes)
+
+
+def _directory(hierarchy: Hierarchy, *names: str) -> Path:
+    """A group and those above it, made so that processes can be put in and limits be set."""
+    group = hierarchy.mount
+    for name in names:
+        if hierarchy.version == 2:
+            _enable(group)
+        parent, group = group, group / name
+        try:
+            group.mkdir()
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise OSError(error.errno, f"{group}: {error.strerror}") from None
+        if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
+            for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group, and then nothing can enter
+                if not (group / file).read_text().strip():
+                    _set(group / file, (parent / file).read_text().strip())
+    return group
+
+
+def _enable(group: Path) -> None:
+    available = set((group / "cgroup.controllers").read_text().split())
+    enabled = set((group / "cgroup.subtree_control").read_text().split())
+    for controller in _WANTED:
+        if controller in available - enabled:
+            try:
+                _set(group / "cgroup.subtree_control", f"+{controller}")
+            except OSError:
+                if controller in _NEEDED:
+                    raise
+
+
+def _set(file: Path, value: str) -> None:
+    try:
+        kernel.write(str(file), value)
+    except OSError as error:
+        raise OSError(error.errno, f"{file}: {error.strerror}") from None
+
+
+def _tree(group: Path) -> list[Path]:
+    """A group and all below it, the deepest first."""
+    return [Path(place) for place, _, _ in os.walk(group, topdown=False)]
+
+
+def _pids(group: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _removed(hierarchy: Hierarchy, name: str) -> bool:
+    for group in _tree(hierarchy.mount / PARENT / name):
+        with contextlib.suppress(OSError):  # not a freezer, or gone
+            kernel.write(str(group / "freezer.state"), "THAWED")  # a frozen process does not die
+        for pid in _pids(group):
+            if pid:  # 0 is one of another pid namespace, which dies with it
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            group.rmdir()
+    return not (hierarchy.mount / PARENT / name).exists()

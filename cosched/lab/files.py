@@ -1,0 +1,119 @@
+"""The files of a lab: identities, the scheduler's and the nodes' settings, the hosts they know."""
+
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cosched.identity.authority import create_authority, issue
+from cosched.lab import tiers
+from cosched.lab.plan import HEAD, NETWORK, Plan
+
+#: Short, so that a lab shows within seconds what takes a minute at a real desk.
+AWAY_AFTER_S: Final = 3.0
+_POLL_S: Final = 0.5
+
+
+def write_all(plan: Plan, possible: tiers.Possible) -> None:
+    """Write everything that the plan's programs read."""
+    root = os.geteuid() == 0
+    names = [node.name for node in plan.nodes]
+    _identities(plan)
+    plan.path("api").mkdir(mode=0o755 if root else 0o700)
+    plan.path("scheduler.sock").symlink_to("api/scheduler.sock")
+    hosts = [f"{plan.scheduler_address} {HEAD}", *(f"{node.address} {node.name}" for node in plan.nodes)]
+    plan.path("hosts").write_text("\n".join(["127.0.0.1 localhost", *hosts, ""]), encoding="utf-8")
+    cluster: dict[str, Any] = {
+        "name": plan.name,
+        "nodes": names,
+        "policy": plan.settings.policy,
+        "listen": {
+            "socket": str(plan.path("api", "scheduler.sock")),
+            "address": plan.scheduler_address,
+            "port": plan.scheduler_port,
+        },
+        "state": str(plan.path("state")),
+        "identity": str(plan.path("identity")),
+        "network": NETWORK if plan.tier < 3 else "",
+        "allow_root": root,
+        "operators": [_me()],
+        "note": tiers.headline(plan.name, plan.tier, possible.why, possible.remedy),
+    }
+    if plan.tier == 3:
+        cluster["max_nodes_per_job"] = 1
+    plan.path("cluster.yaml").write_text(yaml.safe_dump(cluster, sort_keys=False), encoding="utf-8")
+    for node in plan.nodes:
+        directory = Path(node.directory)
+        mode: dict[str, Any] = {"mode": "none"}
+        if plan.tier == 1:
+            mode = {
+                "mode": "auto",
+                "cosched": f"{_group(plan, node.name)}/cosched",
+                "desk": f"{_group(plan, node.name)}/desk",
+            }
+        settings: dict[str, Any] = {
+            "name": node.name,
+            "cluster": plan.name,
+            "procs": plan.settings.cpus,
+            "memory_bytes": plan.memory_bytes,
+            "scheduler": {"url": f"wss://{plan.scheduler_address}:{plan.scheduler_port}/v1/agent"},
+            "launch": {
+                "address": node.address,
+                "port": node.port,
+                "network": NETWORK if plan.tier < 3 else "",
+            },
+            "paths": {
+                "run": f"{node.directory}/run",
+                "state": f"{node.directory}/state",
+                "identity": f"{node.directory}/identity",
+                "keep": [*plan.keep, node.directory, str(plan.path("api"))],
+            },
+            "cgroup": mode,
+            "security": {
+                "users": "switch" if plan.tier == 1 and root else "self",
+                "allow_root": root,
+                "private_tmp": plan.tier < 3,
+            },
+            "presence": {"away_after_s": AWAY_AFTER_S, "poll_s": _POLL_S},
+        }
+        (directory / "node.toml").write_text(toml(settings), encoding="utf-8")
+
+
+def _me() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a number without a name, as in containers
+        return str(os.geteuid())
+
+
+def _group(plan: Plan, node: str) -> str:
+    return f"cosched-lab/{plan.name}/{node}"
+
+
+def _identities(plan: Plan) -> None:
+    authority = plan.path("identity")
+    create_authority(authority, plan.name)
+    authority.chmod(0o700)
+    issue(authority, "scheduler", "scheduler", authority, addresses=[plan.scheduler_address])
+    for node in plan.nodes:
+        directory = Path(node.directory)
+        directory.mkdir(mode=0o755, parents=True)
+        for name in ("run", "state"):
+            (directory / name).mkdir(mode=0o755)
+        issue(authority, "node", node.name, directory / "identity", addresses=[node.address])
+
+
+def toml(table: dict[str, Any], path: str = "") -> str:
+    """A table of strings, numbers, truth values, lists of strings, and tables of these, as TOML."""
+    lines = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        for key, value in table.items()
+        if not isinstance(value, dict)
+    ]
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{path}{key}]", toml(value, f"{path}{key}.")]
+    return "\n".join(lines) + ("\n" if not path else "")

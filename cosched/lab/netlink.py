@@ -1,0 +1,117 @@
+"""Just enough of rtnetlink to wire up a lab: a bridge, pairs of virtual Ethernet, addresses. No ``ip`` is needed.
+
+Messages as in rtnetlink(7) and linux/if_link.h: a header, a fixed part, attributes (length, type, value, padded to four
+bytes; some hold attributes themselves). The kernel answers each request with an error number, 0 for done.
+"""
+
+import ipaddress
+import os
+import socket
+import struct
+from types import TracebackType
+from typing import Final
+
+_REQUEST_ACK: Final = 0x01 | 0x04
+_CREATE_EXCLUSIVE: Final = 0x400 | 0x200
+_NEWLINK: Final = 16
+_NEWADDR: Final = 20
+_ERROR: Final = 2
+_UP: Final = 0x1
+_IFLA_IFNAME: Final = 3
+_IFLA_MASTER: Final = 10
+_IFLA_LINKINFO: Final = 18
+_IFLA_NET_NS_FD: Final = 28
+_INFO_KIND: Final = 1
+_INFO_DATA: Final = 2
+_VETH_PEER: Final = 1
+_IFA_ADDRESS: Final = 1
+_IFA_LOCAL: Final = 2
+_HEADER: Final = struct.Struct("=IHHII")
+_LINK: Final = struct.Struct("=BxHiII")
+_TIMEOUT_S: Final = 10.0
+
+
+class NetworkError(OSError):
+    """The kernel refuses a change of the network; the message says which."""
+
+
+class Network:
+    """The network namespace that the caller is in when he makes this."""
+
+    def __init__(self) -> None:
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+            self._socket.bind((0, 0))
+        except OSError as error:
+            raise NetworkError(error.errno, f"rtnetlink: {error.strerror}") from None
+        self._socket.settimeout(_TIMEOUT_S)
+        self._sequence = 0
+
+    def __enter__(self) -> "Network":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._socket.close()
+
+    def add_bridge(self, name: str) -> None:
+        """Create a bridge and set it up. Raises :class:`NetworkError`, as all of these do."""
+        attributes = _attribute(_IFLA_IFNAME, _text(name)) + _kind("bridge")
+        self._ask(_NEWLINK, _CREATE_EXCLUSIVE, _link(up=True) + attributes, f"bridge {name}")
+
+    def add_pair(self, name: str, peer: str, peer_namespace: int, bridge: str) -> None:
+        """Make two joined interfaces: ``name`` here, up and in the bridge, ``peer`` in that descriptor's namespace."""
+        there = _link() + _attribute(_IFLA_IFNAME, _text(peer))
+        there += _attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
+        attributes = (
+            _attribute(_IFLA_IFNAME, _text(name))
+            + _attribute(_IFLA_MASTER, struct.pack("=I", socket.if_nametoindex(bridge)))
+            + _kind("veth", _attribute(_VETH_PEER, there))
+        )
+        self._ask(_NEWLINK, _CREATE_EXCLUSIVE, _link(up=True) + attributes, f"interfaces {name} and {peer}")
+
+    def set_up(self, name: str) -> None:
+        """Set an interface up."""
+        self._ask(_NEWLINK, 0, _link(socket.if_nametoindex(name), up=True), f"{name} up")
+
+    def add_address(self, name: str, address: str) -> None:
+        """Give an interface an IPv4 address, ``10.77.0.1/24``."""
+        interface = ipaddress.IPv4Interface(address)
+        fixed = struct.pack("=BBBBI", socket.AF_INET, interface.network.prefixlen, 0, 0, socket.if_nametoindex(name))
+        ip = interface.ip.packed
+        self._ask(
+            _NEWADDR, _CREATE_EXCLUSIVE, fixed + _attribute(_IFA_LOCAL, ip) + _attribute(_IFA_ADDRESS, ip), address
+        )
+
+    def _ask(self, kind: int, flags: int, body: bytes, what: str) -> None:
+        self._sequence += 1
+        header = _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST_ACK | flags, self._sequence, 0)
+        try:
+            self._socket.send(header + body)
+            while True:
+                answer = self._socket.recv(1 << 16)
+                _, answered, _, sequence, _ = _HEADER.unpack_from(answer)
+                if answered == _ERROR and sequence == self._sequence:
+                    break
+        except OSError as error:
+            raise NetworkError(error.errno, f"{what}: {error.strerror or error}") from None
+        (negative,) = struct.unpack_from("=i", answer, _HEADER.size)
+        if negative:
+            raise NetworkError(-negative, f"{what}: {os.strerror(-negative)}")
+
+
+def _link(index: int = 0, *, up: bool = False) -> bytes:
+    return _LINK.pack(socket.AF_UNSPEC, 0, index, _UP if up else 0, _UP if up else 0)
+
+
+def _kind(name: str, data: bytes = b"") -> bytes:
+    info = _attribute(_INFO_KIND, _text(name))
+    return _attribute(_IFLA_LINKINFO, info + (_attribute(_INFO_DATA, data) if data else b""))
+
+
+def _text(value: str) -> bytes:
+    return value.encode() + b"\0"
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    length = 4 + len(value)
+    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)

@@ -1,0 +1,89 @@
+"""What a lab is to be: its settings as people give them, and the plan that its holder carries out.
+
+The plan travels as JSON from ``cosched lab up`` to the holder. Standard library alone, as everything the holder needs.
+"""
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Self
+
+HEAD: Final = "head"
+NETWORK: Final = "10.77.0.0/24"
+HEAD_ADDRESS: Final = "10.77.0.254"
+SCHEDULER_PORT: Final = 7420
+AGENT_PORT: Final = 7421
+MAX_NODES: Final = 64
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``lab up`` was asked for; a second ``lab up`` with other settings is refused.
+
+    ``tier`` 0 means the best there is, ``memory_bytes`` None an equal part of what is free. ``cap`` gives each node a
+    hard ceiling at its share of the machine; ``users`` is the number of desks with a synthetic user.
+    """
+
+    nodes: int
+    cpus: int
+    memory_bytes: int | None
+    tier: int
+    policy: str
+    users: int
+    cap: bool
+
+
+@dataclass(frozen=True)
+class Node:
+    """One workstation: how others reach it, and its directory (configuration, sockets, state)."""
+
+    name: str
+    address: str
+    port: int
+    directory: str
+    user: bool  # a synthetic one is at the desk
+
+    @property
+    def control(self) -> Path:
+        """Where its process 1 listens."""
+        return Path(self.directory) / "init.sock"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a holder needs. ``user_namespace``: it has to make one (tier 2 of an ordinary user)."""
+
+    name: str
+    cookie: str
+    directory: str
+    tier: int
+    user_namespace: bool
+    settings: Settings
+    memory_bytes: int  # of each node
+    scheduler_address: str
+    scheduler_port: int
+    nodes: tuple[Node, ...]
+    keep: tuple[str, ...]
+
+    def encoded(self) -> bytes:
+        """As one line of JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Self:
+        """The plan in that line."""
+        raw = json.loads(data)
+        raw["settings"] = Settings(**raw["settings"])
+        raw["nodes"] = tuple(Node(**node) for node in raw["nodes"])
+        raw["keep"] = tuple(raw["keep"])
+        return cls(**raw)
+
+    def path(self, *parts: str) -> Path:
+        """A path in the lab's directory."""
+        return Path(self.directory, *parts)
+
+
+def python(*arguments: str) -> tuple[str, ...]:
+    """A command line that runs Python on our own modules, whatever lies in the directory that it starts in."""
+    return (sys.executable, "-P", *arguments)

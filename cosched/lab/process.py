@@ -1,0 +1,101 @@
+"""Start a program as a process 1 needs it: its own session, terminal and control groups, and no waiting thread."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cosched.lab import cgroups, kernel
+
+#: What a shell says of a command that is not there, and of one that cannot be executed.
+NOT_FOUND: Final = 127
+NOT_EXECUTABLE: Final = 126
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class CannotStart(Exception):
+    """A program could not be started; ``status`` is what a shell would have said."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to start. ``groups`` are the files by which it enters its control groups.
+
+    ``streams`` become its standard input, output and error; with ``terminal``, the first is its controlling terminal.
+    ``mortal`` programs are killed by the kernel when the caller dies.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    directory: str
+    streams: tuple[int, int, int]
+    terminal: bool = False
+    groups: Sequence[str] = ()
+    mortal: bool = False
+
+
+def start(program: Program) -> int:
+    """Start it and give its number, which is also its process group's. Raises :class:`CannotStart`."""
+    told, tell = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        _become(program, tell)
+    os.close(tell)
+    with open(told, "rb") as file:
+        problem = file.read()  # ends when the child executes or dies
+    if problem:
+        os.waitpid(pid, 0)
+        status, _, message = problem.decode("utf-8", "replace").partition(" ")
+        raise CannotStart(message, int(status))
+    return pid
+
+
+def _become(program: Program, tell: int) -> None:
+    """In the child: everything up to the execution. Never returns."""
+    status = 1
+    try:
+        os.setsid()
+        if program.mortal:
+            kernel.die_with_parent()
+        for number, descriptor in enumerate(program.streams):
+            os.dup2(descriptor, number)
+        if program.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        cgroups.enter(program.groups)
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.chdir(program.directory)
+        status = NOT_EXECUTABLE
+        os.execvpe(program.argv[0], list(program.argv), dict(program.env))
+    except FileNotFoundError as error:
+        what = f"{program.argv[0]}: command not found" if status == NOT_EXECUTABLE else str(error)
+        _tell(tell, f"{NOT_FOUND if status == NOT_EXECUTABLE else 1} {what}")
+    except OSError as error:
+        what = f"{program.argv[0]}: {error.strerror}" if status == NOT_EXECUTABLE else str(error)
+        _tell(tell, f"{status} {what}")
+    except BaseException as error:
+        _tell(tell, f"{status} {error!r}")
+    finally:
+        os._exit(1)
+
+
+def _tell(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, text.encode("utf-8", "replace"))
+
+
+def ended(wait_status: int) -> dict[str, int]:
+    """How a process ended: ``status`` or ``signal``."""
+    if os.WIFSIGNALED(wait_status):
+        return {"signal": os.WTERMSIG(wait_status)}
+    return {"status": os.WEXITSTATUS(wait_status)}

@@ -1,0 +1,96 @@
+"""What makes a process tree look like a workstation of its own: its mounts and its name.
+
+Called as process 1 of new namespaces. Private are /proc, the pseudo-terminals, /tmp, /var/tmp, /dev/shm and /run;
+everything else is the machine's own. What must stay visible although it lies in a private place (a checkout under /tmp,
+say) is bound back to where it was.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from cosched.lab import kernel
+
+#: Private directories and the mode of each.
+PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777", "/run": "0755"}
+
+
+def covered() -> dict[str, str]:
+    """The private directories that this machine has, by their real paths, with their modes."""
+    found: dict[str, str] = {}
+    for name, mode in PRIVATE.items():
+        if os.path.isdir(name):
+            found.setdefault(os.path.realpath(name), mode)
+    return found
+
+
+def kept(places: Iterable[str | Path]) -> list[str]:
+    """Of these directories, the real paths of those that lie in a private one and so have to be bound back.
+
+    A private directory itself, or one that holds it, is never bound back: it would not be private then.
+    """
+    inside = set()
+    for place in places:
+        real = os.path.realpath(place)
+        if os.path.isdir(real) and any(real.startswith(f"{private}/") for private in covered()):
+            inside.add(real)
+    return sorted(place for place in inside if not any(place.startswith(f"{other}/") for other in inside))
+
+
+def own_places() -> list[str]:
+    """Where the program, its interpreter and its libraries are, the directory it was called in, and the search path."""
+    interpreter = os.path.dirname(os.path.realpath(sys.executable))
+    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, interpreter, str(Path(__file__).parents[2]), *sys.path]
+    with contextlib.suppress(FileNotFoundError):  # somebody removed it
+        places.append(os.getcwd())
+    return [place for place in [*places, *os.get_exec_path()] if os.path.isabs(place)]
+
+
+def separate_mounts() -> None:
+    """Have mounts made from here on stay here, and show the processes of this namespace."""
+    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+
+
+def cover(keep: Iterable[str]) -> None:
+    """Cover the private directories with empty ones, and bind back what to keep (as :func:`kept` gives it)."""
+    held = {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in keep}
+    try:
+        for place, mode in covered().items():
+            kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode}")
+        for place, descriptor in held.items():
+            os.makedirs(place, exist_ok=True)
+            kernel.mount(f"/proc/self/fd/{descriptor}", place, flags=kernel.MS_BIND | kernel.MS_REC)
+    finally:
+        for descriptor in held.values():
+            os.close(descriptor)
+
+
+def own_terminals() -> None:
+    """Pseudo-terminals that nobody else sees."""
+    options = "newinstance,ptmxmode=0666,mode=0620"
+    try:
+        kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, f"{options},gid=5")
+    except OSError:  # the group tty has no number in this user namespace
+        kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+    if not os.path.islink("/dev/ptmx"):
+        kernel.mount("/dev/pts/ptmx", "/dev/ptmx", flags=kernel.MS_BIND)
+
+
+def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:
+    """Make the caller's new namespaces the workstation ``name``, which knows the others by the file ``hosts``."""
+    socket.sethostname(name)
+    separate_mounts()
+    with contextlib.suppress(OSError):  # few programs use POSIX message queues
+        kernel.mount("mqueue", "/dev/mqueue", "mqueue")
+    known = os.open(hosts, os.O_PATH | os.O_CLOEXEC)
+    cover(keep)
+    own_terminals()
+    kernel.mount(f"/proc/self/fd/{known}", "/etc/hosts", flags=kernel.MS_BIND)
+    os.close(known)
+    with contextlib.suppress(FileExistsError):  # where /var/lock leads
+        os.mkdir("/run/lock", 0o777)

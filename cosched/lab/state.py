@@ -1,0 +1,143 @@
+"""A lab's directory: its lock, ``state.json``, whether the lab lives, and how what is left of a dead one is removed.
+
+``state.json`` is written before anything is made that could be left behind, so that every later command can clean up:
+it names the holder (number and start time), the cookie of the lab's processes and the tier.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from cosched.client.places import made_runtime_dir, runtime_dir
+from cosched.errors import Failed
+from cosched.lab import cgroups, sweep
+
+MAKING: Final = "making"
+UP: Final = "up"
+_LOCK_S: Final = 60.0
+_END_S: Final = 15.0
+
+
+@contextlib.contextmanager
+def locked(directory: Path, *, make: bool = False) -> Iterator[bool]:
+    """Have the lab's directory for oneself; whether there is one. With ``make``, it is made where it is missing.
+
+    Raises :class:`Failed` where another command keeps it for a minute.
+    """
+    end = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            if make:
+                made_runtime_dir()
+                directory.parent.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    # users other than root's may get through to the service and their agents, not look around
+                    directory.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if make and time.monotonic() < end:
+                continue  # somebody removed the last lab, and the directory above with it
+            yield False
+            return
+        try:
+            while not _lock(descriptor):
+                if time.monotonic() > end:
+                    raise Failed(f"another command has been at work on {directory} for a minute")
+                time.sleep(0.02)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), directory.stat()):
+                    yield True
+                    return
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def in_work(directory: Path) -> bool:
+    """Whether another command is at work on the lab."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(directory: Path) -> dict[str, Any]:
+    """What ``state.json`` says; empty where there is none, or none that can be read."""
+    try:
+        state = json.loads((directory / "state.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def write(directory: Path, state: dict[str, Any]) -> None:
+    """Write ``state.json``, whole or not at all."""
+    draft = directory / ".state.json"
+    draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    draft.rename(directory / "state.json")
+
+
+def start_time(pid: int) -> int | None:
+    """When that process started, in clock ticks since boot; None when it has ended. Number and start are unique."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_held(state: dict[str, Any]) -> bool:
+    """Whether the process that holds the lab together lives."""
+    holder = state.get("holder")
+    return isinstance(holder, dict) and start_time(holder["pid"]) == holder["start"]
+
+
+def scrap(directory: Path, state: dict[str, Any]) -> None:
+    """End what there is of a lab and remove what it left. The caller has the lock. Raises :class:`Failed`."""
+    if is_held(state):
+        _end(state["holder"]["pid"])
+    if "cookie" in state and not sweep.kill_marked(state["cookie"]):
+        raise Failed(f"processes of the lab {directory.name} cannot be killed")
+    if state.get("tier") == 1 and not cgroups.remove(directory.name):
+        raise Failed(f"processes in the control groups of the lab {directory.name} cannot be killed")
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        raise Failed(f"{directory} cannot be removed whole")
+    for above in (directory.parent, runtime_dir()):
+        with contextlib.suppress(OSError):  # other labs, or something else's socket
+            above.rmdir()
+
+
+def _end(pid: int) -> None:
+    """Ask the holder to end, insist, and come back when it and all that it held are gone."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(handle, number)
+                if select.select([handle], [], [], _END_S)[0]:
+                    return
+        finally:
+            os.close(handle)
+    if start_time(pid) is not None:
+        raise Failed(f"process {pid}, which holds the lab, cannot be killed")

@@ -27,6 +27,8 @@ _BAD_INPUT: Final = frozenset({400, 404, 413, 422})
 #: How long one request to wait lasts; a longer wait is several.
 _WAIT_S: Final = 30.0
 _PIECE_BYTES: Final = 256 << 10
+#: The longest list that one request may ask for.
+_PAGE: Final = 1000
 
 Document = TypeVar("Document")
 Stream = Literal["stdout", "stderr"]
@@ -73,9 +75,19 @@ class Client:
         """GET /v1/jobs: those alive, what runs first, then the queue in its order."""
         return self._document("GET", "/v1/jobs" + _query(user=user), JobList).jobs
 
-    def history(self, user: str | None = None, limit: int | None = None) -> list[JobDoc]:
-        """GET /v1/history: those that have ended, the newest first."""
-        return self._document("GET", "/v1/history" + _query(user=user, limit=limit), JobList).jobs
+    def history(self, user: str | None = None, limit: int = 100) -> list[JobDoc]:
+        """GET /v1/history: those that have ended, the newest first; in several requests where there are many."""
+        found: list[JobDoc] = []
+        before = None
+        while len(found) < limit:
+            page = min(_PAGE, limit - len(found))
+            path = "/v1/history" + _query(user=user, limit=page, before=before)
+            jobs = self._document("GET", path, JobList).jobs
+            found += jobs
+            if len(jobs) < page:
+                break
+            before = jobs[-1].job_id
+        return found
 
     def job(self, job_id: int) -> JobDoc:
         """GET /v1/jobs/ID."""

@@ -17,7 +17,8 @@ from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
-from space_scheduler.service.journal import Entry, Journal, text_of
+from space_scheduler.service.journal import Journal
+from space_scheduler.service.reading import Entry, text_of
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, Transition, View
 from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.schema import JournalRefused

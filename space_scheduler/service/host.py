@@ -21,7 +21,8 @@ from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, View
 from space_scheduler.service.recovery import Recovered
-from space_scheduler.service.worker import NotAccepting, Work, Worker
+from space_scheduler.service.work import NotAccepting, Work
+from space_scheduler.service.worker import Worker
 
 __all__ = ["CoreHost", "NotAccepting"]
 

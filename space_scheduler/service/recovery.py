@@ -14,7 +14,8 @@ from space_scheduler.machine.events import Event, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.journal import Entry, Journal
+from space_scheduler.service.journal import Journal
+from space_scheduler.service.reading import Entry
 from space_scheduler.service.records import JobRecord, Launch
 from space_scheduler.service.schema import JournalRefused
 

@@ -20,52 +20,23 @@ import msgspec
 
 import cosched
 from cosched.errors import Failed
-from space_scheduler.machine.cluster import UnknownNode
-from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
+from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal, Run
+from space_scheduler.service.journal import Journal
+from space_scheduler.service.reading import Run
 from space_scheduler.service.records import Committed, View
 from space_scheduler.service.recovery import Recovered
 from space_scheduler.service.schema import JournalUnwritable
+from space_scheduler.service.work import MISFITS, NotAccepting, Work
 
 _log = logging.getLogger(__name__)
-#: An event that does not fit is its poster's business: the core has changed nothing.
-MISFITS: Final = (Infeasible, UnknownJob, UnknownNode, IllegalTransition)
 _MOST_TOGETHER: Final = 512
 _RETRY_S: Final = 1.0
 _SLOWEST_RETRY_S: Final = 60.0
 _NAP_S: Final = 1.0  # waits are by a clock that stops in suspension: never longer than this
-
-
-class NotAccepting(Failed):
-    """The journal cannot be written: nothing new is accepted, what runs goes on (the API's 503)."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """Something to do with the core at a time, and who waits for the answer. It may have to be done twice.
-
-    ``wish``: refused while nothing is accepted, instead of waiting. ``decides``: it may change what a pass decides.
-    ``reads``: it changes nothing.
-    """
-
-    apply: Callable[[JournalledCore, int], Any]
-    future: asyncio.Future[Any]
-    wish: bool = False
-    decides: bool = True
-    reads: bool = False
-
-    def answer(self, answer: Any = None, error: BaseException | None = None) -> None:
-        """Give the answer, on the event loop; whoever asked may have gone."""
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(answer)
 
 
 @dataclass(frozen=True)

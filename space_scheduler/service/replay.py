@@ -1,0 +1,160 @@
+"""One core: the events of a live journal, decided again as the simulator does it, give the same instructions.
+
+Where recovery applies recorded decisions, a replay asks the policy: a fresh state takes the events with their times
+and batch boundaries, and its answers are compared with the journal's instructions, in order, byte for byte. That holds
+for one version of the code, which the journal names for every start of the service.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cosched.errors import Failed
+from cosched.model.time import plain_seconds
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import Policy
+from space_scheduler.service.core import RESUMED, caused
+from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
+from space_scheduler.service.schema import connect
+
+_CONTEXT: Final = 5
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first instruction that came out otherwise: the ``n``-th of the event ``seq``; None: there was none.
+
+    ``before`` are the last events until then, in words, the one that differs included.
+    """
+
+    seq: int
+    now_us: int
+    event: str
+    n: int
+    recorded: str | None
+    replayed: str | None
+    before: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.before)
+        return (
+            f"event {self.seq} ({self.event}) at {plain_seconds(self.now_us)} s, instruction {self.n}:\n"
+            f"  the journal has {self.recorded or 'none'}\n  the replay has  {self.replayed or 'none'}\n"
+            f"after\n  {lines}"
+        )
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the replay agrees. ``software`` are the versions that wrote what was replayed, oldest first.
+
+    ``first_seq`` is the first event that was replayed: 1, or the first that the journal still has.
+    """
+
+    first_seq: int
+    events: int
+    passes: int
+    instructions: int
+    software: tuple[str, ...]
+    policies: tuple[str, ...]
+    difference: Difference | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every instruction came out as recorded."""
+        return self.difference is None
+
+
+def replay(path: Path, policy_of: Callable[[Run], Policy] | None = None) -> Replay:
+    """Replay a journal, also that of a service that runs. ``policy_of`` gives another policy than the recorded name.
+
+    Raises ``JournalRefused`` for a journal that is none or is damaged, and ``BadInput`` for a policy that is not here.
+    """
+    policy_of = policy_of or _named
+    with closing(connect(path, write=False)) as db:
+        db.execute("BEGIN")  # one state of a journal that grows
+        runs = read_runs(db, path)
+        saved = read_snapshot(db, path, "ASC")
+        first = db.execute("SELECT min(seq) FROM events").fetchone()[0]
+        if first == 1:
+            saved = None
+        if first is None or not runs:
+            raise Failed(f"journal {path}: it has no events to replay")
+        return _Replay(path, runs, saved, policy_of).over(read_entries(db, path, saved))
+
+
+def _named(run: Run) -> Policy:
+    return resolve(run.policy, run.order)
+
+
+class _Replay:
+    def __init__(
+        self, path: Path, runs: tuple[Run, ...], saved: Saved | None, policy_of: Callable[[Run], Policy]
+    ) -> None:
+        self.path = path
+        self.policy_of = policy_of
+        self.saved = saved
+        first_seq = saved.seq + 1 if saved else 1
+        at = max(at for at, run in enumerate(runs) if run.first_seq <= first_seq)
+        self.runs = runs[at:]
+        self.events = self.passes = self.instructions = 0
+        self.last: deque[str] = deque(maxlen=_CONTEXT)
+
+    def over(self, entries: Iterable[Entry]) -> Replay:
+        """Take in all entries, to the end or to the first difference."""
+        first, *coming = self.runs
+        policy = self.policy_of(first)
+        if self.saved:
+            deciding = SchedulerState.restore(policy, first.rules, self.saved.state)
+            recorded = SchedulerState.restore(policy, first.rules, self.saved.state)
+        else:
+            deciding, recorded = SchedulerState(policy, first.rules), SchedulerState(policy, first.rules)
+        difference = None
+        for entry in entries:
+            run = None
+            while coming and coming[0].first_seq <= entry.seq:
+                run = coming.pop(0)
+            if run or entry.note == RESUMED:  # what a service does that starts: the state as the journal has it
+                policy, rules = (self.policy_of(run), run.rules) if run else (policy, deciding.rules)
+                paper = recorded.snapshot()
+                deciding = SchedulerState.restore(policy, rules, paper)
+                recorded = SchedulerState.restore(policy, rules, paper)
+            difference = self._differs(deciding, entry)
+            if difference:
+                break
+            recorded.replay(entry.event, entry.now_us, entry.decision)
+        replayed = [run for run in self.runs if run not in coming]
+        return Replay(
+            first_seq=self.saved.seq + 1 if self.saved else 1,
+            events=self.events,
+            passes=self.passes,
+            instructions=self.instructions,
+            software=tuple(dict.fromkeys(run.software for run in replayed)),
+            policies=tuple(dict.fromkeys(run.policy for run in replayed)),
+            difference=difference,
+        )
+
+    def _differs(self, state: SchedulerState, entry: Entry) -> Difference | None:
+        """Decide about one entry, and compare."""
+        event = caused(entry.event)
+        self.last.append(f"{entry.seq} at {plain_seconds(entry.now_us)} s: {event}")
+        try:
+            texts = [text_of(instruction) for instruction in state.handle(entry.event, entry.now_us)]
+        except (Failed, ValueError, KeyError, RuntimeError) as error:
+            texts = [*entry.instructions, f"an error: {error}".encode()]
+        for n in range(max(len(texts), len(entry.instructions))):
+            was = entry.instructions[n] if n < len(entry.instructions) else None
+            now = texts[n] if n < len(texts) else None
+            if was != now:
+                return Difference(entry.seq, entry.now_us, event, n, _told(was), _told(now), tuple(self.last))
+        self.events += 1
+        self.instructions += len(texts)
+        self.passes += entry.decision is not None
+        return None
+
+
+def _told(text: bytes | None) -> str | None:
+    return None if text is None else text.decode()

@@ -26,6 +26,14 @@ class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             return "mpl", self.mpl, "at least 1 task per processor"
         return None
 
+    def stricter(self, other: "SocialContract") -> "SocialContract":
+        """What both allow: the smaller share of each."""
+        return SocialContract(
+            cpu_ratio=min(self.cpu_ratio, other.cpu_ratio),
+            memory_ratio=min(self.memory_ratio, other.memory_ratio),
+            mpl=min(self.mpl, other.mpl),
+        )
+
     @property
     def dedicated(self) -> bool:
         """Whether parallel work has the whole machine, one task per processor."""

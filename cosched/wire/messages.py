@@ -82,7 +82,12 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class Hello(Message, frozen=True):
-    """The first message of an agent. ``offered_memory_bytes``: what the contract leaves to parallel work."""
+    """The first message of an agent. ``procs`` and ``memory_bytes`` are the node's, all of them.
+
+    ``owner`` is what its owner leaves to parallel work at most: the scheduler counts with the stricter of it and the
+    cluster's contract. After the welcome the agent says again every :class:`ProgramEnded` and :class:`GroupEnded` that
+    no :class:`Forget` has acknowledged.
+    """
 
     version: int
     node: str
@@ -95,6 +100,7 @@ class Hello(Message, frozen=True):
     enforces: dict[str, str] = {}  # capability -> "yes", or why not
     highest_epoch: int = 0
     groups: tuple[GroupReport, ...] = ()
+    owner: SocialContract = SocialContract()
 
 
 class Heartbeat(Message, frozen=True):

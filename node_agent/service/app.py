@@ -16,8 +16,6 @@ import cosched
 from cosched.config.node import NodeConfig
 from cosched.errors import Failed
 from cosched.identity.grants import load_grant_pub
-from cosched.model.contract import limits
-from cosched.model.node import Presence
 from cosched.wire.messages import VERSION, Hello
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Attempt, Attempts
@@ -80,19 +78,19 @@ class Agent:
     def hello(self) -> Hello:
         """Who this is, and what is running here."""
         config = self.config
-        whole = limits(config.contract, Presence.PRESENT, config.procs, config.memory_bytes)
         return Hello(
             VERSION,
             config.name,
             self.boot_id,
             config.procs,
-            whole.memory_bytes,
+            config.memory_bytes,
             config.launch.address,
             config.launch.port,
             cosched.__version__,
             self._enforces,
             self.epochs.epoch,
             tuple(attempt.report() for attempt in self.groups.attempts if not attempt.forgotten),
+            config.contract,
         )
 
     async def run(self) -> None:

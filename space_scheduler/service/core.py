@@ -21,7 +21,7 @@ from space_scheduler.service.journal import Journal
 from space_scheduler.service.reading import Entry, text_of
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, Transition, View
 from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
-from space_scheduler.service.schema import JournalRefused
+from space_scheduler.service.schema import JournalRefused, readable
 
 RESUMED: Final = "the state was built again from the journal before this pass"
 #: The states that the core decides.
@@ -60,13 +60,14 @@ class JournalledCore:
         self._moved: dict[tuple[int, int], Launch] = {}
         self._committed: list[Committed] = []
         self._resumed = True
-        self.rebuilt = found = rebuild(self.journal, self.policy, self.rules)
+        with readable(self.journal.path):
+            self.rebuilt = found = rebuild(self.journal, self.policy, self.rules)
+            self.records = self.journal.alive()
+            self.launches = self.journal.launches()
+            self.ended = self.journal.ended()
         self.state, self.timer_us = found.state, found.timer_us
-        self.records = self.journal.alive()
         if problem := differing(self.state, self.records):
             raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
-        self.launches = self.journal.launches()
-        self.ended = self.journal.ended()
         self._snapshot_seq = found.snapshot_seq
 
     def recovered(self, epoch: int) -> Recovered:

@@ -12,7 +12,7 @@ from cosched.model.job import Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
 from space_scheduler.service.records import Facts, JobRecord, Transition
-from space_scheduler.service.schema import JournalRefused, checksum, connect
+from space_scheduler.service.schema import JournalRefused, checksum, connect, readable
 
 #: What was submitted is written once; the rest of a job's row again and again.
 INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
@@ -75,7 +75,7 @@ def ended(db: sqlite3.Connection) -> dict[JobState, int]:
 
 def look_up(path: Path, job_id: int) -> JobRecord | None:
     """A job, read past the writer: from any thread. Raises :class:`JournalRefused`."""
-    with closing(connect(path, write=False)) as db:
+    with readable(path), closing(connect(path, write=False)) as db:
         return one(db, path, job_id)
 
 
@@ -89,7 +89,7 @@ def history(path: Path, limit: int, user: str | None, before: int | None) -> lis
         conditions.append("ended < (SELECT ended FROM jobs WHERE job_id = ?)")
         values.append(before)
     query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY ended DESC LIMIT ?"
-    with closing(connect(path, write=False)) as db:
+    with readable(path), closing(connect(path, write=False)) as db:
         return [_record(db, path, row) for row in db.execute(query, (*values, limit)).fetchall()]
 
 

@@ -121,7 +121,6 @@ class Journal:
         changed = list(changed)
         new = [jobs.new_row(record) for record in changed if record.id >= self.next_job_id]
         rows = [jobs.job_row(record, ended_by.get(record.id)) for record in changed]
-        records = {launch.job_id: launch for launch in launches}
         self._transaction(
             [
                 ("INSERT INTO events VALUES (?, ?, ?, ?, ?)", events),
@@ -131,8 +130,8 @@ class Journal:
                 (jobs.INSERT, new),
                 (jobs.UPDATE, rows),
                 (
-                    "INSERT OR REPLACE INTO launches VALUES (?, ?, ?)",
-                    [(each.job_id, each.attempt, _text(each)) for each in records.values()],
+                    "INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?)",
+                    [(each.job_id, each.attempt, text := _text(each), checksum(text)) for each in launches],
                 ),
                 (
                     "DELETE FROM launches WHERE job_id = ?",
@@ -210,9 +209,14 @@ class Journal:
 
     def launches(self) -> dict[tuple[int, int], Launch]:
         """What is known of the launches of live jobs, by (job, attempt)."""
-        rows = self._db.execute("SELECT launch FROM launches")
-        launches = [msgspec.json.decode(text, type=Launch) for (text,) in rows]
-        return {(launch.job_id, launch.attempt): launch for launch in launches}
+        found = {}
+        for job_id, attempt, text, expected in self._db.execute(
+            "SELECT job_id, attempt, launch, checksum FROM launches"
+        ):
+            if checksum(text) != expected:
+                raise JournalRefused(f"journal {self.path}: what it has of the launch of job {job_id} is damaged")
+            found[job_id, attempt] = msgspec.json.decode(text, type=Launch)
+        return found
 
     def close(self) -> None:
         """Close the file and let go of it."""

@@ -20,7 +20,7 @@ from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core import RESUMED, caused
 from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
-from space_scheduler.service.schema import connect
+from space_scheduler.service.schema import connect, readable
 
 _CONTEXT: Final = 5
 
@@ -74,7 +74,7 @@ def replay(path: Path, policy_of: Callable[[Run], Policy] | None = None) -> Repl
     Raises ``JournalRefused`` for a journal that is none or is damaged, and ``BadInput`` for a policy that is not here.
     """
     policy_of = policy_of or _named
-    with closing(connect(path, write=False)) as db:
+    with readable(path), closing(connect(path, write=False)) as db:
         db.execute("BEGIN")  # one state of a journal that grows
         runs = read_runs(db, path)
         saved = read_snapshot(db, path, "ASC")

@@ -4,9 +4,12 @@ import fcntl
 import os
 import sqlite3
 import zlib
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from cosched.errors import Failed
 
@@ -30,8 +33,8 @@ CREATE TABLE jobs (job_id INTEGER PRIMARY KEY, user TEXT NOT NULL, submission TE
     checksum INTEGER NOT NULL);
 CREATE INDEX jobs_alive ON jobs (job_id) WHERE ended IS NULL;
 CREATE UNIQUE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL;
-CREATE TABLE launches (job_id INTEGER, attempt INTEGER, launch TEXT NOT NULL, PRIMARY KEY (job_id, attempt))
-    WITHOUT ROWID;
+CREATE TABLE launches (job_id INTEGER, attempt INTEGER, launch TEXT NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (job_id, attempt)) WITHOUT ROWID;
 CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, now_us INTEGER NOT NULL, chain INTEGER NOT NULL, state BLOB NOT NULL,
     checksum INTEGER NOT NULL);
 """
@@ -147,6 +150,15 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What SQLite cannot read is refused as the journal's fault. Raises :class:`JournalRefused`."""
+    try:
+        yield
+    except (sqlite3.Error, msgspec.MsgspecError, UnicodeError) as error:
+        raise refused(path, error) from None
 
 
 def refused(path: Path, error: Exception) -> JournalRefused:

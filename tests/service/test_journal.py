@@ -1,0 +1,285 @@
+"""The journal: what it refuses, what a torn or damaged one becomes. Never silently wrong."""
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from kit.journals import Driven, Raiser, copied, recovered, state_bytes
+
+from cosched.errors import Failed
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.journal import Journal
+from space_scheduler.service.schema import JournalRefused, connect
+
+
+def driven(path: Path, steps: int = 60, **settings: object) -> Driven:
+    made = Driven(path, **settings)  # type: ignore[arg-type]
+    for _ in range(steps):
+        made.step()
+    return made
+
+
+def test_cluster_epoch_and_instance(tmp_path: Path) -> None:
+    first = Driven(tmp_path / "journal.db")
+    cluster, run = first.journal.cluster_id, first.run
+    first.crash()
+    again = Driven(tmp_path / "journal.db")
+    assert again.journal.cluster_id == cluster != ""
+    assert (run.epoch, again.run.epoch) == (1, 2)
+    assert run.instance != again.run.instance
+    again.crash()
+    assert (tmp_path / "journal.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_schedulers_cannot_have_one_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    code = "import sys; from pathlib import Path; from space_scheduler.service.journal import Journal; Journal(Path(sys.argv[1])); print('has it', flush=True); sys.stdin.read()"  # noqa: E501
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "has it\n"
+        with pytest.raises(JournalRefused, match=f"another scheduler \\(process {other.pid}\\)"):
+            Journal(path)
+    finally:
+        other.kill()
+        other.communicate(timeout=20)
+    Journal(path).close()  # who dies lets go
+
+
+def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(foreign)) as db:
+        db.execute("CREATE TABLE addresses (name)")
+        db.commit()
+    text = tmp_path / "text.db"
+    text.write_text("Dear diary,\n" * 100)
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    for path, what in ((foreign, "not a journal of cosched"), (text, "no journal"), (empty, "it is empty")):
+        before = path.read_bytes()
+        with pytest.raises(JournalRefused, match=what):
+            Journal(path)
+        assert path.read_bytes() == before
+    with pytest.raises(JournalRefused, match="no directory"):
+        Journal(tmp_path / "nowhere" / "journal.db")
+    (tmp_path / "lost.db-wal").write_bytes(b"x" * 100)
+    with pytest.raises(JournalRefused, match=r"lost\.db-wal is still there"):
+        Journal(tmp_path / "lost.db")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    Journal(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version=2")
+    with pytest.raises(JournalRefused, match="its format is 2, this software knows up to 1"):
+        Journal(path)
+
+
+def test_a_crash_while_it_is_made_leaves_no_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    (tmp_path / "journal.db.new").write_bytes(b"half of one")
+    Journal(path).close()
+    assert not (tmp_path / "journal.db.new").exists()
+
+
+def test_what_was_written_comes_back(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 150)
+    made.crash()
+    core = recovered(made.path)
+    assert isinstance(core, JournalledCore)
+    assert state_bytes(core.state) == made.known[made.journal.seq]
+    assert core.records == made.core.records
+    assert core.launches == made.core.launches
+    assert core.ended == made.core.ended
+    assert sum(core.ended.values()) + len(core.records) == len(made.accepted)
+    assert core.timer_us == made.core.timer_us
+
+
+def test_cut_anywhere_it_is_what_it_was_at_a_commit(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 50)
+    torn = copied(made.path, tmp_path / "torn")
+    made.crash()
+    wal = torn.with_name("journal.db-wal")
+    whole, main = wal.read_bytes(), torn.read_bytes()
+    sizes = [known.wal_bytes for known in made.commits]
+    chance = random.Random(1)
+    cuts = {
+        0,
+        31,
+        32,
+        *(size + by for size in sizes[::9] for by in (-1, 0, 1)),
+        *chance.choices(range(len(whole)), k=40),
+    }
+    for cut in sorted(cuts):
+        torn.write_bytes(main)
+        wal.write_bytes(whole[:cut])
+        expected = [known for known in made.commits if known.wal_bytes <= cut]
+        core = recovered(torn)
+        assert isinstance(core, JournalledCore), core
+        assert core.journal.seq == (expected[-1].seq if expected else 0)
+        if expected:
+            assert state_bytes(core.state) == expected[-1].state
+            assert core.records == expected[-1].records
+
+
+def test_a_torn_log_of_changes_is_a_prefix_too(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 30)
+    torn = copied(made.path, tmp_path / "torn")
+    made.crash()
+    wal = torn.with_name("journal.db-wal")
+    whole, main = wal.read_bytes(), torn.read_bytes()
+    chance = random.Random(2)
+    for _ in range(40):
+        at = chance.randrange(len(whole))
+        torn.write_bytes(main)
+        wal.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :])
+        core = recovered(torn)
+        assert isinstance(core, JournalledCore), core
+        assert core.journal.seq == 0 or state_bytes(core.state) == made.known[core.journal.seq]
+
+
+def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 120)
+    made.crash()  # the last connection moves everything into the main file
+    whole = made.path.read_bytes()
+    assert not made.path.with_name("journal.db-wal").exists()
+    chance = random.Random(3)
+    refused = 0
+    for _ in range(80):
+        at = chance.randrange(len(whole))
+        made.path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :])
+        core = recovered(made.path)
+        if isinstance(core, Failed):
+            refused += 1
+            assert "journal" in str(core)
+        else:  # nothing that is read back: free space, an ended job, the list of starts' spare bytes
+            assert state_bytes(core.state) == made.known[made.journal.seq]
+            assert core.records == made.core.records
+    assert refused >= 20
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE events SET event = replace(event, 'JobSubmitted', 'JobSubmittee')",
+        "UPDATE events SET now_us = now_us + 1 WHERE seq = 9",
+        "UPDATE events SET note = 'x' WHERE seq = 9",
+        "DELETE FROM events WHERE seq = 9",
+        "DELETE FROM events WHERE seq = 1",
+        "DELETE FROM decisions WHERE seq = (SELECT min(seq) FROM decisions)",
+        "UPDATE decisions SET decision = replace(decision, 'bee', 'cat')",
+        "DELETE FROM instructions WHERE seq = (SELECT min(seq) FROM instructions)",
+        "UPDATE instructions SET instruction = replace(instruction, 'bee', 'cat')",
+        "UPDATE jobs SET user = 'eve' WHERE ended IS NULL",
+        "UPDATE jobs SET state = 'held' WHERE ended IS NULL",
+        "UPDATE jobs SET submission = replace(submission, 'true', 'reboot') WHERE ended IS NULL",
+        "UPDATE transitions SET state = 'running' WHERE job_id IN (SELECT job_id FROM jobs WHERE ended IS NULL)",
+        "DELETE FROM jobs WHERE ended IS NULL",
+        "UPDATE jobs SET ended = NULL",
+        "UPDATE runs SET run = 'x'",
+        "UPDATE launches SET launch = replace(launch, '2', '1')",
+    ],
+)
+def test_rows_that_are_not_what_was_written_are_refused(tmp_path: Path, damage: str) -> None:
+    made = driven(tmp_path / "journal.db", 60)
+    made.crash()
+    with closing(sqlite3.connect(made.path)) as db:
+        assert db.execute(damage).rowcount > 0
+        db.commit()
+    refused = recovered(made.path)
+    assert isinstance(refused, JournalRefused), damage
+    assert str(made.path) in str(refused)
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 40)
+    made.core.save_if_due(now=True)
+    made.crash()
+    with closing(sqlite3.connect(made.path)) as db:
+        db.execute("UPDATE snapshots SET now_us = now_us + 1")
+        db.commit()
+    refused = recovered(made.path)
+    assert isinstance(refused, JournalRefused)
+    assert "the snapshot at event" in str(refused)
+
+
+def test_snapshots_let_old_events_go_and_nothing_else(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 200, snapshot_every=20, keep_events=40)
+    made.crash()
+    with closing(connect(made.path, write=False)) as db:
+        first, last = db.execute("SELECT min(seq), max(seq) FROM events").fetchone()
+        snapshots = [row[0] for row in db.execute("SELECT seq FROM snapshots ORDER BY seq")]
+        decided = db.execute("SELECT min(seq) FROM decisions").fetchone()[0]
+        jobs = db.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    assert last == made.journal.seq > 200
+    assert first == snapshots[0] + 1 <= last - 40
+    assert first > last - 100
+    assert decided >= first
+    assert jobs == len(made.accepted)
+    core = recovered(made.path)
+    assert isinstance(core, JournalledCore)
+    assert core.rebuilt.events < 40
+    assert state_bytes(core.state) == made.known[last]
+    assert core.records == made.core.records
+
+
+def test_numbers_of_jobs_are_never_used_again(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 60, snapshot_every=10, keep_events=10)
+    for _ in range(3):
+        made.crash()
+        made.open()
+        for _ in range(40):
+            made.step()  # asserts that a number is new
+    made.crash()
+    assert made.accepted == set(range(1, len(made.accepted) + 1))
+
+
+def test_who_has_been_killed_within_a_commit_is_found_at_a_commit(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 20)
+    before = made.journal.seq
+    made.time.pass_by(1)
+    child = os.fork()
+    if child == 0:
+        try:
+            made.journal._db.execute("BEGIN IMMEDIATE")
+            made.journal._db.execute("DELETE FROM events")
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    torn = copied(made.path, tmp_path / "torn")
+    made.crash()
+    core = recovered(torn)
+    assert isinstance(core, JournalledCore)
+    assert core.journal.seq == before
+
+
+def test_a_journal_can_be_read_while_it_is_written(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 20)
+    with closing(connect(made.path, write=False)) as db:
+        before = db.execute("SELECT count(*) FROM events").fetchone()[0]
+        made.step()
+        assert db.execute("SELECT count(*) FROM events").fetchone()[0] >= before
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            db.execute("DELETE FROM events")
+    made.crash()
+
+
+def test_an_upgrade_of_the_rules_keeps_the_state(tmp_path: Path) -> None:
+    made = driven(tmp_path / "journal.db", 60)
+    made.crash()
+    journal = Journal(made.path)
+    core = JournalledCore(journal, Raiser(), MachineRules(kill_at_limit=False))
+    journal.close()
+    assert msgspec.json.encode(core.state.snapshot().jobs) == msgspec.json.encode(made.core.state.snapshot().jobs)
+    shutil.rmtree(tmp_path)

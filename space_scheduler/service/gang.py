@@ -168,13 +168,12 @@ class Gang:
         actions = self.started(node)
         if self.phase not in (Phase.RUNNING, Phase.ENDING):
             return []  # it was never asked to run
-        if self._exit is None:
-            self._exit, self._tail = how, error_tail
-        outcome, message = judged(how)
+        self._exit = self._exit or how
+        self._tail = self._tail or error_tail
         if self.phase is Phase.RUNNING:
-            return actions + self._end(outcome, message, self.first)
-        if self._verdict is None:  # its group was empty before it was known how it ended
-            self._verdict = (outcome, message, self.first)
+            return actions + self._end(*judged(how), self.first)
+        if self._verdict is None:  # its group was empty, or an end reported, before its error output was known
+            self._verdict = (*judged(self._exit), self.first)
         return actions + self._finished()
 
     def emptied(self, node: str, cpu_us: int | None = None, memory_peak_bytes: int = 0) -> list[Action]:
@@ -231,15 +230,10 @@ class Gang:
             return []
         if report is None:
             return self._knows_nothing(node, side)
-        actions: list[Action] = []
-        if node == self.first:
-            actions += self._first_reported(report)
+        actions = self._first_reported(report) if node == self.first else []
         if self.phase is Phase.ENDING and self.sides[node] is Side.KILLING:
-            already = Order(node, Ask.KILL) in actions
-            if report.state == "ended":
-                actions += self.emptied(node)
-            elif not already:
-                actions.append(Order(node, Ask.KILL))
+            if Order(node, Ask.KILL) not in actions:
+                actions.append(Order(node, Ask.KILL))  # what is empty says so again
         elif self.phase is Phase.PREPARING and report.state in ("prepared", "running"):
             actions += self.prepared(node)
         return actions
@@ -248,24 +242,30 @@ class Gang:
         if side is Side.ASKED:
             return [Order(node, Ask.PREPARE)]
         if side is Side.KILLING:
-            if node == self.first and self._verdict is None:
-                self._verdict = (*judged(_UNKNOWN), node)
+            if node == self.first:
+                self._exit = self._exit or _UNKNOWN
             return self.emptied(node)
         return self.lost(node, f"{node} was restarted: it knows nothing of the job any more")
 
     def _first_reported(self, report: GroupReport) -> list[Action]:
         """What the first node's report says about the script."""
-        if report.exit is not None:
-            return self.program_ended(self.first, report.exit)
-        if report.state == "ended" and (self.phase is Phase.ENDING or self._may_run() or self.phase is Phase.RUNNING):
-            return self.program_ended(self.first, _UNKNOWN)
+        if report.exit is not None or report.state == "ended":
+            return self._over(report.exit or _UNKNOWN)
         if report.state == "running":
             return self.started(self.first)
         if self.phase is Phase.LAUNCHING:
             return [Order(self.first, Ask.RUN)]
         if self.phase is Phase.RUNNING:  # only prepared there, yet it was reported as running
-            return self.program_ended(self.first, _UNKNOWN)
+            return self._over(_UNKNOWN)
         return []
+
+    def _over(self, how: Exit) -> list[Action]:
+        """The script has ended while the link was down. Its error output comes with its own message, if it comes."""
+        actions = self.started(self.first)
+        if self.phase not in (Phase.RUNNING, Phase.ENDING):
+            return []
+        self._exit = self._exit or how
+        return actions + (self._kill_all() if self.phase is Phase.RUNNING else self._finished())
 
     def _may_run(self) -> bool:
         return self.phase is Phase.LAUNCHING or (self.adopted and self.phase is Phase.PREPARING)
@@ -288,6 +288,8 @@ class Gang:
 
     def _finished(self) -> list[Action]:
         """The end, when all are empty or gone and it is known why."""
+        if self._verdict is None and self._exit is not None and self.sides[self.first] is not Side.KILLING:
+            self._verdict = (*judged(self._exit), self.first)
         if self._verdict is None or any(side not in (Side.EMPTY, Side.GONE) for side in self.sides.values()):
             return []
         self.phase = Phase.OVER

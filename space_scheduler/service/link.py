@@ -65,11 +65,6 @@ class Session:
         self._waiting_bytes += len(frame)
         self._frames.put_nowait(frame)
 
-    def ping(self) -> None:
-        """Let the agent hear that the scheduler is there, unless it hears something anyway."""
-        if self._frames.empty():
-            self._frames.put_nowait(b"")
-
     def cut(self) -> None:
         """End the connection at once, without a word."""
         self._transport.abort()
@@ -80,7 +75,7 @@ class Session:
             frame = await self._frames.get()
             self._waiting_bytes -= len(frame)
             try:
-                await (self._socket.send_bytes(frame) if frame else self._socket.ping())
+                await self._socket.send_bytes(frame)
             except (ConnectionError, RuntimeError):  # it has ended; the reader sees that too
                 return
 
@@ -261,9 +256,9 @@ class Link:
                 future.set_result(message)
         elif isinstance(message, wire.Hello):
             self._refuse(entry.name, "second hello", "on a connection that has been welcomed")
-        elif isinstance(message, wire.Refused) and message.code in ("stale", "fenced"):
+        elif isinstance(message, wire.Refused) and message.code == "fenced":
             # it obeys another scheduler: nothing that this one says counts there
-            self._refuse(entry.name, message.code, message.message)
+            self._refuse(entry.name, "fenced", message.message)
             session.cut()
         else:
             self.keeper.heard(entry, message)
@@ -279,7 +274,7 @@ class Link:
     # leases
 
     async def watch(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Count leases, and let agents hear the scheduler, for ever.
+        """Count leases, for ever. (Agents hear the scheduler by the answers to their pings.)
 
         A scheduler that was stopped itself, or its machine suspended, has heard nobody and says so of nobody: the time
         it missed does not count.
@@ -293,8 +288,6 @@ class Link:
             for entry in self.book:
                 if missed_s > self.beat_s and entry.heard_s is not None:
                     entry.heard_s += missed_s
-                if entry.session is not None:
-                    entry.session.ping()
                 if entry.heard_s is not None and now_s - entry.heard_s > self.lease_s:
                     self._lose(entry)
 

@@ -54,6 +54,7 @@ class NodeEntry:
     def offers(self, contract: SocialContract) -> Node:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
         assert self.hello is not None
+        contract = contract.stricter(self.hello.owner)
         bound = limits(contract, Presence.UNKNOWN, self.hello.procs, self.hello.memory_bytes)
         return Node(self.name, bound.tasks, bound.memory_bytes)
 

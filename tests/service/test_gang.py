@@ -206,15 +206,24 @@ class TestReconnecting:
         assert gang.phase is Phase.RUNNING
 
     def test_an_end_that_was_not_heard_of(self) -> None:
+        gang = running(("n1", "n2"))
+        assert gang.reported("n1", report("running", Exit(status=4))) == orders(Ask.KILL, "n1", "n2")
+        gang.program_ended("n1", Exit(status=4), b"its last words")
+        gang.emptied("n2")
+        end = ended(gang.emptied("n1"))
+        assert (end.outcome, end.error_tail) == (JobState.FAILED, b"its last words")
+
+    def test_an_end_without_its_last_words(self) -> None:
         gang = running(("n1",))
-        gang.reported("n1", report("ended", Exit(status=4)))
-        assert gang.phase is Phase.OVER
+        gang.reported("n1", report("running", Exit(status=0)))
+        assert ended(gang.emptied("n1")).outcome is JobState.COMPLETED
 
     def test_a_kill_is_sent_again(self) -> None:
         gang = running(("n1", "n2"))
         gang.kill()
         assert gang.reported("n2", report("running")) == orders(Ask.KILL, "n2")
-        assert gang.reported("n2", report("ended")) == []
+        assert gang.reported("n2", report("ended")) == orders(Ask.KILL, "n2")
+        gang.emptied("n2")
         assert ended(gang.reported("n1", None)).outcome is JobState.CANCELLED
 
     def test_a_node_that_has_forgotten_the_job_was_restarted(self) -> None:
@@ -240,9 +249,8 @@ class TestAdoption:
 
     def test_what_was_starting_and_has_ended(self) -> None:
         gang = Gang(("n1",), adopted=JobState.STARTING)
-        actions = gang.reported("n1", report("ended", Exit(status=0)))
-        assert actions[0] == Launched()
-        assert ended(actions).outcome is JobState.COMPLETED
+        assert gang.reported("n1", report("running", Exit(status=0))) == [Launched(), Order("n1", Ask.KILL)]
+        assert ended(gang.emptied("n1")).outcome is JobState.COMPLETED
 
     def test_what_was_starting_and_does_not_run_yet_goes_on_with_the_same_orders(self) -> None:
         gang = Gang(("n1", "n2"), adopted=JobState.STARTING)
@@ -256,7 +264,8 @@ class TestAdoption:
 
     def test_an_end_without_a_record_is_no_success(self) -> None:
         gang = Gang(("n1",), adopted=JobState.RUNNING)
-        assert ended(gang.reported("n1", report("ended"))).outcome is JobState.FAILED
+        assert gang.reported("n1", report("ended")) == orders(Ask.KILL, "n1")
+        assert ended(gang.emptied("n1")).outcome is JobState.FAILED
 
     def test_what_was_being_cancelled_is_killed_again(self) -> None:
         gang = Gang(("n1",), adopted=JobState.ENDING)

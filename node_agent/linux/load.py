@@ -68,11 +68,13 @@ class Load:
         self._seen: dict[int, tuple[float, float]] = {}  # pid -> start, CPU seconds (where there are no cgroups)
         self._spent = [0.0, 0.0]
         self._last = Use()
+        self.by_groups = False  # whether the last look had both cgroups to ask
 
     def look(self) -> Use:
         """The use since the last look; the first one has no CPU figures."""
         now_s = time.monotonic()
         by_groups = self._by_groups()
+        self.by_groups = by_groups is not None
         if by_groups is None and self._before is not None and now_s - self._before_s < _SCAN_EVERY_S:
             return self._last
         if now_s - self._before_s < _SHORTEST_S:

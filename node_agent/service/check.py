@@ -1,0 +1,186 @@
+"""What this machine can enforce, and why not the rest; and whether an agent could serve here at all."""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cosched.config.node import NodeConfig
+from cosched.errors import BadInput
+from cosched.identity import tls
+from cosched.identity.grants import load_grant_pub
+from cosched.identity.names import SCHEDULER
+from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
+from node_agent.linux.cgroup_find import find
+from node_agent.linux.cgroups import NoCgroups
+from node_agent.linux.load import Load
+from node_agent.linux.presence import KeyWatch, Terminals, sessions
+
+_PATIENCE_S = 5.0
+_YES = "yes"
+_PROTECTS = ("cpu ceiling", "idle class")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing looked at. ``fail``: no agent can serve like that; ``warn``: something is not enforced, or not seen."""
+
+    what: str
+    level: Literal["ok", "warn", "fail"]
+    found: str
+
+
+def findings(config: NodeConfig) -> Iterator[Finding]:
+    """Look at everything an agent with these settings needs."""
+    yield from _identity(config)
+    yield _scheduler(config)
+    yield _port(config)
+    yield _rsh(config)
+    yield from _enforcement(config)
+    yield from _presence(config)
+
+
+def _identity(config: NodeConfig) -> Iterator[Finding]:
+    identity = Path(config.paths.identity)
+    try:
+        tls.agent_server_context(identity)
+        tls.client_context(identity)
+    except BadInput as error:
+        yield Finding("certificate", "fail", str(error))
+    else:
+        yield Finding("certificate", "ok", f"{identity}: ca.pem, node.pem, node.key")
+    try:
+        load_grant_pub(identity)
+    except BadInput as error:
+        yield Finding("grant key", "fail", str(error))
+    else:
+        yield Finding("grant key", "ok", f"{identity}: grant.pub")
+
+
+def _scheduler(config: NodeConfig) -> Finding:
+    url = urlsplit(config.scheduler.url)
+    if url.scheme != "wss" or not url.hostname:
+        return Finding(
+            "scheduler", "fail", f"scheduler.url is {config.scheduler.url!r}, expected wss://HOST:PORT/v1/agent"
+        )
+    try:
+        context = tls.client_context(Path(config.paths.identity))
+        with (
+            socket.create_connection((url.hostname, url.port or 443), _PATIENCE_S) as connection,
+            context.wrap_socket(connection, server_hostname=SCHEDULER) as secure,
+        ):
+            tls.expect(secure, "scheduler")
+    except (BadInput, OSError) as error:
+        return Finding("scheduler", "fail", f"{config.scheduler.url}: {error}")
+    return Finding("scheduler", "ok", f"{config.scheduler.url} answers, and is this cluster's")
+
+
+def _port(config: NodeConfig) -> Finding:
+    where = f"{config.launch.address} port {config.launch.port}"
+    try:
+        family = socket.AF_INET6 if ":" in config.launch.address else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((config.launch.address, config.launch.port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return Finding("launch port", "ok", f"{where} is in use: by this node's agent, if it runs")
+        return Finding("launch port", "fail", f"{where}: {error.strerror}")
+    return Finding("launch port", "ok", f"{where} is free")
+
+
+def _rsh(config: NodeConfig) -> Finding:
+    """Whether jobs' users can run ``cosched-rsh``: a place for programs, an interpreter that others may run."""
+    interpreter = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
+    if config.security.users == "switch":
+        for path in (interpreter, *interpreter.parents):
+            if not os.stat(path).st_mode & stat.S_IXOTH:
+                found = (
+                    f"{interpreter} is closed to other users (at {path}): their jobs stay on one node"
+                )
+                return Finding("cosched-rsh", "warn", found)
+    closed = []
+    for place in (Path(config.paths.run), Path(config.paths.state)):
+        there = next(each for each in (place, *place.parents) if each.exists())
+        if not os.statvfs(there).f_flag & os.ST_NOEXEC:
+            return Finding("cosched-rsh", "ok", f"{place}/bin, run by {interpreter}")
+        closed.append(str(there))
+    return Finding("cosched-rsh", "fail", f"no place for programs: {' and '.join(closed)} are mounted with noexec")
+
+
+def _enforcement(config: NodeConfig) -> Iterator[Finding]:
+    path = os.path.join(config.paths.run, "guard.sock")
+    can: dict[str, str] = {}
+    try:
+        with GuardClient(path) as guard:
+            can = guard.ask({"do": "status"}, timeout_s=_PATIENCE_S).get("can") or {}
+    except (GuardGone, GuardRefused) as error:
+        running = "busy" in str(error)
+        yield Finding("guard", "ok" if running else "fail", f"{error}")
+        try:
+            can = find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched).can()
+        except (NoCgroups, OSError) as problem:
+            yield Finding("cgroups", "fail", str(problem))
+    else:
+        yield Finding("guard", "ok", f"answers at {path}")
+    for capability, answer in sorted(can.items()):
+        yield Finding(capability, "ok" if answer == _YES else "warn", answer)
+    yield _protected(config, can)
+
+
+def _protected(config: NodeConfig, can: dict[str, str]) -> Finding:
+    """Whether the person at the desk comes first: limits that hold, and groups that are each other's siblings."""
+    missing = [name for name in _PROTECTS if can.get(name) != _YES]
+    if missing:
+        return Finding("the desk", "warn", f"not protected: no {', no '.join(missing)}")
+    parallel, desk = (path.strip("/").rpartition("/")[0] for path in (config.cgroup.cosched, config.cgroup.desk))
+    if parallel != desk:
+        found = f"not protected: {config.cgroup.cosched} is no sibling of {config.cgroup.desk}, the desk's group"
+        return Finding("the desk", "warn", found)
+    return Finding(
+        "the desk", "ok", "protected: a ceiling for parallel work, idle class beside the desk's group"
+    )
+
+
+def _presence(config: NodeConfig) -> Iterator[Finding]:
+    for sight in (Terminals().sight(set), sessions()):
+        if sight.error:
+            yield Finding(
+                f"presence: {sight.source}", "warn", f"{sight.error}; unknown counts as present"
+            )
+        elif sight.idle_s is None:
+            yield Finding(f"presence: {sight.source}", "warn", "none here to watch")
+        else:
+            idle = "nobody" if sight.idle_s == float("inf") else f"last sign {sight.idle_s:.0f} s ago"
+            yield Finding(f"presence: {sight.source}", "ok", idle)
+    try:
+        KeyWatch().close()
+    except OSError as error:
+        yield Finding("presence: keys", "warn", f"{error.filename}: {error.strerror}; seen at the next look only")
+    else:
+        yield Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
+    with contextlib.suppress(OSError):
+        yield _load(config)
+
+
+def _load(config: NodeConfig) -> Finding:
+    load = Load(
+        Path(config.cgroup.mount),
+        config.cgroup.cosched,
+        config.cgroup.desk,
+        config.memory_bytes,
+        own=set,
+        tasks=set,
+        use_cgroups=config.cgroup.mode != "none",
+    )
+    load.look()
+    if load.by_groups:
+        return Finding("load by side", "ok", f"by cgroups {config.cgroup.cosched} and {config.cgroup.desk}")
+    return Finding("load by side", "ok", "by /proc, every 5 s: there are not both cgroups to ask")

@@ -1,0 +1,260 @@
+"""Real agents with real guards and certificates on one machine, and a scheduler that says what a test tells it to."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+
+from cosched.identity.authority import create_authority, issue
+from cosched.identity.grants import load_grant_key
+from cosched.identity.tls import expect, server_context
+from cosched.model.contract import SocialContract
+from cosched.wire import messages as wire
+from cosched.wire.grant import Grant, signed
+
+DEADLINE_S = 20.0
+CLUSTER = "c" * 32
+Found = TypeVar("Found")
+
+
+async def until(found: Callable[[], Found | None], what: str, deadline_s: float = DEADLINE_S) -> Found:
+    """Wait for a condition; fails by what was waited for."""
+    end_s = time.monotonic() + deadline_s
+    while not (result := found()):
+        assert time.monotonic() < end_s, f"waited {deadline_s:g} s for {what}"
+        await asyncio.sleep(0.01)
+    return result
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Scheduler:
+    """The scheduler's end of the link: real TLS, real messages, no opinion."""
+
+    def __init__(self, identity: Path, port: int, epoch: int = 1, cluster_id: str = CLUSTER) -> None:
+        self.identity, self.port = identity, port
+        self.fence = wire.Fence(cluster_id, epoch, f"instance-{epoch}")
+        self.lease_us, self.heartbeat_us = 10_000_000, 100_000
+        self.contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+        self.links: dict[str, ServerConnection] = {}
+        self.hellos: list[wire.Hello] = []
+        self.beats: dict[str, wire.Heartbeat] = {}
+        self.got: list[tuple[str, Any]] = []
+        self.welcome: Callable[[wire.Hello], wire.Welcome | wire.Rejected] = lambda hello: wire.Welcome(
+            wire.VERSION, self.fence, self.heartbeat_us, self.lease_us, self.contract
+        )
+        self._server: Server | None = None
+
+    async def __aenter__(self) -> "Scheduler":
+        context: ssl.SSLContext = server_context(self.identity)
+        self._server = await serve(
+            self._serve, "127.0.0.1", self.port, ssl=context, ping_interval=None, max_size=wire.MAX_FRAME_BYTES
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, link: ServerConnection) -> None:
+        name = expect(link.transport.get_extra_info("ssl_object"), "node").name
+        hello = wire.from_agent(await link.recv())
+        assert isinstance(hello, wire.Hello)
+        assert hello.node == name
+        self.hellos.append(hello)
+        await link.send(wire.encode(self.welcome(hello)))
+        self.links[name] = link
+        async for data in link:
+            message = wire.from_agent(data)
+            if isinstance(message, wire.Heartbeat):
+                self.beats[name] = message
+            else:
+                self.got.append((name, message))
+
+    async def tell(self, node: str, message: wire.ToAgent) -> None:
+        await until(lambda: node in self.links, f"{node} to join")
+        await self.links[node].send(wire.encode(message))
+
+    async def next(self, node: str, kind: type[Found], **fields: object) -> Found:
+        """The next message of that kind (and those fields) from a node; it is taken out of what was got."""
+
+        def there() -> Any:
+            for index, (name, message) in enumerate(self.got):
+                if (
+                    name == node
+                    and isinstance(message, kind)
+                    and all(getattr(message, key) == value for key, value in fields.items())
+                ):
+                    return self.got.pop(index)
+            return None
+
+        _, message = await until(there, f"{kind} {fields} from {node}; got {self.got}")
+        return message
+
+    async def output(self, node: str, job_id: int, stream: str = "stdout", attempt: int = 1) -> bytes:
+        await self.tell(node, wire.ReadOutput(7, job_id, attempt, stream, 0, wire.MAX_CHUNK_BYTES))
+        return (await self.next(node, wire.OutputChunk, request=7)).data
+
+
+class Node:
+    """A workstation: its directories, its guard's and its agent's process."""
+
+    def __init__(self, base: Path, name: str, scheduler_port: int, authority: Path, group: str, **settings: str) -> None:
+        self.name, self.group = name, f"{group}/{name}"
+        self.base = base / name
+        self.port = free_port()
+        self.run, self.state, self.identity = (self.base / part for part in ("run", "state", "identity"))
+        issue(authority, "node", name, self.identity)
+        self.config = self.base / "node.toml"
+        extra = {"presence": "away_after_s = 60.0\npoll_s = 0.2", "contract": "cpu_ratio = 0.5\nmemory_ratio = 0.5\nmpl = 1"}
+        sections = "\n".join(f"[{section}]\n{text}" for section, text in (extra | settings).items())
+        self.config.write_text(f"""\
+name = "{name}"
+cluster = "test"
+procs = 2
+memory_bytes = 1000000000
+[scheduler]
+url = "wss://127.0.0.1:{scheduler_port}/v1/agent"
+[launch]
+address = "127.0.0.1"
+port = {self.port}
+[paths]
+run = "{self.run}"
+state = "{self.state}"
+identity = "{self.identity}"
+keep = ["{base}"]
+[cgroup]
+cosched = "{self.group}/cosched"
+desk = "{self.group}/desk"
+[security]
+allow_root = true
+min_uid = 1
+{sections}
+""")
+        self.guard: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.log = self.base / "agent.log"
+
+    def start_guard(self) -> None:
+        self.guard = self._start("node_agent.guard", self.base / "guard.log")
+
+    def start_agent(self) -> None:
+        self.agent = self._start("node_agent", self.log)
+
+    def _start(self, module: str, log: Path) -> "subprocess.Popen[bytes]":
+        with log.open("ab") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, "--config", str(self.config)], stdout=file, stderr=file
+            )
+
+    def stop_agent(self, how: int = signal.SIGTERM) -> int:
+        assert self.agent is not None
+        self.agent.send_signal(how)
+        status = self.agent.wait(DEADLINE_S)
+        self.agent = None
+        return status
+
+    def peer(self, tasks: int = 1) -> wire.Peer:
+        return wire.Peer(self.name, "127.0.0.1", self.port, tasks)
+
+    def rsh(self, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[bytes]":
+        """``cosched-rsh`` as the agent has installed it, called from outside any job."""
+        environment = {**os.environ, "COSCHED_AGENT_SOCKET": str(self.run / "agent.sock")}
+        program = self.run / "bin" / "cosched-rsh"
+        return subprocess.run([program, *arguments], env=environment, capture_output=True, timeout=DEADLINE_S, **more)
+
+    def close(self) -> None:
+        """Whatever state it is in: end agent, jobs, guard; remove the cgroups."""
+        for process in (self.agent, self.guard):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(DEADLINE_S)
+        remove_groups(self.group)
+
+
+def remove_groups(group: str) -> None:
+    """Kill and remove everything below a cgroup, in every hierarchy."""
+    mount = Path("/sys/fs/cgroup")
+    tops = [top for top in (mount / group, *(each / group for each in mount.iterdir() if each.is_dir())) if top.is_dir()]
+    end_s = time.monotonic() + DEADLINE_S
+    for top in tops:
+        for directory in sorted([*(path for path in top.rglob("*") if path.is_dir()), top], reverse=True):
+            while directory.exists():
+                for line in (directory / "cgroup.procs").read_text().split():
+                    try:
+                        os.kill(int(line), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                try:
+                    directory.rmdir()
+                except OSError:
+                    assert time.monotonic() < end_s, f"{directory} cannot be emptied"
+                    time.sleep(0.01)
+
+
+class Cluster:
+    """An authority, a scheduler's identity, and nodes."""
+
+    def __init__(self, base: Path, group: str) -> None:
+        self.base, self.group = base, group
+        self.authority = base / "authority"
+        create_authority(self.authority, "test")
+        self.identity = base / "scheduler"
+        issue(self.authority, "scheduler", "scheduler", self.identity, addresses=["127.0.0.1"])
+        self.port = free_port()
+        self.nodes: dict[str, Node] = {}
+
+    def scheduler(self, epoch: int = 1, cluster_id: str = CLUSTER) -> Scheduler:
+        return Scheduler(self.identity, self.port, epoch, cluster_id)
+
+    def node(self, name: str, *, start: bool = True, **settings: str) -> Node:
+        node = self.nodes[name] = Node(self.base, name, self.port, self.authority, self.group, **settings)
+        if start:
+            node.start_guard()
+            node.start_agent()
+        return node
+
+    def grant(self, job_id: int, nodes: tuple[str, ...], user: str = "root", epoch: int = 1, attempt: int = 1) -> bytes:
+        return signed(Grant(CLUSTER, epoch, job_id, attempt, user, nodes), load_grant_key(self.authority))
+
+    def prepare(self, fence: wire.Fence, job_id: int, *names: str, user: str = "root", n: int = 1, **more: Any) -> wire.Prepare:
+        """The order to make ready for a job on those nodes, one task each."""
+        fields: dict[str, Any] = {
+            "user": user,
+            "peers": tuple(self.nodes[name].peer() for name in names),
+            "tasks": 1,
+            "memory_bytes": None,
+            "limit_us": None,
+            "grace_us": 200_000,
+            "directory": "/",
+            "environment": {
+                "PATH": os.environ.get("PATH", os.defpath),
+                "COSCHED_NODE_FILE": "{node_file}",
+                "RSH": "{rsh}",
+                "TMPDIR": "{tmp}",
+            },
+            "grant": self.grant(job_id, names, user, fence.epoch),
+        }
+        return wire.Prepare(fence, wire.OrderId(job_id, 1, n), **(fields | more))
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+        remove_groups(self.group)
+        shutil.rmtree(self.base, ignore_errors=True)

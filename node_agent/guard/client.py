@@ -1,6 +1,6 @@
-"""The agent's end of the guard's socket: packets out, answers and events in, for blocking callers and for event loops.
+"""The agent's end of the guard's socket: packets out, answers and events in, for blocking callers and for loops.
 
-In an event loop, watch :meth:`GuardClient.fileno` for reading and call :meth:`GuardClient.receive` until it gives None::
+In an event loop, watch :meth:`GuardClient.fileno` for reading, and call :meth:`GuardClient.receive` until None::
 
     client = GuardClient(path)
     loop.add_reader(client.fileno(), on_readable)      # while (message := client.receive()) is not None: ...

@@ -1,0 +1,26 @@
+"""Which cgroups there are to be had on this machine, found by trying."""
+
+from node_agent.linux.cgroup_none import CgroupsNone
+from node_agent.linux.cgroup_v1 import CgroupsV1
+from node_agent.linux.cgroup_v2 import CgroupsV2
+from node_agent.linux.cgroups import Cgroups, NoCgroups
+
+_KINDS: dict[str, type[CgroupsV1 | CgroupsV2]] = {"v2": CgroupsV2, "v1": CgroupsV1}
+
+
+def find(mode: str, mount: str, cosched: str) -> Cgroups:
+    """The cgroups of that kind, or with ``auto`` v2, else v1, else none. Raises :class:`NoCgroups`.
+
+    ``mount`` is where the hierarchies are (v1: each in a directory of its own), ``cosched`` the parallel side below.
+    """
+    if mode == "none":
+        return CgroupsNone("cgroup.mode is none")
+    whys = []
+    for kind in ("v2", "v1") if mode == "auto" else (mode,):
+        try:
+            return _KINDS[kind](mount, cosched)
+        except NoCgroups as error:
+            whys.append(f"cgroup {kind}: {error}")
+    if mode == "auto":
+        return CgroupsNone("; ".join(whys))
+    raise NoCgroups(f"cgroup.mode is {mode}, which cannot be had: {'; '.join(whys)}")

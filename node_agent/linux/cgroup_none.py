@@ -1,0 +1,168 @@
+"""Without cgroups, and without rights: groups known by descent and by a mark, limits on every process by itself.
+
+A supervisor is a subreaper, so all descendants of its command stay below it however they fork; should it be killed,
+the mark in their environment still tells them. Killing is looking for them until there are none.
+"""
+
+import os
+import resource
+import signal
+from typing import Final
+
+from node_agent.linux import process
+from node_agent.linux.cgroups import MARK, Cgroups, GroupUsage
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NICEST: Final = 19
+
+
+class _Watched:
+    """How the processes of one group are told from others."""
+
+    def __init__(self) -> None:
+        self.mark = b""
+        self.supervisors: set[int] = set()
+        self.memory_bytes: int | None = None
+        self.processes = -1
+
+
+class CgroupsNone(Cgroups):
+    """Groups of the guard's own user's processes. ``why`` says why there are no cgroups."""
+
+    kind = "none"
+    kernel_groups = False
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._groups: dict[str, _Watched] = {}
+        self._cpus = sorted(os.sched_getaffinity(0))
+        self._allowed = set(self._cpus)
+        self._idle = True
+
+    def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
+        """A ceiling in whole CPUs, by affinity; the idle class for what starts from now on; no limit on memory."""
+        self._idle = idle
+        count = len(self._cpus) if cpus is None else max(1, int(cpus))
+        allowed = set(self._cpus[-count:])  # the last ones: interrupts and habits are on the first
+        if allowed != self._allowed:
+            self._allowed = allowed
+            for name in self._groups:
+                for pid in self.procs(name):
+                    self._place(pid)
+        problems = [f"memory limit {memory_bytes}: not without cgroups ({self._why})"]
+        if cpus is not None and count > cpus:
+            problems.append(f"CPU ceiling {cpus}: {count} whole CPU, by affinity")
+        return problems
+
+    def can(self) -> dict[str, str]:
+        """What can be done to one's own processes."""
+        several = len(self._cpus) > 1
+        return {
+            "cpu ceiling": f"{'only in whole CPUs, by affinity' if several else 'no: one CPU'} ({self._why})",
+            "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
+            "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
+            "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor was killed",
+            "processes limit": "no: RLIMIT_NPROC would count all of the user's processes",
+        }
+
+    def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
+        """As the interface says."""
+        group = self._groups.setdefault(name, _Watched())
+        group.memory_bytes = memory_bytes
+        return ["no limit on the job's memory as a whole, nor on its processes: no cgroups here"]
+
+    def enter(self, name: str) -> None:
+        """Limit the calling process: idle class, lowest priority, affinity, data size."""
+        if self._idle:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, 0, _NICEST)
+        os.sched_setaffinity(0, self._allowed)
+        limit = self._groups[name].memory_bytes
+        if limit is not None:
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    def watch_over(self, name: str, mark: str, supervisor: int | None, memory_bytes: int | None) -> None:
+        """As the interface says."""
+        group = self._groups.setdefault(name, _Watched())
+        group.mark = f"{MARK}={mark}".encode()
+        group.memory_bytes = memory_bytes
+        if supervisor is not None:
+            group.supervisors.add(supervisor)
+
+    def names(self) -> list[str]:
+        """As the interface says."""
+        return sorted(self._groups)
+
+    def procs(self, name: str) -> list[int]:
+        """As the interface says, by a walk over /proc."""
+        group = self._groups.get(name)
+        if group is None:
+            return []
+        below: dict[int, list[int]] = {}
+        living = set()
+        for pid in process.all_pids():
+            found = process.stat_of(pid)
+            if found is not None:
+                below.setdefault(found.parent, []).append(pid)
+                if found.state not in "ZX":
+                    living.add(pid)
+        members: set[int] = set()
+        waiting = [child for pid in group.supervisors for child in below.get(pid, [])]
+        while waiting:
+            pid = waiting.pop()
+            if pid not in members:
+                members.add(pid)
+                waiting += below.get(pid, [])
+        members |= {pid for pid in living if pid not in group.supervisors and _has(pid, group.mark)}
+        return sorted(members & living)
+
+    def usage(self, name: str) -> GroupUsage:
+        """Of what lives now: what has ended is in the supervisors' records."""
+        cpu_us = memory_bytes = 0
+        for pid in self.procs(name):
+            found = process.stat_of(pid)
+            if found is not None:
+                cpu_us += found.cpu_us
+                memory_bytes += _resident_bytes(pid)
+        return GroupUsage(cpu_us, memory_bytes)
+
+    def kill(self, name: str) -> None:
+        """Stop all, look again for what was forked meanwhile, then SIGKILL to all."""
+        stopped = -1
+        for _ in range(10):
+            count = self.signal(name, signal.SIGSTOP)
+            if count == stopped:
+                break
+            stopped = count
+        self.signal(name, signal.SIGKILL)
+
+    def remove(self, name: str) -> None:
+        """Forget how to tell the group's processes."""
+        self._groups.pop(name, None)
+
+    def _place(self, pid: int) -> None:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                os.sched_setaffinity(int(thread), self._allowed)
+        except OSError:
+            pass  # it has ended
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    if not mark:
+        return False
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return mark in file.read(1 << 20).split(b"\0")
+    except OSError:
+        return False  # another user's, or it has ended
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0

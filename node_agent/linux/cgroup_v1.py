@@ -1,0 +1,231 @@
+"""cgroup v1: one tree a controller, the same group in each; killing means freezing first, for v1 cannot kill."""
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from typing import Final
+
+from node_agent.linux import files, process
+from node_agent.linux.cgroups import (
+    PERIOD_US,
+    YES,
+    Cgroups,
+    GroupUsage,
+    NoCgroups,
+    job_of,
+    make_directories,
+    quota,
+    read_fields,
+    read_number,
+    read_pids,
+    remove_directories,
+)
+
+_NEEDED: Final = ("cpu", "memory")
+_USED: Final = ("freezer", "pids", "cpu", "cpuacct", "memory")
+_LOWEST_SHARES: Final = 2
+_NORMAL_SHARES: Final = 1024
+_FREEZING_S: Final = 0.02
+
+
+class CgroupsV1(Cgroups):
+    """The parallel side in each of v1's trees below ``mount`` that is there; cpu and memory must be."""
+
+    kind = "v1"
+
+    def __init__(self, mount: str, cosched: str) -> None:
+        """Make the parallel side's groups where they are missing. Raises :class:`NoCgroups`."""
+        self._made: list[str] = []
+        self._sides: dict[str, str] = {}
+        for controller in _USED:
+            top = os.path.join(mount, controller)
+            side = os.path.join(top, cosched.strip("/"))
+            if not os.path.exists(os.path.join(top, "cgroup.procs")):
+                if controller in _NEEDED:
+                    raise NoCgroups(f"no controller {controller} at {top}")
+                continue
+            try:
+                self._made += make_directories(side, top)
+                if controller == "memory":
+                    self._account_below(side)
+                os.rmdir(_made(os.path.join(side, f"try-{os.getpid()}")))
+            except OSError as error:
+                self.close()
+                raise NoCgroups(f"{side}: {error.strerror}") from None
+            self._sides[controller] = side
+        by_tree = {os.stat(side).st_dev: side for side in reversed(self._sides.values())}
+        self._trees = list(by_tree.values())  # cpu and cpuacct are often one tree
+        self._told = next(iter(self._sides.values()))  # whose lists of processes are read: the freezer's if there
+
+    def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
+        """As the interface says; a limit below the memory in use is refused by the kernel (EBUSY), and the old kept."""
+        problems = []
+        try:
+            self._set_ceiling(cpus)
+        except OSError as error:
+            problems.append(f"CPU ceiling {cpus}: {error.strerror}")
+        try:
+            self._set_idle(idle)
+        except OSError as error:
+            problems.append(f"idle class {idle}: {error.strerror}")
+        limit = os.path.join(self._sides["memory"], "memory.limit_in_bytes")
+        try:
+            files.write(limit, str(memory_bytes))
+        except OSError as error:
+            why = "more is in use by running jobs" if error.errno == errno.EBUSY else error.strerror
+            problems.append(f"memory limit {memory_bytes}: {why}; {read_number(limit)} is kept")
+        return problems
+
+    def can(self) -> dict[str, str]:
+        """What the trees offer."""
+        cpu = self._sides["cpu"]
+        has_idle = os.path.exists(os.path.join(cpu, "cpu.idle"))
+        return {
+            "cpu ceiling": YES if os.path.exists(os.path.join(cpu, "cpu.cfs_quota_us")) else "no: no CFS bandwidth",
+            "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest shares instead",
+            "memory limit": YES,
+            "job kill": YES if "freezer" in self._sides else "yes, but without a freezer a fork bomb takes longer",
+            "processes limit": YES if "pids" in self._sides else "no: no controller pids",
+        }
+
+    def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
+        """As the interface says."""
+        for side in self._trees:
+            _made(os.path.join(side, name))
+        problems = []
+        if memory_bytes is not None:
+            group = os.path.join(self._sides["memory"], name)
+            try:
+                files.write(os.path.join(group, "memory.limit_in_bytes"), str(memory_bytes))
+                if os.path.exists(swap := os.path.join(group, "memory.memsw.limit_in_bytes")):
+                    files.write(swap, str(memory_bytes))
+            except OSError as error:
+                problems.append(f"memory limit {memory_bytes}: {error.strerror}")
+        if "pids" in self._sides:
+            files.write(os.path.join(self._sides["pids"], name, "pids.max"), str(processes))
+        else:
+            problems.append("no limit on processes: no controller pids")
+        return problems
+
+    def enter(self, name: str) -> None:
+        """As the interface says: in every tree."""
+        for side in self._trees:
+            files.write(os.path.join(side, name, "cgroup.procs"), "0")
+
+    def names(self) -> list[str]:
+        """As the interface says."""
+        found = {name for side in self._trees for name in os.listdir(side)}
+        return sorted(name for name in found if job_of(name))
+
+    def procs(self, name: str) -> list[int]:
+        """As the interface says."""
+        return read_pids(os.path.join(self._told, name, "cgroup.procs"))
+
+    def usage(self, name: str) -> GroupUsage:
+        """As the interface says; memory now is without file pages that could be dropped."""
+        memory = os.path.join(self._sides["memory"], name)
+        now = read_number(os.path.join(memory, "memory.usage_in_bytes"))
+        if now > 0:
+            now = max(0, now - read_fields(os.path.join(memory, "memory.stat")).get("total_inactive_file", 0))
+        used_ns = -1
+        if "cpuacct" in self._sides:
+            used_ns = read_number(os.path.join(self._sides["cpuacct"], name, "cpuacct.usage"))
+        return GroupUsage(
+            used_ns if used_ns < 0 else used_ns // 1000,
+            now,
+            read_number(os.path.join(memory, "memory.max_usage_in_bytes")),
+            read_fields(os.path.join(memory, "memory.oom_control")).get("oom_kill", 0),
+        )
+
+    def kill(self, name: str) -> None:
+        """Freeze, SIGKILL to all, thaw: what is frozen cannot fork, and dies when it thaws."""
+        state = ""
+        if "freezer" in self._sides and self.procs(name):
+            state = os.path.join(self._sides["freezer"], name, "freezer.state")
+            files.write(state, "FROZEN")
+        try:
+            deadline_s = time.monotonic() + _FREEZING_S
+            while state and files.read(state).strip() != "FROZEN" and time.monotonic() < deadline_s:
+                time.sleep(0.001)  # a process in the midst of a system call freezes when it leaves it
+            killed: set[int] = set()
+            while fresh := set(self.procs(name)) - killed:
+                for pid in fresh:
+                    _kill(pid)
+                killed |= fresh
+        finally:
+            if state:
+                files.write(state, "THAWED")
+
+    def remove(self, name: str) -> None:
+        """As the interface says."""
+        for side in self._trees:
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(os.path.join(side, name))
+
+    def close(self) -> None:
+        """As the interface says."""
+        remove_directories(self._made)
+        self._made = []
+
+    def _set_ceiling(self, cpus: float | None) -> None:
+        quota_path = os.path.join(self._sides["cpu"], "cpu.cfs_quota_us")
+        period_path = os.path.join(self._sides["cpu"], "cpu.cfs_period_us")
+        if cpus is None:
+            files.write(quota_path, "-1")
+            return
+        quota_us, period_us = quota(cpus)
+        if read_number(period_path) != period_us:
+            files.write(quota_path, "-1")  # else the old quota over the new period may be more than is allowed above
+            files.write(period_path, str(period_us))
+        try:
+            files.write(quota_path, str(quota_us))
+        except OSError as error:
+            if error.errno != errno.EINVAL or self._ceiling_above() > cpus:
+                raise
+            files.write(quota_path, "-1")  # a group above has a tighter one, and the kernel refuses one that is wider
+
+    def _ceiling_above(self) -> float:
+        """The tightest ceiling of the groups above the parallel side, in CPUs."""
+        tightest = float("inf")
+        here = os.path.dirname(self._sides["cpu"])
+        while os.path.exists(os.path.join(here, "cpu.shares")):
+            quota_us = read_number(os.path.join(here, "cpu.cfs_quota_us"))
+            if quota_us > 0:
+                period_us = read_number(os.path.join(here, "cpu.cfs_period_us"), PERIOD_US)
+                tightest = min(tightest, quota_us / period_us)
+            here = os.path.dirname(here)
+        return tightest
+
+    def _set_idle(self, idle: bool) -> None:
+        flag = os.path.join(self._sides["cpu"], "cpu.idle")
+        if os.path.exists(flag):
+            if read_number(flag) != int(idle):
+                files.write(flag, str(int(idle)))
+        else:
+            shares = _LOWEST_SHARES if idle else _NORMAL_SHARES
+            files.write(os.path.join(self._sides["cpu"], "cpu.shares"), str(shares))
+
+    @staticmethod
+    def _account_below(side: str) -> None:
+        """Jobs count in the parallel side's limit, on kernels where this is a choice."""
+        path = os.path.join(side, "memory.use_hierarchy")
+        if read_number(path) == 0:
+            files.write(path, "1")
+
+
+def _made(path: str) -> str:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o755)
+    return path
+
+
+def _kill(pid: int) -> None:
+    """Kill one of a group's processes, through a descriptor, so that it is this one even where it was not frozen."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return
+    process.send_by_fd(fd, signal.SIGKILL)
+    os.close(fd)

@@ -1,0 +1,211 @@
+"""cgroup v2: one tree with all controllers, no process in a group that has groups with controllers below it."""
+
+import contextlib
+import errno
+import os
+import signal
+from typing import Final
+
+from node_agent.linux import files
+from node_agent.linux.cgroups import (
+    YES,
+    Cgroups,
+    GroupUsage,
+    NoCgroups,
+    job_of,
+    make_directories,
+    quota,
+    read_fields,
+    read_number,
+    read_pids,
+    remove_directories,
+)
+
+_NEEDED: Final = ("cpu", "memory")
+_USED: Final = (*_NEEDED, "pids")
+_LOWEST_WEIGHT: Final = 1
+_NORMAL_WEIGHT: Final = 100
+_OWN_LEAF: Final = "guard"
+
+
+class CgroupsV2(Cgroups):
+    """The parallel side in the tree mounted at ``mount``, which must have the controllers cpu and memory."""
+
+    kind = "v2"
+
+    def __init__(self, mount: str, cosched: str) -> None:
+        """Make the parallel side's group where it is missing, with controllers. Raises :class:`NoCgroups`.
+
+        When this very process is in it (systemd started it there), it moves to a group of its own inside.
+        """
+        self._made: list[str] = []
+        try:
+            there = files.read(os.path.join(mount, "cgroup.controllers")).split()
+        except OSError:
+            raise NoCgroups(f"no cgroup v2 at {mount}") from None
+        if missing := [name for name in _NEEDED if name not in there]:
+            raise NoCgroups(f"{mount} has no controller {' and no '.join(missing)}")
+        self._side = os.path.join(mount, cosched.strip("/"))
+        try:
+            self._made = make_directories(self._side, mount)
+            way = mount
+            for part in os.path.relpath(self._side, mount).split("/"):
+                self._enable(way)
+                way = os.path.join(way, part)
+            self._enable(self._side)
+            os.rmdir(_made(os.path.join(self._side, f"try-{os.getpid()}")))
+        except OSError as error:
+            self.close()
+            raise NoCgroups(f"{error.filename or self._side}: {error.strerror}") from None
+
+    def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
+        """As the interface says; a limit below the memory in use would kill at once, so the old one is kept."""
+        problems = []
+        try:
+            files.write(self._path("cpu.max"), "max" if cpus is None else "{} {}".format(*quota(cpus)))
+        except OSError as error:
+            problems.append(f"CPU ceiling {cpus}: {error.strerror}")
+        try:
+            self._set_idle(idle)
+        except OSError as error:
+            problems.append(f"idle class {idle}: {error.strerror}")
+        used = read_number(self._path("memory.current"))
+        try:
+            if used > memory_bytes:
+                old = files.read(self._path("memory.max")).strip()
+                problems.append(f"memory limit {memory_bytes}: more is in use by running jobs; {old} is kept")
+            else:
+                files.write(self._path("memory.max"), str(memory_bytes))
+        except OSError as error:
+            problems.append(f"memory limit {memory_bytes}: {error.strerror}")
+        return problems
+
+    def can(self) -> dict[str, str]:
+        """What the tree offers."""
+        has_idle = os.path.exists(self._path("cpu.idle"))
+        has_pids = "pids" in files.read(self._path("cgroup.subtree_control")).split()
+        return {
+            "cpu ceiling": YES if os.path.exists(self._path("cpu.max")) else "no: no cpu.max",
+            "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest weight instead",
+            "memory limit": YES,
+            "job kill": YES,
+            "processes limit": YES if has_pids else "no: no controller pids",
+        }
+
+    def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
+        """As the interface says."""
+        _made(self._path(name))
+        problems = []
+        if memory_bytes is not None:
+            try:
+                files.write(self._path(name, "memory.max"), str(memory_bytes))
+                if os.path.exists(swap := self._path(name, "memory.swap.max")):
+                    files.write(swap, "0")
+            except OSError as error:
+                problems.append(f"memory limit {memory_bytes}: {error.strerror}")
+        if os.path.exists(limit := self._path(name, "pids.max")):
+            files.write(limit, str(processes))
+        else:
+            problems.append("no limit on processes: no controller pids")
+        return problems
+
+    def enter(self, name: str) -> None:
+        """As the interface says."""
+        files.write(self._path(name, "cgroup.procs"), "0")
+
+    def names(self) -> list[str]:
+        """As the interface says."""
+        return sorted(name for name in os.listdir(self._side) if job_of(name))
+
+    def procs(self, name: str) -> list[int]:
+        """As the interface says, groups that the job may have been given below its own included."""
+        found = []
+        for directory, _, names in os.walk(self._path(name)):
+            if "cgroup.procs" in names:
+                found += read_pids(os.path.join(directory, "cgroup.procs"))
+        return found
+
+    def empty(self, name: str) -> bool:
+        """As the interface says, by the kernel's own count."""
+        return read_fields(self._path(name, "cgroup.events")).get("populated", 0) == 0
+
+    def watch(self, name: str) -> int | None:
+        """The group's cgroup.events."""
+        return os.open(self._path(name, "cgroup.events"), os.O_RDONLY | os.O_CLOEXEC)
+
+    def usage(self, name: str) -> GroupUsage:
+        """As the interface says; memory now is without file pages that could be dropped."""
+        now = read_number(self._path(name, "memory.current"))
+        if now > 0:
+            now = max(0, now - read_fields(self._path(name, "memory.stat")).get("inactive_file", 0))
+        return GroupUsage(
+            read_fields(self._path(name, "cpu.stat")).get("usage_usec", -1),
+            now,
+            read_number(self._path(name, "memory.peak")),  # since Linux 5.19
+            read_fields(self._path(name, "memory.events")).get("oom_kill", 0),
+        )
+
+    def kill(self, name: str) -> None:
+        """By cgroup.kill, which also gets what is being forked; before Linux 5.14 by freezing first."""
+        try:
+            files.write(self._path(name, "cgroup.kill"), "1")
+            return
+        except FileNotFoundError:
+            if not os.path.exists(self._path(name)):
+                return
+        files.write(self._path(name, "cgroup.freeze"), "1")
+        try:
+            self.signal(name, signal.SIGKILL)
+        finally:
+            files.write(self._path(name, "cgroup.freeze"), "0")
+
+    def remove(self, name: str) -> None:
+        """As the interface says."""
+        for directory, _, _ in os.walk(self._path(name), topdown=False):
+            os.rmdir(directory)
+
+    def close(self) -> None:
+        """As the interface says."""
+        if self._made:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._path(_OWN_LEAF))
+        remove_directories(self._made)
+        self._made = []
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._side, *parts)
+
+    def _set_idle(self, idle: bool) -> None:
+        if os.path.exists(flag := self._path("cpu.idle")):
+            if read_number(flag) != int(idle):
+                files.write(flag, str(int(idle)))
+        else:
+            files.write(self._path("cpu.weight"), str(_LOWEST_WEIGHT if idle else _NORMAL_WEIGHT))
+
+    def _enable(self, group: str) -> None:
+        """Give the groups below ``group`` the controllers that it has and we use."""
+        control = os.path.join(group, "cgroup.subtree_control")
+        there = files.read(os.path.join(group, "cgroup.controllers")).split()
+        if missing := [name for name in _NEEDED if name not in there]:
+            raise OSError(errno.ENOTSUP, f"no controller {' and no '.join(missing)}", group)
+        wanted = [name for name in _USED if name in there and name not in files.read(control).split()]
+        if not wanted:
+            return
+        order = " ".join(f"+{name}" for name in wanted)
+        try:
+            files.write(control, order)
+        except OSError as error:
+            if (
+                error.errno != errno.EBUSY
+                or group != self._side
+                or read_pids(self._path("cgroup.procs")) != [os.getpid()]
+            ):
+                raise
+            files.write(os.path.join(_made(self._path(_OWN_LEAF)), "cgroup.procs"), "0")
+            files.write(control, order)
+
+
+def _made(path: str) -> str:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o755)
+    return path

@@ -1,0 +1,203 @@
+"""Groups of processes behind one interface: cgroup v2, cgroup v1, or neither; what there is, is found by trying.
+
+``cosched`` is the parallel side of the machine; every attempt at a job has a group in it, ``job-ID.ATTEMPT``.
+Limits on the whole side are the contract; those on a job are its own. Which of them hold is told by ``can``.
+"""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from typing import Final, NamedTuple
+
+from node_agent.linux import files, process
+
+#: Quotas are counted over this time: 10 ms keeps an owner's wait short (100 ms: up to 127 ms until throttling is seen).
+PERIOD_US: Final = 10_000
+_MIN_QUOTA_US: Final = 1000
+_MAX_PERIOD_US: Final = 1_000_000
+_GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
+MARK: Final = "COSCHED_MARK"
+
+YES: Final = "yes"
+
+
+class GroupUsage(NamedTuple):
+    """What a job has used: CPU so far, memory now and at most, processes ended for lack of memory; -1: not known."""
+
+    cpu_us: int = -1
+    memory_bytes: int = -1
+    memory_peak_bytes: int = -1
+    oom_kills: int = 0
+
+
+class NoCgroups(Exception):
+    """This kind of cgroups cannot be had here, and why."""
+
+
+class Cgroups(ABC):
+    """The parallel side of one machine. Methods raise OSError unless they say what else they do."""
+
+    kind: str
+    #: Whether the kernel knows the groups; else supervisors stay until the last of their descendants has ended.
+    kernel_groups = True
+
+    @abstractmethod
+    def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
+        """Limit the whole parallel side; ``cpus`` None: no ceiling. Returns what could not be set, and why."""
+
+    @abstractmethod
+    def can(self) -> dict[str, str]:
+        """What holds here: capability -> "yes", or why not."""
+
+    @abstractmethod
+    def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
+        """Make a job's group with its limits, or find it there. Returns what could not be limited, and why."""
+
+    @abstractmethod
+    def enter(self, name: str) -> None:
+        """Put the calling process into a job's group, before it does anything else."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The jobs' groups that are there, also those of a guard that has died."""
+
+    @abstractmethod
+    def procs(self, name: str) -> list[int]:
+        """The processes of a job's group. A group that isn't there has none."""
+
+    @abstractmethod
+    def usage(self, name: str) -> GroupUsage:
+        """What a job has used. A group that isn't there: not known."""
+
+    @abstractmethod
+    def kill(self, name: str) -> None:
+        """SIGKILL to all of a group, so that none escapes by forking. Repeat until :meth:`empty`."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove an empty group; one that isn't there is removed already."""
+
+    def empty(self, name: str) -> bool:
+        """Whether no process is left in a group."""
+        return not self.procs(name)
+
+    def watch(self, name: str) -> int | None:
+        """A descriptor with an exceptional condition (EPOLLPRI) when a group becomes empty; None: ask now and then.
+
+        After the condition it must be read from the start; the caller closes it.
+        """
+        del name
+        return None
+
+    def watch_over(self, name: str, mark: str, supervisor: int | None, memory_bytes: int | None) -> None:
+        """Where there are no cgroups: by which mark, and as whose descendants, a group's processes can be told."""
+        del name, mark, supervisor, memory_bytes
+
+    def close(self) -> None:
+        """Remove what making this object has made, unless jobs' groups are in it."""
+        return
+
+    def signal(self, name: str, number: int, group: int | None = None) -> int:
+        """Send a signal to all of a job's group, or to those of a process group. Returns to how many.
+
+        A number that is used again for somebody else's process is not signalled: descriptors are opened first, and
+        only what is still in the group then gets the signal.
+        """
+        opened = []
+        for pid in self.procs(name):
+            try:
+                opened.append((pid, os.pidfd_open(pid)))
+            except OSError:
+                continue
+        sent = 0
+        members = set(self.procs(name))
+        for pid, fd in opened:
+            if pid in members and (group is None or _process_group(pid) == group):
+                sent += process.send_by_fd(fd, number)
+            os.close(fd)
+        return sent
+
+
+def group_name(job: int, attempt: int) -> str:
+    """The name of an attempt's group."""
+    return f"job-{job}.{attempt}"
+
+
+def job_of(name: str) -> tuple[int, int] | None:
+    """(job, attempt) of a group's name, or None for anything else."""
+    found = _GROUP_NAME.match(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def quota(cpus: float) -> tuple[int, int]:
+    """(quota, period) in microseconds that come to so many CPUs; the kernel takes no quota below 1 ms."""
+    period_us = PERIOD_US
+    if cpus * period_us < _MIN_QUOTA_US:
+        period_us = min(_MAX_PERIOD_US, round(_MIN_QUOTA_US / cpus))
+    return max(_MIN_QUOTA_US, round(cpus * period_us)), period_us
+
+
+def _process_group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def read_number(path: str, default: int = -1) -> int:
+    """The number in a kernel's file; ``default`` where there is no file, no number, or ``max``."""
+    try:
+        return int(files.read(path))
+    except (OSError, ValueError):
+        return default
+
+
+def read_fields(path: str) -> dict[str, int]:
+    """A kernel's file of lines "name number"; empty where there is none."""
+    try:
+        lines = [line.split() for line in files.read(path).splitlines()]
+    except OSError:
+        return {}
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].lstrip("-").isdigit()}
+
+
+def read_pids(path: str) -> list[int]:
+    """The processes in ``cgroup.procs``; none where the group has gone. 0 stands for one that cannot be seen."""
+    try:
+        return [int(line) for line in files.read(path).split() if line != "0"]
+    except OSError:
+        return []
+
+
+def make_directories(path: str, top: str) -> list[str]:
+    """Make a group and those between it and ``top``, which must be there. Returns those made, the outermost first."""
+    made = []
+    way = top
+    for part in os.path.relpath(path, top).split("/"):
+        way = os.path.join(way, part)
+        try:
+            os.mkdir(way, 0o755)
+            made.append(way)
+        except FileExistsError:
+            pass
+    return made
+
+
+def remove_directories(made: list[str]) -> None:
+    """Take back what :func:`make_directories` made, as far as nothing is in it."""
+    for path in reversed(made):
+        try:
+            os.rmdir(path)
+        except OSError:
+            return
+
+
+def beside_desk(cosched: str, desk: str) -> str:
+    """Whether the idle class protects the desk: "yes", or why not (an idle group protects its siblings alone)."""
+    parent = os.path.dirname(os.path.normpath(cosched).strip("/"))
+    if parent in {"", os.path.dirname(os.path.normpath(desk).strip("/"))}:
+        return YES
+    return (
+        f"no: cgroup {cosched} lies inside {parent}, not beside {desk}: it competes with the whole weight of {parent}, "
+        "and the idle class does nothing for the desk; set cgroup.cosched to a group at the root"
+    )

@@ -1,0 +1,78 @@
+"""Users by name on this machine, and how a process becomes one of them for good."""
+
+import os
+import pwd
+from typing import Final, NamedTuple
+
+_NO_LOGIN: Final = frozenset({"nologin", "false"})
+
+
+class User(NamedTuple):
+    """An account, as the password database of this machine has it."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+    def environment(self) -> dict[str, str]:
+        """What a login would set."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+
+
+class UserRefused(Exception):
+    """Jobs don't run as that user here, and why."""
+
+
+def of_uid(uid: int) -> User:
+    """The account of a number; one that has no name (as in some containers) gets its number for a name."""
+    try:
+        return _user(pwd.getpwuid(uid))
+    except KeyError:
+        return User(str(uid), uid, os.getgid(), "/", "/bin/sh")
+
+
+def resolve(name: str, *, switch: bool, min_uid: int, allow_root: bool) -> User:
+    """The account that jobs of ``name`` run as on this machine. Raises :class:`UserRefused`.
+
+    ``switch`` false: everything runs as the guard's own user, and nobody else's jobs are taken.
+    """
+    if not switch:
+        own = of_uid(os.getuid())
+        if name != own.name:
+            raise UserRefused(f"this node runs jobs of {own.name} alone, not of {name}")
+        if own.uid == 0 and not allow_root:
+            raise UserRefused("jobs would run as root here, which is not allowed (security.allow_root)")
+        return own
+    try:
+        user = _user(pwd.getpwnam(name))
+    except (KeyError, ValueError):
+        raise UserRefused(f"there is no user {name} on this node") from None
+    if user.uid == 0 or user.gid == 0:
+        if not (allow_root and user.uid == 0):
+            raise UserRefused(f"jobs of {name} (uid {user.uid}, gid {user.gid}) are not allowed (security.allow_root)")
+    elif user.uid < min_uid:
+        raise UserRefused(f"{name} has uid {user.uid}, below this node's minimum of {min_uid} (security.min_uid)")
+    if os.path.basename(user.shell) in _NO_LOGIN:
+        raise UserRefused(f"{name} may not log in on this node (shell {user.shell})")
+    return user
+
+
+def become(user: User) -> None:
+    """Become that user with all his groups, for good. Raises OSError; afterwards there is no way back."""
+    os.initgroups(user.name, user.gid)
+    os.setresgid(user.gid, user.gid, user.gid)
+    os.setresuid(user.uid, user.uid, user.uid)
+    if os.getresuid() != (user.uid,) * 3 or os.getresgid() != (user.gid,) * 3:
+        raise PermissionError(f"the kernel did not make this process {user.name}")
+    if user.uid != 0:
+        try:
+            os.setuid(0)
+        except PermissionError:
+            return
+        raise PermissionError(f"root's rights were not given up when becoming {user.name}")
+
+
+def _user(entry: pwd.struct_passwd) -> User:
+    return User(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell or "/bin/sh")

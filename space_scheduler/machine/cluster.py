@@ -100,7 +100,7 @@ class Cluster:
             return True
         changed = known.lost or known.node != node
         known.node, known.lost = node, False
-        known.before = (known.used_procs, known.used_memory_bytes)
+        known.before = (known.used_procs, known.used_memory_bytes)  # may be more than it has now
         return changed
 
     def add(self, member: Member) -> None:
@@ -123,6 +123,8 @@ class Cluster:
             del member.tasks[job.id]
             member.used_procs -= share.tasks
             member.used_memory_bytes -= share.tasks * job.memory_bytes
+            before_procs, before_bytes = member.before
+            member.before = (min(before_procs, member.used_procs), min(before_bytes, member.used_memory_bytes))
 
     def procs(self, *, installed: bool = False) -> int:
         """Processors of the nodes in service, or of all nodes that ever joined: what could come back."""
@@ -140,6 +142,11 @@ class Cluster:
         nodes = [each.node for each in self if installed or not (each.lost or each.drained)]
         sizes = ([node.procs for node in nodes], [node.memory_bytes for node in nodes])
         return Room([node.name for node in nodes], *sizes, most_nodes, place)
+
+    def restored(self) -> None:
+        """What jobs hold by now is rightly theirs."""
+        for each in self:
+            each.before = (each.used_procs, each.used_memory_bytes)
 
     def saved(self) -> tuple[SavedNode, ...]:
         """The nodes on paper."""

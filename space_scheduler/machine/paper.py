@@ -82,6 +82,8 @@ def restore(state: "SchedulerState", paper: SavedState) -> None:
             state.cluster.add(_member(node))
     for job in paper.jobs:
         _restore_job(state, job)
+    if state.cluster is not None:
+        state.cluster.restored()
     changes = paper.changes
     state._changes = Changes(
         list(changes.submitted),
@@ -99,7 +101,12 @@ def restore(state: "SchedulerState", paper: SavedState) -> None:
 def _kept(memory: object, policy: Policy) -> tuple[Any, bool]:
     if memory is None:
         return None, False
-    return (None, True) if memory_type(policy) is None else (packed(memory), False)
+    if memory_type(policy) is None:
+        return None, True
+    try:
+        return packed(memory), False
+    except (TypeError, AttributeError, ValueError):  # not of the type that was declared: as good as none
+        return None, True
 
 
 def _found(memory: object, forgotten: bool, policy: Policy) -> tuple[Any, bool]:

@@ -9,21 +9,20 @@ Processors are counted, or nodes have names: the first event about nodes decides
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from cosched.model.time import US_PER_S
-from space_scheduler.feasibility import Room, obstacle
+from space_scheduler.machine import check, explain, invariants, paper
 from space_scheduler.machine import events as ev
-from space_scheduler.machine import explain, invariants, paper
-from space_scheduler.machine.cluster import Cluster, NodeStatus
-from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
+from space_scheduler.machine.cluster import Cluster
+from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
+from space_scheduler.machine.on_nodes import OnNodes
 from space_scheduler.machine.record import Infeasible, Record, UnknownJob
 from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.saved import Decision, SavedState
-from space_scheduler.policy.interface import Changes, Nodes, Plan, PlannedStart, Policy, Snapshot
-from space_scheduler.policy.place import PLACES
+from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, Snapshot
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
 
@@ -37,7 +36,7 @@ OVERRUN_STEPS_US: Final = tuple(
 )
 
 
-class SchedulerState:
+class SchedulerState(OnNodes):
     """Jobs and processors of one machine, and the policy that schedules it."""
 
     def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
@@ -135,6 +134,8 @@ class SchedulerState:
 
     def refusal(self, job: Job) -> Reason | None:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
+        if self.cluster is None and job.procs <= self.procs_installed:
+            return None
         return explain.refusal(self, job)
 
     def _submitted(self, event: ev.JobSubmitted) -> list[Instruction]:
@@ -182,11 +183,6 @@ class SchedulerState:
             del self.records[event.job_id]
             return []
         return [self._kill(record, CANCELLED, event)]
-
-    def _kill(self, record: Record, reason: Reason, event: ev.AnyEvent) -> Kill:
-        record.become(JobState.ENDING, self.now_us)
-        record.decided(reason, self.now_us, event)
-        return Kill(record.job.id, event, reason)
 
     def _withdraw(self, record: Record) -> None:
         """Take a job out of the queue, and out of what the policy is told."""
@@ -268,70 +264,6 @@ class SchedulerState:
         self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
         return []
 
-    # named nodes
-
-    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
-        if event.node.procs < 0 or event.node.memory_bytes < 0:
-            raise ValueError(f"a node cannot have less than nothing: {event.node}")
-        if self.cluster is None:
-            if self.procs_installed or self.rules.release_at_limit:
-                self._mixed(event)
-            self.cluster = Cluster()
-        if self.cluster.join(event.node):
-            self._capacity_changed(event)
-        return []
-
-    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
-        member = self._named(event)[event.name]
-        changed, member.drained, member.reason = not member.drained, True, event.reason
-        if changed:
-            self._capacity_changed(event)
-        return []
-
-    def _node_resumed(self, event: ev.NodeResumed) -> list[Instruction]:
-        member = self._named(event)[event.name]
-        changed, member.drained, member.reason = member.drained, False, ""
-        if changed:
-            self._capacity_changed(event)
-        return []
-
-    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
-        member = self._named(event)[event.name]
-        if member.lost:
-            return []
-        member.lost = True
-        self._capacity_changed(event)
-        records = [self.records[job_id] for job_id in sorted(member.tasks)]
-        return [
-            self._kill(record, Reason(Why.NODE_LOST, node=event.name), event)
-            for record in records
-            if record.state is not JobState.ENDING
-        ]
-
-    def _named(self, event: ev.Event) -> Cluster:
-        if self.cluster is None:
-            if self.procs_installed:
-                self._mixed(event)
-            return Cluster()  # nobody has joined: it will not know the name
-        return self.cluster
-
-    def _mixed(self, event: ev.Event) -> NoReturn:
-        kind = "counted processors" if self.cluster is None else "named nodes"
-        raise ValueError(f"this machine has {kind}: it cannot take {event}")
-
-    def _capacity_changed(self, event: ev.Event) -> None:
-        assert self.cluster is not None
-        self.procs_total = self.cluster.procs()
-        self.procs_installed = self.cluster.procs(installed=True)
-        self.free_procs = self._room().free_procs
-        self._trigger = event
-        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
-
-    def _room(self) -> Room:
-        """What is free on the nodes in service."""
-        assert self.cluster is not None
-        return self.cluster.free(self.rules.max_nodes_per_job, PLACES[self.rules.place])
-
     def _timer_due(self, event: ev.TimerDue) -> list[Instruction]:
         self._timer_us = None
         self._trigger = event
@@ -351,7 +283,7 @@ class SchedulerState:
 
     def _carry_out(self, plan: Plan, event: ev.Boundary) -> list[Instruction]:
         if self.cluster is not None:
-            plan = self._placed(plan)
+            plan = check.placed(self, plan)
         instructions = self._apply(plan, event)
         self.passes += 1
         self._applied = plan
@@ -385,20 +317,6 @@ class SchedulerState:
                 self._predict(record, self.now_us + OVERRUN_STEPS_US[min(step, len(OVERRUN_STEPS_US) - 1)])
                 self._changes.disturbed = self._changes.disturbed or Why.OVERRUN
 
-    def _placed(self, plan: Plan) -> Plan:
-        """The plan with a place for every start: a policy that counts processors names none."""
-        if all(start.allocation for start in plan.starts):
-            return plan
-        room = self._room()
-        starts: list[PlannedStart] = []
-        for start in plan.starts:
-            allocation = start.allocation or room.placed(start.job)
-            if allocation is None:
-                raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
-            room.change(allocation, start.job.memory_bytes, -1)
-            starts.append(PlannedStart(start.job, start.reason, allocation))
-        return Plan(starts, plan.memory, plan.wake_us, plan.told)
-
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         self._check(plan)
         self._memory = plan.memory
@@ -418,7 +336,7 @@ class SchedulerState:
                 cluster.hold(job, allocation)
             record.allocation = allocation
             record.started_us = now_us
-            record.decided(start.reason, now_us, cause)
+            record.reason, record.decided_us, record.cause = start.reason, now_us, cause
             record.end_us = end_us = now_us + job.estimate_us
             insort(self._ends, (end_us, job.id, job.procs))
             instructions.append(Start(job, allocation, job.estimate_us if limits else None, event, start.reason))
@@ -438,42 +356,14 @@ class SchedulerState:
 
     def _check(self, plan: Plan) -> None:
         """The plan against the state, with the feasibility function that planned it."""
-        free_procs = self.free_procs
-        room = None if self.cluster is None else self._room()
-        starting: set[int] = set()
-        for start in plan.starts:
-            job = start.job
-            problem: str | None
-            if room is None or start.allocation is None:
-                problem = obstacle(job.procs, job.estimate_us, self.now_us, free_procs)
-            else:
-                problem = room.misfit(job, start.allocation)
-                room.change(start.allocation, job.memory_bytes, -1)
-            if job.id not in self.queue or job.id in starting:
-                problem = "it is not in the queue"
-            elif job != self.queue.job(job.id):
-                problem = "the queue has another job of this number"
-            if problem:
-                raise BadPlan(f"job {job.id} ({job.procs} processors) cannot start with {free_procs} free: {problem}")
-            starting.add(job.id)
-            free_procs -= job.procs
-        for job_id, promised_us, _ in plan.told:
-            if job_id not in self.queue or job_id in starting:
-                raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
-            if promised_us < self.now_us:
-                raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {self.now_us} µs")
-        if plan.wake_us is not None and plan.wake_us <= self.now_us:
-            raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {self.now_us} µs")
+        if plan.starts or plan.told or plan.wake_us is not None:
+            check.check(self, plan)
 
     # looking at it
 
     def explain(self, job_id: int) -> Reason:
         """Why a live job is in the state it is in: the decision's own reason, or why it does not start now."""
         return explain.explain(self, self._record(job_id))
-
-    def nodes(self) -> list[NodeStatus]:
-        """The named nodes in their order, with what is used of them and by whom."""
-        return [] if self.cluster is None else [member.status() for member in self.cluster]
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""

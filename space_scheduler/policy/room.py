@@ -50,4 +50,5 @@ class NamedPool:
 
 def room_of(snapshot: Snapshot) -> Pool | NamedPool:
     """What is free now."""
-    return Pool(snapshot.free_procs) if snapshot.nodes is None else NamedPool(snapshot.nodes.room)
+    nodes = snapshot.nodes
+    return Pool(snapshot.free_procs) if nodes is None else NamedPool(nodes.room)

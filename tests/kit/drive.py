@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
+from cosched.model.node import Node
 from cosched.model.time import FOREVER_US, plain_seconds
 from kit.loads import SECOND
 from space_scheduler.machine import events as ev
@@ -11,6 +13,8 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.reasons import Reason
+
+Size = tuple[int] | tuple[int, int]  # processors, and memory where it matters
 
 
 def policy_named(name: str) -> Policy:
@@ -22,10 +26,19 @@ def policy_named(name: str) -> Policy:
 class Drive:
     """A machine and its clock. Each call is one event at the present second; ``decide`` closes the batch."""
 
-    def __init__(self, policy: Policy | str, procs: int, rules: MachineRules | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy | str,
+        procs: int = 0,
+        rules: MachineRules | None = None,
+        nodes: dict[str, Size] | None = None,
+    ) -> None:
         self.state = SchedulerState(policy_named(policy) if isinstance(policy, str) else policy, rules)
         self.now_s = 0.0
-        self.join(procs)
+        if nodes is None:
+            self.join(procs)
+        for name, size in (nodes or {}).items():
+            self.node(name, *size)
         assert self.decide() == []
 
     def at(self, now_s: float) -> "Drive":
@@ -43,8 +56,9 @@ class Drive:
 
     # events
 
-    def submit(self, job_id: int, procs: int, estimate_s: float) -> list[str]:
-        return self.say(ev.JobSubmitted(Job(job_id, procs, round(estimate_s * SECOND), round(self.now_s * SECOND))))
+    def submit(self, job_id: int, procs: int, estimate_s: float, memory: int = 0) -> list[str]:
+        now_us = round(self.now_s * SECOND)
+        return self.say(ev.JobSubmitted(Job(job_id, procs, round(estimate_s * SECOND), now_us, memory_bytes=memory)))
 
     def hold(self, job_id: int) -> list[str]:
         return self.say(ev.JobHeld(job_id))
@@ -70,6 +84,18 @@ class Drive:
     def lose(self, procs: int, *job_ids: int) -> list[str]:
         return self.say(ev.NodesLost(procs, job_ids))
 
+    def node(self, name: str, procs: int, memory: int = 0) -> list[str]:
+        return self.say(ev.NodeJoined(Node(name, procs, memory)))
+
+    def drain_node(self, name: str, reason: str = "") -> list[str]:
+        return self.say(ev.NodeDrained(name, reason))
+
+    def resume_node(self, name: str) -> list[str]:
+        return self.say(ev.NodeResumed(name))
+
+    def lose_node(self, name: str) -> list[str]:
+        return self.say(ev.NodeLost(name))
+
     def timer(self) -> list[str]:
         return self.say(ev.TimerDue())
 
@@ -91,6 +117,14 @@ class Drive:
     def job_state(self, job_id: int) -> JobState:
         return self.state.records[job_id].state
 
+    def why(self, job_id: int) -> str:
+        """The explanation of a job, as its instructions would be told."""
+        return _why(self.state.explain(job_id))
+
+    def used(self) -> dict[str, tuple[str, int, int]]:
+        """What each node says of itself: state, processors and memory in use."""
+        return {each.node.name: (each.state, each.used_procs, each.used_memory_bytes) for each in self.state.nodes()}
+
     def queued(self) -> list[int]:
         return [job.id for job in self.state.queue]
 
@@ -108,7 +142,7 @@ def _line(instruction: Instruction) -> str:
     match instruction:
         case Start(job, allocation, limit_us, _, reason):
             limit = "no limit" if limit_us is None else f"limit {plain_seconds(limit_us)} s"
-            return f"start {job.id} on {allocation.procs} ({limit}): {_why(reason)}"
+            return f"start {job.id} on {_where(allocation)} ({limit}): {_why(reason)}"
         case Kill(job_id, _, reason):
             return f"kill {job_id}: {_why(reason)}"
         case SetTimer(at_us, _, reason):
@@ -119,8 +153,16 @@ def _line(instruction: Instruction) -> str:
     raise AssertionError(f"no text for {instruction}")
 
 
+def _where(allocation: Allocation) -> str:
+    """The number of processors, or the nodes, with the tasks on each where they are more than one."""
+    shares = allocation.nodes
+    names = [share.node if share.tasks == 1 else f"{share.node}×{share.tasks}" for share in shares]
+    return " ".join(names) if names else str(allocation.procs)
+
+
 def _why(reason: Reason) -> str:
-    return ", ".join([reason.why.name, *(_number(name, value) for name, value in reason.numbers.items())])
+    named = [f"node {reason.node}"] if reason.node else []
+    return ", ".join([reason.why.name, *named, *(_number(name, value) for name, value in reason.numbers.items())])
 
 
 def _number(name: str, value: int) -> str:

@@ -1,0 +1,377 @@
+"""Nodes with names: where jobs go, what keeps them waiting, and nodes that are drained, lost and come back."""
+
+import pytest
+from kit.drive import Drive
+from kit.dump import dump
+
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.cluster import UnknownNode
+from space_scheduler.machine.record import IllegalTransition, Infeasible
+from space_scheduler.machine.state import BadPlan, MachineRules
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.order import fcfs
+from space_scheduler.reasons import Reason, Why
+
+#: Four workstations of two processors and 8 (GB, say) of memory.
+LAB = {"n1": (2, 8), "n2": (2, 8), "n3": (2, 8), "n4": (2, 8)}
+
+# --- where jobs go ----------------------------------------------------------------------------------------------------
+
+
+def test_tasks_fill_one_node_after_the_other() -> None:
+    drive = Drive("fcfs", nodes=LAB)
+    drive.submit(1, procs=3, estimate_s=60, memory=2)
+    drive.submit(2, procs=2, estimate_s=60)
+    assert drive.decide_and_launch() == [
+        "start 1 on n1×2 n2 (limit 60 s): FITS, free_procs 8",
+        "start 2 on n2 n3 (limit 60 s): FITS, free_procs 5",
+    ]
+    assert drive.used() == {"n1": ("up", 2, 4), "n2": ("up", 2, 2), "n3": ("up", 1, 0), "n4": ("up", 0, 0)}
+    assert [status.tasks for status in drive.state.nodes()] == [{1: 2}, {1: 1, 2: 1}, {2: 1}, {}]
+
+
+def test_or_are_spread_one_to_each() -> None:
+    drive = Drive("fcfs", nodes=LAB, rules=MachineRules(place="spread"))
+    drive.submit(1, procs=4, estimate_s=60)
+    drive.submit(2, procs=3, estimate_s=60)
+    assert drive.decide() == [
+        "start 1 on n1 n2 n3 n4 (limit 60 s): FITS, free_procs 8",
+        "start 2 on n1 n2 n3 (limit 60 s): FITS, free_procs 4",
+    ]
+
+
+def test_nodes_stand_in_the_order_of_the_numbers_in_their_names() -> None:
+    drive = Drive("fcfs", nodes={"n10": (1,), "n9": (1,), "a": (1,)})
+    drive.submit(1, procs=3, estimate_s=60)
+    assert drive.decide() == ["start 1 on a n9 n10 (limit 60 s): FITS, free_procs 3"]
+
+
+def test_a_policy_that_only_counts_has_its_jobs_placed() -> None:
+    class Counts:
+        order = staticmethod(fcfs)
+
+        def plan(self, snapshot: Snapshot) -> Plan:
+            return Plan([PlannedStart(job, Reason(Why.FITS)) for job in snapshot.changes.submitted])
+
+    drive = Drive(Counts(), nodes=LAB)
+    drive.submit(1, procs=3, estimate_s=60, memory=8)
+    drive.submit(2, procs=1, estimate_s=60)
+    assert drive.decide() == ["start 1 on n1 n2 n3 (limit 60 s): FITS", "start 2 on n1 (limit 60 s): FITS"]
+    drive.submit(3, procs=2, estimate_s=60, memory=5)
+    with pytest.raises(BadPlan, match=r"job 3 has no place on the nodes: enough processors are free, but not the mem"):
+        drive.decide()
+    assert drive.used()["n4"] == ("up", 0, 0)
+
+
+# --- what keeps them waiting ------------------------------------------------------------------------------------------
+
+
+def test_memory_keeps_a_job_waiting_while_processors_are_free() -> None:
+    drive = Drive("fcfs", nodes={"n1": (4, 8)})
+    drive.submit(1, procs=2, estimate_s=60, memory=3)
+    drive.submit(2, procs=2, estimate_s=60, memory=2)
+    assert drive.decide_and_launch() == ["start 1 on n1×2 (limit 60 s): FITS, free_procs 4"]
+    assert drive.why(2) == ("NOT_ENOUGH_MEMORY, procs 2, fitting_procs 1, task_memory_bytes 2, free_memory_bytes 2")
+    drive.at(30).ended(1)
+    assert drive.decide() == ["start 2 on n1×2 (limit 60 s): FITS, free_procs 4"]
+
+
+def test_memory_that_is_free_in_pieces_is_of_no_use() -> None:
+    """5 of 8 taken on both nodes: 6 are free together, one task of 5 fits nowhere."""
+    drive = Drive("fcfs", nodes={"n1": (2, 8), "n2": (2, 8)})
+    drive.submit(1, procs=2, estimate_s=60, memory=5)
+    drive.submit(2, procs=1, estimate_s=60, memory=5)
+    assert drive.decide() == ["start 1 on n1 n2 (limit 60 s): FITS, free_procs 4"]
+    assert drive.why(2) == "FRAGMENTED, procs 1, fitting_procs 0, task_memory_bytes 5, free_memory_bytes 6"
+
+
+def test_a_job_of_one_node_waits_while_what_is_free_lies_on_two() -> None:
+    drive = Drive("easy", nodes={"n1": (2,), "n2": (2,)}, rules=MachineRules(max_nodes_per_job=1, place="spread"))
+    drive.submit(1, procs=1, estimate_s=60)
+    drive.submit(2, procs=1, estimate_s=90)
+    drive.submit(3, procs=2, estimate_s=60)
+    assert drive.decide_and_launch() == [
+        "start 1 on n1 (limit 60 s): FITS, free_procs 4",
+        "start 2 on n2 (limit 90 s): FITS, free_procs 3",
+        "tell 3 60 s: RESERVED",
+    ]
+    assert drive.why(3) == "SPREAD_OUT, procs 2, fitting_procs 1, max_nodes 1, promised 60 s"
+    drive.at(10).ended(2)
+    assert drive.decide() == ["start 3 on n2×2 (limit 60 s): FITS, free_procs 3"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "procs", "memory", "refused"),
+    [
+        (MachineRules(), 9, 0, "WIDER_THAN_MACHINE: procs=9, machine_procs=8"),
+        (MachineRules(), 1, 9, "TASK_TOO_LARGE: task_memory_bytes=9, largest_node_bytes=8"),
+        (MachineRules(), 5, 5, "MORE_MEMORY_THAN_MACHINE: procs=5, fitting_procs=4, task_memory_bytes=5"),
+        (MachineRules(max_nodes_per_job=1), 3, 0, "SPANS_NODES: procs=3, fitting_procs=2, max_nodes=1"),
+        (MachineRules(max_nodes_per_job=2), 3, 5, "SPANS_NODES: procs=3, fitting_procs=2, max_nodes=2"),
+    ],
+)
+def test_what_could_never_start_is_refused_with_the_limit(
+    rules: MachineRules, procs: int, memory: int, refused: str
+) -> None:
+    """Lost and drained nodes count: they can come back."""
+    drive = Drive("easy", nodes=LAB, rules=rules)
+    drive.lose_node("n4")
+    drive.drain_node("n3")
+    before = dump(drive.state)
+    with pytest.raises(Infeasible) as told:
+        drive.submit(1, procs, 60, memory)
+    numbers = ", ".join(f"{name}={value}" for name, value in told.value.reason.numbers.items())
+    assert f"{told.value.reason.why.name}: {numbers}" == refused
+    assert str(told.value).endswith(f"({numbers})")
+    assert dump(drive.state) == before
+    assert drive.state.refusal(Job(2, 1, 1, 0, memory_bytes=8)) is None
+
+
+# --- reservations -----------------------------------------------------------------------------------------------------
+
+
+def test_the_heads_reservation_is_for_the_memory_too() -> None:
+    """Job 1 holds the memory of both nodes until 60; job 2 needs all of one. Processors alone would let 3 delay it."""
+    drive = Drive("easy", nodes={"n1": (2, 8), "n2": (2, 8)})
+    drive.submit(1, procs=2, estimate_s=60, memory=6)
+    drive.submit(2, procs=2, estimate_s=60, memory=8)
+    drive.submit(3, procs=1, estimate_s=90, memory=1)
+    drive.submit(4, procs=1, estimate_s=60, memory=1)
+    drive.submit(5, procs=1, estimate_s=90)
+    assert drive.decide_and_launch() == [
+        "start 1 on n1 n2 (limit 60 s): FITS, free_procs 4",
+        "start 4 on n1 (limit 60 s): BACKFILLED_BEFORE_SHADOW, shadow 60 s",
+        "start 5 on n2 (limit 90 s): BACKFILLED_BESIDE, shadow 60 s",
+        "tell 2 60 s: RESERVED",
+    ]
+    assert drive.why(2) == ("NOT_ENOUGH_FREE, procs 2, free_procs 0, promised 60 s")
+    drive.at(20).ended(4)
+    drive.decide()
+    assert drive.why(3) == "WOULD_DELAY_RESERVATION, head 2, promised 60 s"
+    drive.at(60).ended(1)
+    assert drive.decide() == ["start 2 on n1 n2 (limit 60 s): FITS, free_procs 3", "tell 3 120 s: RESERVED"]
+
+
+def test_a_reservation_gives_way_where_it_finds_other_nodes_at_its_time() -> None:
+    """Job 3 needs two of three nodes; at 60 all are free. It is laid on n1 and n2; job 4 may take n1 all the same."""
+    drive = Drive("easy", nodes={"n1": (1,), "n2": (1,), "n3": (1,)})
+    drive.submit(1, procs=1, estimate_s=5)
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.decide_and_launch()
+    drive.at(5).ended(1)
+    drive.submit(3, procs=2, estimate_s=10)
+    drive.submit(4, procs=1, estimate_s=900)
+    drive.submit(5, procs=1, estimate_s=900)
+    assert drive.decide() == [
+        "start 4 on n1 (limit 900 s): BACKFILLED_BESIDE, shadow 60 s",
+        "tell 3 60 s: RESERVED",
+    ]
+    drive.at(60).ended(2)
+    assert drive.decide()[0] == "start 3 on n2 n3 (limit 10 s): FITS, free_procs 2"
+
+
+def test_conservative_reserves_nodes_for_everybody() -> None:
+    drive = Drive("conservative", nodes={"n1": (1, 4), "n2": (1, 8)})
+    drive.submit(1, procs=1, estimate_s=60, memory=8)
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.submit(3, procs=1, estimate_s=60, memory=8)
+    drive.submit(4, procs=1, estimate_s=60, memory=4)
+    assert drive.decide_and_launch() == [
+        "start 1 on n2 (limit 60 s): RESERVATION_DUE, promised 0 s",
+        "start 4 on n1 (limit 60 s): RESERVATION_DUE, promised 0 s",
+        "tell 2 60 s: RESERVED",
+        "tell 3 120 s: RESERVED",
+        "timer 60 s: WAKE",
+    ]
+    assert drive.why(2) == "NOT_ENOUGH_FREE, procs 2, free_procs 0, promised 60 s"
+    drive.at(20).ended(1)
+    assert drive.decide() == []
+    drive.at(30).ended(4)
+    assert drive.decide_and_launch() == [
+        "start 2 on n1 n2 (limit 60 s): RESERVATION_DUE, promised 60 s",
+        "tell 3 90 s: MOVED_EARLIER, before 120 s",
+        "timer 90 s: WAKE",
+    ]
+
+
+# --- drained ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_drained_node_gets_nothing_new_and_its_jobs_go_on() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)})
+    drive.submit(1, procs=1, estimate_s=60)
+    drive.decide_and_launch()
+    assert drive.at(5).drain_node("n1", "new disk") == []
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.submit(3, procs=1, estimate_s=60)
+    assert drive.decide_and_launch() == ["start 2 on n2×2 (limit 60 s): FITS, free_procs 2"]
+    assert drive.job_state(1) is JobState.RUNNING
+    assert drive.used() == {"n1": ("draining", 1, 0), "n2": ("up", 2, 0)}
+    assert drive.state.nodes()[0].reason == "new disk"
+    drive.at(10).ended(1)
+    assert drive.decide() == []
+    assert drive.used()["n1"] == ("drained", 0, 0)
+    assert drive.why(3) == "NOT_ENOUGH_FREE, procs 1, free_procs 0"
+    assert drive.at(20).resume_node("n1") == []
+    assert drive.decide() == ["start 3 on n1 (limit 60 s): FITS, free_procs 2"]
+    assert drive.state.nodes()[0].reason == ""
+
+
+def test_a_promise_that_a_drained_node_breaks_is_taken_back_and_made_again() -> None:
+    for policy in ("easy", "conservative"):
+        drive = Drive(policy, nodes={"n1": (2,), "n2": (2,)})
+        drive.submit(1, procs=2, estimate_s=60)
+        drive.submit(2, procs=4, estimate_s=60)
+        drive.decide_and_launch()
+        drive.at(5).drain_node("n2")
+        (told,) = drive.decide()
+        assert told.startswith("tell 2 nothing promised: CAPACITY_CHANGED")
+        assert drive.why(2) == "NODES_AWAY, procs 4, procs_in_service 2, machine_procs 4"
+        drive.at(20).resume_node("n2")
+        assert drive.decide()[0].startswith("tell 2 60 s: ")
+
+
+# --- lost, and back ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_node_takes_the_gang_with_it_and_frees_nothing_before_the_gang_has_ended() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2,), "n2": (2,)})
+    drive.submit(1, procs=3, estimate_s=60)
+    drive.decide_and_launch()
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.decide()
+    assert drive.at(5).lose_node("n2") == ["kill 1: NODE_LOST, node n2"]
+    assert drive.job_state(1) is JobState.ENDING
+    assert drive.why(1) == "NODE_LOST, node n2"
+    assert drive.decide() == []  # n1 is not free: job 1 may still have a process there
+    assert drive.used() == {"n1": ("up", 2, 0), "n2": ("lost", 1, 0)}
+    drive.at(6).ended(1, JobState.NODE_LOST)
+    assert drive.decide() == ["start 2 on n1×2 (limit 60 s): FITS, free_procs 2"]
+
+
+def test_a_lost_node_that_is_back_still_has_the_tasks_of_before() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2,)})
+    drive.submit(1, procs=1, estimate_s=60)
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.decide_and_launch()
+    drive.at(5).lose_node("n1")
+    assert drive.why(2) == "NODES_AWAY, procs 2, procs_in_service 0, machine_procs 2"
+    drive.at(6).node("n1", 2)
+    assert drive.decide() == []
+    assert drive.used() == {"n1": ("up", 1, 0)}
+    drive.at(7).ended(1, JobState.NODE_LOST)
+    assert drive.decide() == ["start 2 on n1×2 (limit 60 s): FITS, free_procs 2"]
+
+
+def test_whoever_was_drained_is_still_drained_when_it_is_back() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2,)})
+    drive.drain_node("n1")
+    drive.lose_node("n1")
+    assert drive.used()["n1"][0] == "lost"
+    drive.node("n1", 2)
+    assert drive.used()["n1"][0] == "drained"
+
+
+def test_jobs_that_start_or_are_being_killed_are_lost_as_well_and_may_end_in_any_way() -> None:
+    drive = Drive("fcfs", nodes={"n1": (4,)})
+    for job_id in (1, 2, 3):
+        drive.submit(job_id, procs=1, estimate_s=60)
+    drive.decide()
+    drive.launched(1)
+    drive.cancel(2)
+    assert drive.lose_node("n1") == ["kill 1: NODE_LOST, node n1", "kill 3: NODE_LOST, node n1"]
+    assert drive.why(2) == "CANCELLED"
+    assert drive.launched(3) == []  # said before it was lost
+    with pytest.raises(IllegalTransition):
+        drive.cancel(1)
+    drive.ended(1, JobState.COMPLETED)  # it had ended before its node was lost
+    drive.ended(2, JobState.CANCELLED)
+    drive.ended(3, JobState.LAUNCH_FAILED)
+    assert drive.used() == {"n1": ("lost", 0, 0)}
+
+
+def test_a_node_that_comes_back_smaller_keeps_what_it_has_and_gets_no_more() -> None:
+    drive = Drive("easy", nodes={"n1": (4, 8), "n2": (1, 8)})
+    drive.submit(1, procs=3, estimate_s=60, memory=2)
+    drive.decide_and_launch()
+    drive.submit(2, procs=2, estimate_s=60)
+    drive.at(5).node("n1", 2, 4)
+    assert drive.decide() == ["tell 2 60 s: CAPACITY_CHANGED"]
+    assert drive.used()["n1"] == ("up", 3, 6)
+    drive.at(10).ended(1)
+    assert drive.decide() == ["start 2 on n1×2 (limit 60 s): FITS, free_procs 3"]
+    assert drive.state.refusal(Job(9, 4, 1, 0)) == Reason(Why.WIDER_THAN_MACHINE, {"procs": 4, "machine_procs": 3})
+
+
+def test_saying_it_again_disturbs_nobody() -> None:
+    drive = Drive("easy", nodes=LAB)
+    passes = drive.state.passes
+    drive.node("n1", 2, 8)
+    drive.resume_node("n1")
+    assert drive.decide() == []
+    assert drive.state.passes == passes
+    drive.drain_node("n1")
+    drive.decide()
+    drive.drain_node("n1", "said again")
+    drive.lose_node("n2")
+    drive.decide()
+    passes = drive.state.passes
+    drive.lose_node("n2")
+    assert drive.decide() == []
+    assert drive.state.passes == passes
+    assert drive.state.nodes()[0].reason == "said again"
+
+
+@pytest.mark.parametrize("event", [ev.NodeDrained("nX"), ev.NodeResumed("nX"), ev.NodeLost("nX")])
+def test_a_node_that_never_joined_is_unknown(event: ev.Event) -> None:
+    for drive in (Drive("fcfs", nodes=LAB), Drive("fcfs", nodes={})):
+        before = dump(drive.state)
+        with pytest.raises(UnknownNode, match="node nX never joined"):
+            drive.handle(event)
+        assert dump(drive.state) == before
+
+
+def test_a_machine_has_counted_processors_or_named_nodes() -> None:
+    named, counted = Drive("fcfs", nodes=LAB), Drive("fcfs", procs=4)
+    for drive, event in (
+        (named, ev.NodesJoined(1)),
+        (named, ev.NodesLost(1)),
+        (counted, ev.NodeJoined(Node("n1", 1, 0))),
+        (counted, ev.NodeLost("n1")),
+    ):
+        before = dump(drive.state)
+        with pytest.raises(ValueError, match="this machine has"):
+            drive.handle(event)
+        assert dump(drive.state) == before
+
+
+# --- the record of decisions ------------------------------------------------------------------------------------------
+
+
+def test_a_record_keeps_the_last_decision_its_time_and_what_led_to_it() -> None:
+    drive = Drive("easy", nodes={"n1": (2,)})
+    drive.at(1).submit(1, procs=2, estimate_s=60)
+    record = drive.state.records[1]
+    assert (record.reason.why, record.decided_us, record.cause) == (
+        Why.ACCEPTED,
+        1_000_000,
+        ev.JobSubmitted(record.job),
+    )
+    drive.at(2).decide_and_launch()
+    assert (record.reason.why, record.decided_us, record.cause) == (Why.FITS, 2_000_000, ev.JobSubmitted(record.job))
+    drive.at(3).submit(2, procs=1, estimate_s=60)
+    drive.at(4).decide()
+    waiting = drive.state.records[2]
+    assert (waiting.reason.why, waiting.decided_us) == (Why.RESERVED, 4_000_000)
+    drive.at(5).hold(2)
+    assert (waiting.reason.why, waiting.decided_us, waiting.cause) == (Why.HELD, 5_000_000, ev.JobHeld(2))
+    drive.at(6).release(2)
+    assert waiting.reason.why is Why.RELEASED
+    drive.at(7).ended(1)
+    drive.decide()
+    assert (waiting.reason.why, waiting.cause) == (Why.FITS, ev.JobEnded(1))
+    drive.at(8).cancel(2)
+    assert (waiting.reason.why, waiting.decided_us, waiting.cause) == (Why.CANCELLED, 8_000_000, ev.JobCancelled(2))
+    assert drive.why(2) == "CANCELLED"

@@ -1,0 +1,189 @@
+"""A real service with one node whose agent is a puppet: it speaks the agents' protocol and plays how a job goes.
+
+For tests of what users see: every end a job can have comes at once and for certain. What the puppet plays is the job's
+name: ``ok``, ``fail`` (exit status 3), ``crash`` (signal 11), ``sit`` (until it is killed), ``refuse`` (launch fails).
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from cosched.identity import authority, names, tls
+from cosched.model.node import Presence, Usage
+from cosched.wire import messages as wire
+
+_BOUND_S = 40.0
+FAIL_TAIL = b"starting\nTraceback (most recent call last):\nValueError: no such grid\n"
+
+
+class Puppet:
+    """The agent of one node, in a thread."""
+
+    def __init__(self, url: str, identity: Path, name: str, procs: int) -> None:
+        self.name = name
+        self._procs = procs
+        self._output: dict[tuple[int, str], bytes] = {}
+        self._names: dict[int, str] = {}
+        self._finished: set[int] = set()
+        self._stop = threading.Event()
+        self._open = contextlib.ExitStack()
+        context = tls.client_context(identity)
+        self._socket = self._open.enter_context(connect(url, ssl=context, server_hostname=names.SCHEDULER, proxy=None))
+        hello = wire.Hello(
+            wire.VERSION, name, "boot", procs, 8 << 30, "127.0.0.1", 7421, "puppet", {"cpu limit": "yes"}
+        )
+        self._socket.send(wire.encode(hello))
+        assert isinstance(wire.to_agent(self._frame(self._socket.recv(timeout=_BOUND_S))), wire.Welcome)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _frame(frame: str | bytes) -> bytes:
+        assert isinstance(frame, bytes)
+        return frame
+
+    def write(self, job_id: int, data: bytes, stream: str = "stdout") -> None:
+        """What the job writes next."""
+        key = (job_id, stream)
+        self._output[key] = self._output.get(key, b"") + data
+
+    def close(self) -> None:
+        """The agent goes away."""
+        self._stop.set()
+        self._open.close()
+        self._thread.join(_BOUND_S)
+
+    def _run(self) -> None:
+        next_beat_s = 0.0
+        with contextlib.suppress(ConnectionClosed):
+            while not self._stop.is_set():
+                if time.monotonic() >= next_beat_s:
+                    usage = Usage(cpu_parallel=0.5, cpu_local=0.1, cpu_system=0.0)
+                    self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", None, False))
+                    next_beat_s = time.monotonic() + 0.5
+                try:
+                    self._obey(wire.to_agent(self._frame(self._socket.recv(timeout=0.1))))
+                except TimeoutError:
+                    continue
+
+    def _send(self, message: wire.FromAgent) -> None:
+        self._socket.send(wire.encode(message))
+
+    def _obey(self, message: wire.ToAgent) -> None:
+        match message:
+            case wire.Prepare(order=order):
+                self._names[order.job_id] = message.environment["COSCHED_JOB_NAME"]
+                if self._names[order.job_id] == "refuse":
+                    self._send(wire.Refused(order, "directory", f"{self.name} has no directory {message.directory}"))
+                else:
+                    self._send(wire.Prepared(order))
+            case wire.Run(order=order):
+                self._play(order)
+            case wire.Kill(order=order):
+                if self._names.get(order.job_id) == "sit" and order.job_id not in self._finished:
+                    self._end(order, wire.Exit(signal=15, cause="killed"))
+                self._send(wire.GroupEnded(order.job_id, order.attempt, 1_500_000, 1 << 20))
+            case wire.ReadOutput(request=request, job_id=job_id, stream=stream, offset=offset, max_bytes=most):
+                there = self._output.get((job_id, stream), b"")
+                final = job_id in self._finished
+                self._send(wire.OutputChunk(request, there[offset : offset + most], len(there), final))
+            case _:
+                pass
+
+    def _play(self, order: wire.OrderId) -> None:
+        self._send(wire.Started(order, 4711))
+        match self._names[order.job_id]:
+            case "fail":
+                self.write(order.job_id, FAIL_TAIL, "stderr")
+                self._end(order, wire.Exit(status=3), FAIL_TAIL)
+            case "crash":
+                self._end(order, wire.Exit(signal=signal.SIGSEGV))
+            case "sit":
+                pass
+            case _:
+                self.write(order.job_id, b"hello\n")
+                self._end(order, wire.Exit(status=0))
+
+    def _end(self, order: wire.OrderId, how: wire.Exit, tail: bytes = b"") -> None:
+        self._finished.add(order.job_id)
+        self._send(wire.ProgramEnded(order.job_id, order.attempt, how, tail))
+
+
+class Live:
+    """A service, its files, and its one node."""
+
+    def __init__(self, place: Path, procs: int = 4) -> None:
+        self.place = place
+        self.socket = place / "s.sock"
+        self.identity = place / "identity"
+        authority.create_authority(self.identity, "puppets")
+        authority.issue(self.identity, "scheduler", names.SCHEDULER, self.identity)
+        authority.issue(self.identity, "node", "desk1", place / "desk1")
+        self.settings = place / "cluster.yaml"
+        settings = {
+            "name": "puppets",
+            "nodes": ["desk1", "desk2"],
+            "listen": {"socket": str(self.socket), "address": "127.0.0.1", "port": 0},
+            "state": str(place / "state"),
+            "identity": str(self.identity),
+            "allow_root": True,
+            "pass_interval": "10ms",
+            "max_time": "2h",
+        }
+        self.settings.write_text(json.dumps(settings))
+        self._log = place / "log"
+        self._procs = procs
+        self.start()
+
+    def start(self) -> None:
+        """Start the service and let the node join."""
+        command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(self.settings)]
+        began = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        try:
+            assert self.process.stdout is not None
+            assert self.process.stdout.readline() == b"ready\n", self._log.read_text()
+            lines = self._log.read_bytes()[began:].splitlines()
+            said = next(line for line in map(json.loads, lines) if line["event"] == "listening")
+            self.port = said["port"]
+            self.node = Puppet(f"wss://127.0.0.1:{self.port}/v1/agent", self.place / "desk1", "desk1", self._procs)
+        except BaseException:
+            self._kill()
+            raise
+
+    def stop(self) -> None:
+        """End the service; its files stay."""
+        self.node.close()
+        self.process.terminate()
+        try:
+            assert self.process.wait(_BOUND_S) == 0, self._log.read_text()
+        finally:
+            self._kill()
+
+    def _kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(_BOUND_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def live(place: Path) -> Iterator[Live]:
+    """A service in an empty directory, stopped at the end."""
+    service = Live(place)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()

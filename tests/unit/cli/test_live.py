@@ -1,0 +1,365 @@
+"""Users' verbs against a real service, whose one node is a puppet that plays every end a job can have."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.command import Call, Ended
+from kit.puppet import Live, live
+
+SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
+WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("live")) as service:
+        yield service
+
+
+@pytest.fixture
+def call(service: Live, cosched: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    monkeypatch.setenv("COSCHED_SERVER", str(service.socket))
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    return cosched
+
+
+Submit = Callable[..., int]
+
+
+@pytest.fixture
+def submit(call: Call) -> Iterator[Submit]:
+    """Submit a job that goes as its name says; what is left of it is cancelled at the end."""
+    made: list[int] = []
+
+    def submitted(name: str, *options: object) -> int:
+        ended = call("submit", "--json", "--name", name, *options, "job.sh")
+        assert ended.status == 0, ended.err
+        made.append(json.loads(ended.out)["job_id"])
+        return made[-1]
+
+    yield submitted
+    for job_id in made:
+        if call("cancel", job_id).status == 0:
+            call("wait", job_id)
+
+
+def shown(call: Call, job_id: int) -> dict[str, Any]:
+    ended = call("show", job_id, "--json")
+    assert ended.status == 0, ended.err
+    document: dict[str, Any] = json.loads(ended.out)
+    return document
+
+
+def until(call: Call, job_id: int, *states: str) -> dict[str, Any]:
+    end_s = time.monotonic() + 30
+    while (document := shown(call, job_id))["state"] not in states:
+        assert time.monotonic() < end_s, document
+        time.sleep(0.02)
+    return document
+
+
+@contextlib.contextmanager
+def background(service: Live, *arguments: object, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, which does not outlive the test."""
+    command = [sys.executable, "-m", "cosched.cli.main", *map(str, arguments)]
+    environment = {**os.environ, "COSCHED_SERVER": str(service.socket)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, **more) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_submit_says_the_number_and_takes_the_scripts_lines(call: Call, tmp_path: Path) -> None:
+    ended = call("submit", "--hold", "job.sh", "a", "--time", "b")
+    assert ended.status == 0, ended.err
+    found = re.fullmatch(r"job (\d+)\n", ended.out)
+    assert found, ended.out
+    job = shown(call, int(found[1]))
+    assert (job["state"], job["name"], job["tasks"], job["time_limit_s"]) == ("held", "sit", 2, 600.0)
+    assert (job["kind"], job["memory_bytes"], job["directory"]) == ("comm", 64 << 20, str(tmp_path))
+    assert call("cancel", found[1]).out == f"job {found[1]} cancelled\n"
+
+
+def test_the_command_line_wins_over_the_script(call: Call) -> None:
+    options = ("-n", 1, "--time", "90s", "--mem", "1GB", "--kind", "cpu", "--name", "mine", "--directory", "/tmp")
+    ended = call("submit", "--hold", "--json", *options, "job.sh")
+    job = json.loads(ended.out)
+    assert (job["tasks"], job["time_limit_s"], job["memory_bytes"], job["kind"]) == (1, 90.0, 10**9, "cpu")
+    assert (job["name"], job["directory"]) == ("mine", "/tmp")
+    assert call("cancel", job["job_id"]).status == 0
+
+
+def test_a_script_from_standard_input(call: Call, service: Live, tmp_path: Path) -> None:
+    piped = {"stdin": subprocess.PIPE, "cwd": tmp_path}
+    with background(service, "submit", "--wait", "--name", "ok", "-", **piped) as process:
+        out, err = process.communicate(SCRIPT, timeout=30)
+    assert process.returncode == 0, err
+    assert re.fullmatch(r"job (\d+)\njob \1 completed; output: cosched logs \1\n", out)
+
+
+#: How a job goes -> the exit status of --wait, its state, its words.
+ENDS = {
+    "ok": (0, "completed", "completed"),
+    "fail": (3, "failed", "failed (exit status 3)"),
+    "crash": (139, "failed", "failed (signal 11)"),
+    "refuse": (126, "launch failed", "launch failed"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_waiting_ends_with_the_jobs_exit_status(name: str, call: Call) -> None:
+    status, state, words = ENDS[name]
+    ended = call("submit", "--wait", "--name", name, "job.sh")
+    assert ended.status == status, ended
+    number = re.match(r"job (\d+)\n", ended.out)
+    assert number
+    assert f"job {number[1]} {words}; output: cosched logs {number[1]}" in ended.out
+    assert re.search(rf"^{WHEN}  job {number[1]} starting", ended.err, re.MULTILINE)
+    assert call("wait", number[1]) == Ended(status, f"job {number[1]} {words}\n", "")
+    document = call("submit", "--wait", "--json", "--name", name, "job.sh")
+    assert document.status == status
+    assert json.loads(document.out)["state"] == state
+
+
+def test_wait_has_the_status_of_the_first_that_did_not_complete(call: Call, submit: Submit) -> None:
+    good, bad, worse = submit("ok"), submit("fail"), submit("crash")
+    ended = call("wait", good, bad, worse)
+    assert ended.status == 3
+    assert ended.out.splitlines()[2] == f"job {worse} failed (signal 11)"
+    document = call("wait", "--json", worse, good)
+    assert document.status == 139
+    assert [job["job_id"] for job in json.loads(document.out)["jobs"]] == [worse, good]
+
+
+def test_show_tells_a_failures_story(call: Call, submit: Submit) -> None:
+    job_id = submit("fail", "--time", "5min")
+    assert call("wait", job_id).status == 3
+    ended = call("show", job_id)
+    assert ended.out.startswith(f"job {job_id} (fail) of ")
+    assert "failed (exit status 3)" in ended.out.splitlines()[0]
+    assert "desk1" in ended.out.splitlines()[1]
+    assert "    | ValueError: no such grid" in ended.out
+    assert "2 tasks, at most 5 min, 64 MiB of memory each, mostly communicates" in ended.out
+    assert re.search(r"ended +\S+ \S+, ran .*, used 1.5 s of CPU", ended.out)
+    assert re.search(rf"    {WHEN}  starting +fits", ended.out)
+    failure = shown(call, job_id)["failure"]
+    assert failure["tail"][-1] == "ValueError: no such grid"
+
+
+def test_show_of_a_launch_that_failed_names_node_and_reason(call: Call, submit: Submit, tmp_path: Path) -> None:
+    job_id = submit("refuse")
+    assert call("wait", job_id).status == 126
+    assert f"desk1 has no directory {tmp_path}" in call("show", job_id).out
+
+
+def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
+    first = submit("sit", "-n", 4, "--time", "30min")
+    until(call, first, "running")
+    second = submit("ok", "-n", 3, "--time", "20min")
+    third = submit("ok", "-n", 4)
+    listed = call("queue")
+    assert listed.status == 0
+    rows = [line.split() for line in listed.out.splitlines() if re.match(r" +\d+ ", line)]
+    assert [row[0] for row in rows] == [str(first), str(second), str(third)]
+    assert "desk1 (4)" in listed.out
+    assert "starts by" in listed.out
+    assert "\x1b" not in listed.out
+
+    why = call("explain", second)
+    assert why.out.startswith(f"job {second} is queued: ")
+    assert "promised to start by" in why.out
+    assert json.loads(call("explain", second, "--json").out)["reason"]["numbers"]
+
+    assert call("hold", second, third).out == f"job {second} held\njob {third} held\n"
+    assert "held by" in call("explain", third).out
+    assert call("release", third).out == f"job {third} queued\n"
+    assert [job["job_id"] for job in json.loads(call("queue", "--json").out)["jobs"]] == [first, third, second]
+    assert call("cancel", first, third, second).status == 0
+    assert call("wait", first).status == 130
+    late = call("cancel", first)
+    assert late.status == 1
+    assert f"job {first} is cancelled: it cannot be cancelled any more" in late.err
+
+
+def test_one_job_that_refuses_does_not_keep_others_from_being_cancelled(call: Call, submit: Submit) -> None:
+    job_id = submit("sit", "--hold")
+    ended = call("cancel", 999_999, job_id)
+    assert ended.status == 2
+    assert ended.err == "cosched: there is no job 999999\n"
+    assert ended.out == f"job {job_id} cancelled\n"
+
+
+def test_history_has_the_newest_first(call: Call, submit: Submit) -> None:
+    jobs = [submit("ok"), submit("fail")]
+    call("wait", *jobs)
+    listed = call("history", "-n", 2)
+    assert "why one did not complete: cosched show ID" in listed.out
+    found = json.loads(call("history", "-n", 2, "--json").out)["jobs"]
+    assert sorted(job["job_id"] for job in found) == jobs
+    assert json.loads(call("history", "--user", "nobody-here", "--json").out) == {"jobs": []}
+    assert call("queue", "--all", "--user", "me").out.count("exit status 3") >= 1
+
+
+def test_logs_gives_bytes_as_they_were_written(call: Call, submit: Submit, service: Live, tmp_path: Path) -> None:
+    job_id = submit("fail")
+    call("wait", job_id)
+    with background(service, "logs", job_id, "--stderr") as process:
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out.splitlines()[-1]) == (0, "ValueError: no such grid")
+    document = json.loads(call("logs", "--json", "--stderr", job_id).out)
+    assert document["stream"] == "stderr"
+    assert document["final"] is True
+    assert document["size_bytes"] == len(document["text"])
+
+
+def test_logs_follows_to_the_end(call: Call, submit: Submit, service: Live) -> None:
+    job_id = submit("sit", "--hold")
+    assert "nothing written yet" in call("logs", job_id).err
+    with background(service, "logs", "-f", job_id) as process:
+        assert process.stdout is not None
+        call("release", job_id)
+        until(call, job_id, "running")
+        service.node.write(job_id, b"one\n")
+        assert process.stdout.readline() == "one\n"
+        service.node.write(job_id, b"two\n" * 100_000)
+        for _ in range(100_000):
+            assert process.stdout.readline() == "two\n"
+        call("cancel", job_id)
+        assert process.stdout.read() == ""
+        assert process.wait(30) == 0
+
+
+def test_output_in_a_file_is_said_to_be_there(call: Call, submit: Submit, tmp_path: Path) -> None:
+    job_id = submit("ok", "--output", "out.txt")
+    assert call("wait", job_id).status == 0
+    ended = call("logs", job_id)
+    assert ended.status == 1
+    assert f"job {job_id} writes to {tmp_path}/out.txt on desk1" in ended.err
+    assert f"{tmp_path}/out.txt on desk1" in call("show", job_id).out
+
+
+def test_ctrl_c_of_a_waiting_submission_leaves_the_job(call: Call, service: Live, tmp_path: Path) -> None:
+    with background(service, "submit", "--wait", "job.sh", cwd=tmp_path) as process:
+        assert process.stdout is not None
+        job_id = int(process.stdout.readline().split()[1])
+        until(call, job_id, "running")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)" in err
+    assert shown(call, job_id)["state"] == "running"
+    assert call("cancel", job_id).status == 0
+
+
+#: Bad input that only the service can see: the call, and what the message must contain.
+REFUSED = {
+    ("submit", "--time", "3h", "job.sh"): ["--time: found 10800", "at most 7200"],
+    ("submit", "--name", "x" * 200, "job.sh"): ["--name: found", "at most 128"],
+    ("submit", "-n", "5", "job.sh"): ["it could never start here: needs more processors", "5"],
+    ("submit", "--mem", "100GiB", "job.sh"): ["it could never start here"],
+    ("submit", "--output", "out/", "job.sh"): ["--output: found 'out/'", "a file"],
+    ("show", "999999"): ["there is no job 999999"],
+    ("explain", "999999"): ["there is no job 999999"],
+    ("logs", "999999"): ["there is no job 999999"],
+    ("wait", "999999"): ["there is no job 999999"],
+    ("hold", "999999"): ["there is no job 999999"],
+    ("node", "drain", "desk3"): ["there is no node 'desk3'", "did you mean 'desk"],
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_the_service_refuses(arguments: tuple[str, ...], call: Call) -> None:
+    ended = call(*arguments)
+    assert ended.status == 2, ended
+    for part in REFUSED[arguments]:
+        assert part in ended.err
+    assert not ended.out
+
+
+def test_nodes_and_drain_and_resume(call: Call, submit: Submit) -> None:
+    listed = call("nodes").out
+    assert re.search(r"desk1 +up +away +0/4", listed), listed
+    assert re.search(r"desk2 +unknown", listed), listed
+    job_id = submit("sit", "-n", 1)
+    until(call, job_id, "running")
+    assert call("node", "drain", "desk1", "--reason", "new disk").out == (
+        f"desk1 draining, until job {job_id} has ended\n"
+    )
+    assert "desk1 is draining: new disk" in call("nodes").out
+    nodes = {node["name"]: node for node in json.loads(call("nodes", "--json").out)["nodes"]}
+    assert (nodes["desk1"]["state"], nodes["desk1"]["jobs"]) == ("draining", [job_id])
+    assert call("node", "resume", "desk1").out == "desk1 up\n"
+    ended = call("node", "drain", "desk2")
+    assert (ended.status, "has not joined yet" in ended.err) == (1, True)
+
+
+def test_over_tls_with_a_users_certificate(call: Call, service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cosched.identity import authority  # noqa: PLC0415
+
+    authority.issue(service.identity, "user", "ada", service.place / "ada")
+    monkeypatch.setenv("COSCHED_IDENTITY", str(service.place / "ada"))
+    monkeypatch.setenv("COSCHED_SERVER", f"https://127.0.0.1:{service.port}")
+    ended = call("submit", "--hold", "--json", "job.sh")
+    assert ended.status == 0, ended.err
+    job = json.loads(ended.out)
+    assert job["user"] == "ada"
+    assert call("cancel", job["job_id"]).status == 0
+    drained = call("node", "drain", "desk1")
+    assert (drained.status, "operators" in drained.err) == (1, True)
+    (service.place / "ada" / "ca.pem").write_bytes(_other_authority(service.place / "other"))
+    ended = call("queue")
+    assert ended.status == 3
+    assert "certificate" in ended.err
+
+
+def _other_authority(place: Path) -> bytes:
+    from cosched.identity import authority  # noqa: PLC0415
+
+    authority.create_authority(place, "other")
+    return (place / "ca.pem").read_bytes()
+
+
+def test_doctor_of_a_service_with_a_node_missing(call: Call, service: Live) -> None:
+    ended = call("doctor", "--config", service.settings)
+    assert ended.status == 0, ended.out
+    assert re.search(r"^ok +service: puppets at ", ended.out, re.MULTILINE)
+    assert re.search(r"^ok +nodes: 1 of 2 up", ended.out, re.MULTILINE)
+    assert re.search(r"^warn +node desk2: unknown, last heard never", ended.out, re.MULTILINE)
+    assert re.search(r"^ok +presence: known on all nodes, by terminals", ended.out, re.MULTILINE)
+    assert re.search(r"^ok +certificate: .*scheduler.pem: valid until", ended.out, re.MULTILINE)
+    assert re.search(r"^ok +journal: .* free at ", ended.out, re.MULTILINE)
+    document = json.loads(call("doctor", "--json").out)
+    assert document["ok"] is True
+    assert {check["level"] for check in document["checks"]} <= {"ok", "warn"}
+
+
+def test_waiting_survives_a_restart_of_the_service(
+    tmp_path: Path, cosched: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    (tmp_path / "live").mkdir()
+    with live(tmp_path / "live") as service:
+        monkeypatch.setenv("COSCHED_SERVER", str(service.socket))
+        with background(service, "submit", "--wait", "--hold", "--name", "fail", "job.sh", cwd=tmp_path) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            job_id = process.stdout.readline().split()[1]
+            service.stop()
+            assert next(line for line in process.stderr if "asking again" in line)
+            service.start()
+            assert cosched("release", job_id).status == 0
+            out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert out.startswith(f"job {job_id} failed (exit status 3)")

@@ -248,8 +248,8 @@ class Worker:
         try:
             committed = self._core.commit()
         except JournalUnwritable as error:
+            self._in_doubt = True  # the state is ahead of the journal
             self._cannot_write(error)
-            self._rebuilt()
             self._refuse([work for work, _ in done])
             return
         if done or committed:
@@ -261,7 +261,7 @@ class Worker:
             )
 
     def _decide(self) -> None:
-        now_us = self._passed_us = self._clock.now_us()
+        now_us = self._clock.now_us()
         self._wanted = False
         passes = self._core.state.passes
         try:
@@ -269,7 +269,7 @@ class Worker:
         except Exception as error:
             problem = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
             _log.error("a scheduling pass failed: %s", problem, exc_info=not isinstance(error, Failed))
-            self._wanted = True
+            self._wanted, self._passed_us = True, now_us
             self._not_before_s = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _SLOWEST_RETRY_S)
             self._policy_problem = f"the policy fails, nothing is started: {problem}"
@@ -277,7 +277,7 @@ class Worker:
             self._publish()
             return
         if self._core.state.passes != passes:
-            self._decided_us = now_us
+            self._decided_us = self._passed_us = now_us
         self._policy_problem, self._retry_s = "", _RETRY_S
         self._commit([])
         if self._unwritable:
@@ -291,7 +291,8 @@ class Worker:
         _log.error("%s; nothing is accepted until it can be", error)
         self._unwritable = f"{error}; nothing is accepted until it can be, what runs goes on"
         self._not_before_s = time.monotonic() + _RETRY_S
-        self._publish()
+        if not self._in_doubt or self._rebuilt():
+            self._publish()
 
     def _writable_again(self) -> bool:
         if time.monotonic() < self._not_before_s:

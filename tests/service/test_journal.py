@@ -192,7 +192,7 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_are_not_what_was_written_are_refused(tmp_path: Path, damage: str) -> None:
-    made = driven(tmp_path / "journal.db", 60)
+    made = driven(tmp_path / "journal.db", 150)
     made.crash()
     with closing(sqlite3.connect(made.path)) as db:
         assert db.execute(damage).rowcount > 0

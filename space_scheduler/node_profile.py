@@ -77,9 +77,14 @@ class NodeProfile:
         """Take a reservation out again."""
         self._change(job, start_us, allocation, 1)
 
-    def over_committed(self) -> bool:
-        """Whether somewhere, at some time, more is reserved than there is."""
-        return any(min(room.procs, default=0) < 0 or min(room.memory_bytes, default=0) < 0 for room in self.rooms)
+    def over_committed(self, running: "NodeProfile") -> bool:
+        """Whether more is reserved than what runs leaves; on nodes that have shrunk it leaves less than nothing."""
+        for start_us, room in zip(self.times, self.rooms, strict=True):
+            before = running.throughout(start_us, start_us)
+            pairs = zip(room.procs + room.memory_bytes, before.procs + before.memory_bytes, strict=True)
+            if any(left < min(0, had) for left, had in pairs):
+                return True
+        return False
 
     def _change(self, job: Job, start_us: int, allocation: Allocation, sign: int) -> None:
         first, last = self._cut(start_us), self._cut(start_us + job.estimate_us)

@@ -79,7 +79,7 @@ def validate(snapshot: Snapshot) -> None:
     if isinstance(snapshot.memory, Timetable) and snapshot.nodes is not None:
         ahead = snapshot.memory.reserved.items()  # one that is past will be made anew in the pass that is late
         book = {job_id: each for job_id, each in ahead if each.start_us >= snapshot.now_us}
-        assert not _booked(snapshot, book).over_committed(), f"over-committed: {book}"
+        assert not _booked(snapshot, book).over_committed(_booked(snapshot, {})), f"over-committed: {book}"
 
 
 def _after_early_end(

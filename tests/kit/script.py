@@ -1,0 +1,108 @@
+"""Scripts: any numbers become a legal life of a machine, so that the same life can be lived twice."""
+
+from collections.abc import Iterator
+from random import Random
+
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.policy.interface import Policy
+
+Step = tuple[int, ev.Event]
+
+HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
+OUTCOMES = (JobState.COMPLETED, JobState.FAILED, JobState.TIMED_OUT, JobState.NODE_LOST)
+SIZES = ((1, 4), (2, 4), (2, 8), (3, 8), (4, 16))
+
+
+class Author:
+    """Writes a script as it is lived: each event is legal in the state it meets."""
+
+    def __init__(self, seed: int, *, named: bool) -> None:
+        self.random = Random(seed)
+        self.named = named
+        self.now_us = 0
+        self.next_job = 1
+        self.timer_us: int | None = None
+
+    def begin(self) -> Iterator[Step]:
+        if self.named:
+            for number in range(self.random.randint(1, 4)):
+                yield self.now_us, ev.NodeJoined(Node(f"n{number}", *self.random.choice(SIZES)))
+        else:
+            yield self.now_us, ev.NodesJoined(self.random.randint(2, 6))
+        yield self.now_us, ev.Boundary()
+
+    def next(self, state: SchedulerState) -> Step:
+        self.now_us += self.random.choice((0, 0, 0, 1, 5, 10, 30, 70_000_000))
+        if self.timer_us is not None and self.timer_us <= self.now_us and self.random.random() < 0.7:
+            self.timer_us = None
+            return self.now_us, ev.TimerDue()
+        for _ in range(20):
+            if (event := self._about(state, self.random.random())) is not None:
+                return self.now_us, event
+        return self.now_us, ev.Boundary()
+
+    def _about(self, state: SchedulerState, dice: float) -> ev.Event | None:
+        if dice < 0.3:
+            return ev.Boundary()
+        if dice < 0.5:
+            return self._job(state)
+        if dice < 0.6:
+            return self._about_nodes(state)
+        kinds = {
+            ev.JobHeld: (JobState.QUEUED,),
+            ev.JobReleased: (JobState.HELD,),
+            ev.JobCancelled: (JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.RUNNING),
+            ev.JobLaunched: (JobState.STARTING, JobState.ENDING),
+            ev.JobEnded: (JobState.RUNNING, JobState.ENDING),
+        }
+        kind = self.random.choice((ev.JobHeld, ev.JobReleased, ev.JobCancelled, *[ev.JobLaunched, ev.JobEnded] * 3))
+        jobs = [job_id for job_id, record in state.records.items() if record.state in kinds[kind]]
+        if not jobs:
+            return None
+        job_id = self.random.choice(jobs)
+        return ev.JobEnded(job_id, self.random.choice(OUTCOMES)) if kind is ev.JobEnded else kind(job_id)
+
+    def _job(self, state: SchedulerState) -> ev.Event | None:
+        memory = self.random.choice((0, 0, 1, 2, 4)) if self.named else 0
+        procs, estimate_us = self.random.randint(1, 5), self.random.choice((10, 20, 30, 50))
+        job = Job(self.next_job, procs, estimate_us, self.now_us, memory_bytes=memory)
+        if state.refusal(job):
+            return None
+        self.next_job += 1
+        return ev.JobSubmitted(job)
+
+    def _about_nodes(self, state: SchedulerState) -> ev.Event | None:
+        if not self.named:
+            procs = self.random.randint(0, 2)
+            return ev.NodesJoined(procs) if state.procs_total < 6 else ev.NodesDrained(procs)
+        node = self.random.choice(state.nodes())
+        name = node.node.name
+        if node.lost or self.random.random() < 0.2:
+            size = self.random.choice(SIZES) if self.random.random() < 0.2 else None
+            return ev.NodeJoined(Node(name, *size) if size else node.node)
+        if node.drained:
+            return ev.NodeResumed(name)
+        return ev.NodeDrained(name, "why not") if self.random.random() < 0.5 else ev.NodeLost(name)
+
+    def hear(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            self.timer_us = getattr(instruction, "at_us", self.timer_us)
+
+
+def live(
+    policy: Policy, seed: int, steps: int, *, named: bool, rules: MachineRules | None = None
+) -> Iterator[tuple[SchedulerState, Step, list[Instruction]]]:
+    """Live a life: the machine after each event, the event with its time, and what was instructed."""
+    state = SchedulerState(policy, rules)
+    author = Author(seed, named=named)
+    for at_us, event in author.begin():
+        yield state, (at_us, event), state.handle(event, at_us)
+    for _ in range(steps):
+        at_us, event = author.next(state)
+        instructions = state.handle(event, at_us)
+        author.hear(instructions)
+        yield state, (at_us, event), instructions

@@ -1,11 +1,11 @@
 """What makes a plain ``mpirun`` in a job script land in the job's cgroups: one launcher for each system.
 
-A job script calls what it likes, so the environment of every launcher goes into every job (:func:`job_environment`), and
-a failure is read by whoever recognises its own words (:func:`diagnose`). Another launcher is one more class of the
-interface, in :data:`LAUNCHERS`.
+A job script calls what it likes, so the environment of every launcher goes into every job (:func:`job_environment`),
+and a failure is read by whoever recognises its own words (:func:`diagnose`, :func:`unnoticed`). Another launcher is one
+more class of the interface, in :data:`LAUNCHERS`.
 """
 
-from space_scheduler.launch.environment import LAUNCHERS, check_environment, diagnose, job_environment
+from space_scheduler.launch.environment import LAUNCHERS, check_environment, diagnose, job_environment, unnoticed
 from space_scheduler.launch.interface import Context, Launcher
 
-__all__ = ["LAUNCHERS", "Context", "Launcher", "check_environment", "diagnose", "job_environment"]
+__all__ = ["LAUNCHERS", "Context", "Launcher", "check_environment", "diagnose", "job_environment", "unnoticed"]

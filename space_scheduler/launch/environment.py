@@ -7,6 +7,7 @@ from typing import Final
 from cosched.errors import BadInput
 from cosched.wire.api import Failure
 from cosched.wire.messages import Peer
+from space_scheduler.launch import open_mpi_reports
 from space_scheduler.launch.interface import Context, Launcher
 from space_scheduler.launch.open_mpi_4 import OpenMpi4
 from space_scheduler.launch.open_mpi_5 import OpenMpi5
@@ -16,7 +17,9 @@ from space_scheduler.launch.serial import Serial
 LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Serial())
 
 # What a submission from inside another job or batch system leaves behind: mpirun would take it for its own.
-_FOREIGN = re.compile(r"(OMPI_COMM_WORLD_|OMPI_UNIVERSE_|PMIX_|PMI_|PRTE_JOB|ORTE_|SLURM_|PBS_|LSB_|LSF_|SGE_|COBALT_|COSCHED_)")
+_FOREIGN = re.compile(
+    r"(OMPI_COMM_WORLD_|OMPI_UNIVERSE_|PMIX_|PMI_|PRTE_JOB|ORTE_|SLURM_|PBS_|LSB_|LSF_|SGE_|COBALT_|COSCHED_)"
+)
 # A name that every shell can hand on.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_BYTES = 128 << 10
@@ -46,6 +49,11 @@ def diagnose(error_tail: bytes, peers: Sequence[Peer]) -> Failure | None:
     return next((found for each in LAUNCHERS if (found := each.diagnose(error, peers))), None)
 
 
+def unnoticed(error_tail: bytes, peers: Sequence[Peer]) -> Failure | None:
+    """What makes a job failed although its script ended with status 0: a launcher that hid the loss of ranks."""
+    return open_mpi_reports.lost_daemon(error_tail.decode(errors="replace"), peers)
+
+
 def check_environment(environment: Mapping[str, str]) -> None:
     """Refuse what cannot be handed to a program: a submission's environment. Raises :class:`BadInput` with the key."""
     for name, value in environment.items():
@@ -53,6 +61,10 @@ def check_environment(environment: Mapping[str, str]) -> None:
             raise BadInput(f"environment.{name!r}", "not a variable's name", "letters, digits and _, no digit first")
         if "\0" in value:
             raise BadInput(f"environment.{name}", "a value with a NUL character in it")
-    size_bytes = sum(len(name.encode()) + len(value.encode(errors="replace")) + 2 for name, value in environment.items())
+    size_bytes = sum(
+        len(name.encode()) + len(value.encode(errors="replace")) + 2 for name, value in environment.items()
+    )
     if size_bytes > _LARGEST_BYTES:
-        raise BadInput("environment", f"{size_bytes} bytes", f"at most {_LARGEST_BYTES}; name what the job needs by --export")
+        raise BadInput(
+            "environment", f"{size_bytes} bytes", f"at most {_LARGEST_BYTES}; name what the job needs by --export"
+        )

@@ -10,9 +10,10 @@ from cosched.wire.messages import Peer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One attempt at a job, at the moment of its start. ``peers`` are in the allocation's order, the first runs the script.
+    """One attempt at a job, at the moment of its start.
 
-    ``network``: the network ranks talk over (CIDR), empty for any; ``submitted``: the environment of the submission.
+    ``peers`` are in the allocation's order, the first runs the script; ``network`` is the network ranks talk over
+    (CIDR), empty for any; ``submitted`` the environment of the submission.
     """
 
     job_id: int

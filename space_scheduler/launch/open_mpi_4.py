@@ -1,14 +1,10 @@
-"""Open MPI 4.1 (and its runtime, ORTE): what a plain ``mpirun`` reads from the environment, and what it says of failures."""
+"""Open MPI 4.1 (and its runtime, ORTE): what a plain ``mpirun`` reads from the environment."""
 
-from collections.abc import Sequence
-
-from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
-from space_scheduler.launch import open_mpi
 from space_scheduler.launch.interface import Context
+from space_scheduler.launch.open_mpi import OpenMpi, on_network
 
 
-class OpenMpi4:
+class OpenMpi4(OpenMpi):
     """``mpirun`` of Open MPI 4.1."""
 
     name = "Open MPI 4.1"
@@ -18,7 +14,7 @@ class OpenMpi4:
         return {
             "OMPI_MCA_plm_rsh_agent": "{rsh}",
             "OMPI_MCA_orte_default_hostfile": "{node_file}",
-            **open_mpi.required(context),
+            **super().required(context),
         }
 
     def defaults(self, context: Context) -> dict[str, str]:
@@ -26,9 +22,6 @@ class OpenMpi4:
         return {
             "OMPI_MCA_hwloc_base_binding_policy": "none",
             "OMPI_MCA_rmaps_base_mapping_policy": "slot",
-            **({"OMPI_MCA_oob_tcp_if_include": context.network} if open_mpi.spans_nodes(context) else {}),
-            **open_mpi.defaults(context),
+            **on_network(context, "OMPI_MCA_oob_tcp_if_include"),
+            **super().defaults(context),
         }
-
-    def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
-        return None

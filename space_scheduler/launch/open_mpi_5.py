@@ -1,17 +1,13 @@
-"""Open MPI 5 (and its runtime, PRRTE): what a plain ``mpirun`` reads from the environment, and what it says of failures.
+"""Open MPI 5 (and its runtime, PRRTE): what a plain ``mpirun`` reads from the environment.
 
-Its programs read the ``OMPI_MCA_`` variables of :mod:`space_scheduler.launch.open_mpi`, ``mpirun`` itself ``PRTE_MCA_``.
+Its ranks read ``OMPI_MCA_`` variables, as those of Open MPI 4 do; ``mpirun`` itself reads ``PRTE_MCA_``.
 """
 
-from collections.abc import Sequence
-
-from cosched.wire.api import Failure
-from cosched.wire.messages import Peer
-from space_scheduler.launch import open_mpi
 from space_scheduler.launch.interface import Context
+from space_scheduler.launch.open_mpi import OpenMpi, on_network
 
 
-class OpenMpi5:
+class OpenMpi5(OpenMpi):
     """``mpirun`` of Open MPI 5.0."""
 
     name = "Open MPI 5"
@@ -21,7 +17,7 @@ class OpenMpi5:
         return {
             "PRTE_MCA_plm_ssh_agent": "{rsh}",
             "PRTE_MCA_prte_default_hostfile": "{node_file}",
-            **open_mpi.required(context),
+            **super().required(context),
         }
 
     def defaults(self, context: Context) -> dict[str, str]:
@@ -29,9 +25,6 @@ class OpenMpi5:
         return {
             "PRTE_MCA_hwloc_default_binding_policy": "none",
             "PRTE_MCA_rmaps_default_mapping_policy": "slot",
-            **({"PRTE_MCA_prte_if_include": context.network} if open_mpi.spans_nodes(context) else {}),
-            **open_mpi.defaults(context),
+            **on_network(context, "PRTE_MCA_prte_if_include"),
+            **super().defaults(context),
         }
-
-    def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
-        return None

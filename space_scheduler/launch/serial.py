@@ -12,7 +12,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # dash: "/tmp/x/script: 3: nosuch: not found"; bash: "/tmp/x/script: line 3: nosuch: command not found".
 _NOT_FOUND = re.compile(
-    r"^\S+: (?:line )?(?P<line>\d+): (?P<what>.+?): (?P<why>(?:command )?not found|Permission denied|No such file or directory)$",
+    r"^\S+: (?:line )?(?P<line>\d+): (?P<what>.+?): "
+    r"(?P<why>(?:command )?not found|Permission denied|No such file or directory)$",
     re.MULTILINE,
 )
 
@@ -43,8 +44,9 @@ class Serial:
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """A command that the script did not find, on the node where it runs."""
-        *_, last = [None, *_NOT_FOUND.finditer(error)]
-        if last is None:
+        found = list(_NOT_FOUND.finditer(error))
+        if not found:
             return None
+        last = found[-1]
         message = f"line {last['line']} of the script: {last['what']}: {last['why']}"
         return Failure(message=message, node=peers[0].name if peers else None)

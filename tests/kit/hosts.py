@@ -38,7 +38,18 @@ class Hosts:
         (directory / "tmp").mkdir()
         (directory / "resolv.conf").write_text("nameserver 10.77.0.99\noptions timeout:10 attempts:3\n")
         self._init = subprocess.Popen(
-            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", _SCRIPT, directory, str(count)],
+            [
+                "unshare",
+                "--pid",
+                "--mount",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "sh",
+                _SCRIPT,
+                directory,
+                str(count),
+            ],
             stdin=subprocess.DEVNULL,
         )
         self.peers = tuple(Peer(f"node{i}", f"10.77.0.{i}", 7421, 1) for i in range(1, count + 1))
@@ -59,15 +70,17 @@ class Hosts:
 
     def job(self, tasks: Sequence[int], submitted: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of a job with so many tasks on the first hosts, its node file and remote shell written."""
-        peers = tuple(
-            Peer(p.name, p.address, p.port, n) for p, n in zip(self.peers, tasks, strict=False)
-        )
+        peers = tuple(Peer(p.name, p.address, p.port, n) for p, n in zip(self.peers, tasks, strict=False))
         context = Context(
-            job_id=7, attempt=1, name="test", tasks=sum(tasks), user="root", cluster="lab", peers=peers, network=self.network,
-            submitted=submitted or {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+            job_id=7, attempt=1, name="test", tasks=sum(tasks), user="root", cluster="lab", peers=peers,
+            network=self.network, submitted=submitted or {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
         )  # fmt: skip
         (self.directory / "nodes").write_text(hostfile(peers))
-        places = {"{node_file}": self.directory / "nodes", "{rsh}": self.directory / "rsh", "{tmp}": self.directory / "tmp"}
+        places = {
+            "{node_file}": self.directory / "nodes",
+            "{rsh}": self.directory / "rsh",
+            "{tmp}": self.directory / "tmp",
+        }
         environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}
         environment["HOME"] = str(self.directory)
         self._write_rsh(environment)
@@ -98,9 +111,7 @@ class Hosts:
 
     def _write_rsh(self, environment: Mapping[str, str]) -> None:
         """As cosched-rsh: RSH HOST COMMAND…, hosts that are not of the lab refused, calls kept in ``calls``."""
-        cases = "\n".join(
-            f"{p.address}|{p.name}) pid={pid} ;;" for p, pid in zip(self.peers, self._pids, strict=True)
-        )
+        cases = "\n".join(f"{p.address}|{p.name}) pid={pid} ;;" for p, pid in zip(self.peers, self._pids, strict=True))
         variables = " ".join(shlex.quote(f"{k}={v}") for k, v in environment.items())
         enter = shlex.join(self._enter("PID", str(self.directory))).replace("PID", '"$pid"', 1)
         text = f"""#!/bin/sh

@@ -1,4 +1,4 @@
-/* An MPI program that ends as it is told: HOW [RANK], HOW one of ok, exit, early, leave, abort, truncate, crash, kill,
+/* An MPI program that ends as it is told: HOW [RANK], HOW one of ok, exit, early, leave, abort, invalid, crash, kill,
    wait (until somebody ends it). */
 #include <mpi.h>
 #include <signal.h>
@@ -25,10 +25,8 @@ int main(int argc, char **argv) {
             _exit(3);
         if (strcmp(how, "leave") == 0)
             _exit(0);
-        if (strcmp(how, "truncate") == 0) {
-            int two[2] = {1, 2}, one;
-            MPI_Sendrecv(two, 2, MPI_INT, rank, 0, &one, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
+        if (strcmp(how, "invalid") == 0)
+            MPI_Send(&rank, 1, MPI_INT, size, 0, MPI_COMM_WORLD);
         if (strcmp(how, "wait") == 0) {
             puts("waiting");
             fflush(stdout);

@@ -33,8 +33,8 @@ def size_bytes(text: str, where: str) -> int:
     if match is None:
         raise BadInput(where, f"{text!r}", "a size with its unit, such as 512MB or 2GiB")
     if match[2] not in _UNITS_BYTES:
-        close = next((unit for unit in _UNITS_BYTES if unit.casefold() == match[2].casefold()), "")
-        close = close or nearest(match[2], _UNITS_BYTES)
+        folded = {unit.casefold(): unit for unit in _UNITS_BYTES}
+        close = folded.get(match[2].casefold()) or folded.get(nearest(match[2], folded), "")
         known = ", ".join(_UNITS_BYTES)
         raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", f"one of {known}", nearest=close)
     return round(float(match[1]) * _UNITS_BYTES[match[2]])

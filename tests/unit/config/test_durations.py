@@ -1,8 +1,8 @@
-"""Durations carry their unit."""
+"""Durations and sizes carry their unit."""
 
 import pytest
 
-from cosched.config.units import duration_us
+from cosched.config.units import duration_us, memory_text, size_bytes
 from cosched.errors import BadInput
 
 
@@ -25,3 +25,44 @@ def test_units(text: str, expected_us: int) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="here"):
         duration_us(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_bytes"),
+    [
+        ("512B", 512),
+        ("1kB", 1000),
+        ("1K", 1024),
+        ("200 MB", 200_000_000),
+        ("1.5GiB", 3 << 29),
+        ("2G", 2 << 30),
+        ("1TB", 10**12),
+    ],
+)
+def test_sizes(text: str, expected_bytes: int) -> None:
+    assert size_bytes(text, "here") == expected_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("512", "here: '512'; expected a size with its unit"),
+        ("-1MB", "here: '-1MB'"),
+        ("1 gb", "unknown unit 'gb' in '1 gb'.*did you mean 'GB'"),
+        ("1 gig", "did you mean 'GiB'"),
+        ("1 mb", "did you mean 'MB'"),
+        ("٣ MB", "here: '٣ MB'"),
+    ],
+)
+def test_sizes_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        size_bytes(text, "here")
+
+
+def test_sizes_for_people() -> None:
+    assert [memory_text(size) for size in (100, 1 << 10, 200 << 20, 3 << 29)] == [
+        "100 B",
+        "1 KiB",
+        "200 MiB",
+        "1.5 GiB",
+    ]

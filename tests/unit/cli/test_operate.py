@@ -1,0 +1,197 @@
+"""``init`` and ``doctor``, and the settings' bad input as an administrator meets it."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from kit.command import Call
+
+from cosched.config.cluster import load_cluster
+from cosched.config.node import load_node
+from cosched.identity import authority
+from cosched.identity.grants import load_grant_key, load_grant_pub
+from cosched.identity.tls import agent_server_context, client_context, server_context
+
+INIT = ("init", "office", "--scheduler", "head.example", "--node", "desk1", "--node", "desk2=192.0.2.12")
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No service and no identity of this machine is looked at by accident."""
+    monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("COSCHED_IDENTITY", str(tmp_path / "me"))
+    monkeypatch.delenv("COSCHED_SERVER", raising=False)
+    monkeypatch.delenv("COSCHED_LAB", raising=False)
+
+
+def test_init_makes_what_scheduler_nodes_and_users_need(cosched: Call, tmp_path: Path) -> None:
+    ended = cosched(*INIT, "--user", "ada", "--procs", 8, "--mem", "16GiB", "--network", "192.0.2.0/24")
+    assert ended.status == 0, ended.err
+    assert "cosched scheduler --config /etc/cosched/cluster.yaml" in ended.out
+    office = tmp_path / "office"
+    cluster = load_cluster(office / "scheduler" / "cluster.yaml")
+    assert (cluster.name, cluster.nodes, cluster.network) == ("office", ["desk1", "desk2"], "192.0.2.0/24")
+    server_context(office / "scheduler" / "identity")
+    node = load_node(office / "nodes" / "desk2" / "node.toml")
+    assert (node.name, node.cluster, node.procs, node.memory_bytes) == ("desk2", "office", 8, 16 << 30)
+    assert (node.launch.address, node.scheduler.url) == ("192.0.2.12", "wss://head.example:7420/v1/agent")
+    agent_server_context(office / "nodes" / "desk2" / "identity")
+    client_context(office / "users" / "ada")
+    signer, verifier = (
+        load_grant_key(office / "scheduler" / "identity"),
+        load_grant_pub(office / "nodes" / "desk1" / "identity"),
+    )
+    verifier.verify(signer.sign(b"grant"), b"grant")
+    assert not list(office.glob("[!a]*/**/ca.key"))
+    assert {path.stat().st_mode & 0o777 for path in office.rglob("*.key")} == {0o600}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["office"]
+
+
+def test_init_writes_nothing_over_and_nothing_by_half(cosched: Call, tmp_path: Path) -> None:
+    assert cosched(*INIT).status == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "office").rglob("*") if path.is_file()}
+    again = cosched(*INIT)
+    assert (again.status, "office: is there already" in again.err) == (2, True)
+    half = cosched("init", "office", "--add", "--node", "desk3", "--node", "desk1")
+    assert (half.status, "nodes/desk1: is there already" in half.err) == (2, True)
+    assert {path: path.read_bytes() for path in (tmp_path / "office").rglob("*") if path.is_file()} == before
+    bad = cosched("init", "other", "--scheduler", "a b", "--node", "n")
+    assert (bad.status, "address: 'a b'" in bad.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["office"]
+
+
+def test_init_adds_nodes_of_the_same_authority(cosched: Call, tmp_path: Path) -> None:
+    assert cosched(*INIT).status == 0
+    ended = cosched("init", "office", "--add", "--node", "desk3", "--user", "bob", "--json")
+    assert ended.status == 0, ended.err
+    made = json.loads(ended.out)
+    assert (made["cluster"], made["nodes"], made["users"]) == ("office", ["desk3"], ["bob"])
+    new = tmp_path / "office" / "nodes" / "desk3"
+    assert load_node(new / "node.toml").scheduler.url == "wss://head.example:7420/v1/agent"
+    old = tmp_path / "office" / "nodes" / "desk1" / "identity"
+    assert (new / "identity" / "ca.pem").read_bytes() == (old / "ca.pem").read_bytes()
+    assert (new / "identity" / "grant.pub").read_bytes() == (old / "grant.pub").read_bytes()
+
+
+BAD_INIT = {
+    ("office", "--node", "desk1"): ["--scheduler: not given"],
+    ("office", "--scheduler", "head"): ["--node: no node"],
+    ("office", "--scheduler", "head", "--node", "a_b"): ["node name: 'a_b'", "a host's name"],
+    ("office", "--scheduler", "head", "--node", "scheduler"): ["'scheduler', which is the scheduler's own"],
+    ("office", "--scheduler", "head", "--node", "a", "--node", "a=b"): ["--node: 'a' is named twice"],
+    ("office", "--scheduler", "head", "--node", "a="): ["--node: 'a='", "NAME=ADDRESS"],
+    ("office", "--scheduler", "head", "--node", "a", "--user", "../b"): ["user name: '../b'"],
+    ("office", "--scheduler", "head", "--node", "a", "--mem", "12"): ["--mem: '12'", "with its unit"],
+    ("office", "--scheduler", "head", "--node", "a", "--port", "70000"): ["--port: '70000'", "from 1 to 65535"],
+    ("no/such", "--scheduler", "head", "--node", "a"): ["no directory"],
+    ("office", "--add", "--node", "a"): ["office/scheduler/cluster.yaml: no such file"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_INIT)
+def test_init_refuses(arguments: tuple[str, ...], cosched: Call, tmp_path: Path) -> None:
+    ended = cosched("init", *arguments)
+    assert ended.status == 2, ended
+    for part in BAD_INIT[arguments]:
+        assert part in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+#: cluster.yaml -> what the message must contain beside the file's name.
+BAD_CLUSTERS = {
+    "name: a\nnoeds: [n1]\n": ["noeds: unknown key", "did you mean 'nodes'?"],
+    "name: a\nlisten: {prot: 1}\n": ["listen.prot: unknown key", "did you mean 'port'?"],
+    "name: a\nlisten: {port: many}\n": ["listen.port: found 'many'", "expected int"],
+    "nodes: [a]\n": ["name"],
+    "name: a\nlease: 10\n": ["lease: found 10", "expected str"],
+    "name: a\nlease: 10 sec\n": ["lease: unknown unit 'sec'"],
+    "name: a\nlease: 1s\n": ["lease: found '1s'", "more than twice the heartbeat, 1s"],
+    "name: a\ndefault_memory: 1 gig\n": ["default_memory: unknown unit 'gig'", "did you mean"],
+    "name: a\ncontract: {cpu_ratio: 1.5}\n": ["contract.cpu_ratio: found 1.5", "above 0, up to 1"],
+    "name: a\ncontract: {memory_ratio: 0}\n": ["contract.memory_ratio: found 0", "above 0, up to 1"],
+    "name: a\ncontract: {mpl: 0}\n": ["contract.mpl: found 0", "at least 1 task"],
+    "name: a\nnodes: [x, x]\n": ["nodes: a node is named twice"],
+    "name: a\npolicy: esy\n": ["policy: no policy 'esy'", "did you mean 'easy'?"],
+    "name: a\nname: b\n": [":2: the key 'name' stands twice"],
+    "name: [a\n": ["not YAML"],
+}
+
+
+@pytest.mark.parametrize("text", BAD_CLUSTERS)
+def test_settings_of_a_cluster(text: str, cosched: Call, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(text)
+    for call in (["scheduler", "--check"], ["scheduler"]):
+        if text.startswith("name: a\npolicy") and call[-1] != "--check":
+            continue  # the running service names the key without the file
+        ended = cosched(*call, "--config", "cluster.yaml")
+        assert ended.status == 2, ended
+        for part in ["cluster.yaml", *BAD_CLUSTERS[text]]:
+            assert part in ended.err
+        assert not ended.out
+
+
+GOOD_NODE = """\
+name = "a"
+cluster = "c"
+procs = 2
+memory_bytes = 1000000000
+[scheduler]
+url = "wss://head:7420/v1/agent"
+[launch]
+address = "a"
+"""
+#: What is put in its place -> what doctor says of node.toml.
+BAD_NODES = {
+    ("procs = 2", "prcs = 2"): ["prcs: unknown key", "did you mean 'procs'?"],
+    ("procs = 2", "procs = 0"): ["procs: found 0", "at least 1"],
+    ("procs = 2", 'procs = "two"'): ["procs: found 'two'", "expected int"],
+    ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'): ["memory_bytes: found '1GB'", "expected int"],
+    ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"): ["contract.cpu_ratio: found 2.0", "above 0, up to 1"],
+    ("[launch]", "[presence]\npoll_s = 0\n[launch]"): ["presence.poll_s: found 0", "a number above 0"],
+    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'): ["cgroup.mode: found 'v3'"],
+    ("[launch]", "[lunch]"): ["lunch: unknown key", "did you mean 'launch'?"],
+    ('name = "a"', "name = a"): ["not TOML"],
+}
+
+
+@pytest.mark.parametrize("change", BAD_NODES)
+def test_settings_of_a_node(change: tuple[str, str], cosched: Call, tmp_path: Path) -> None:
+    text = GOOD_NODE.replace(*change, 1)
+    assert text != GOOD_NODE
+    (tmp_path / "node.toml").write_text(text)
+    ended = cosched("doctor", "--node-config", "node.toml", "--json")
+    found = [check for check in json.loads(ended.out)["checks"] if check["what"] == "settings"]
+    said = next(check for check in found if "node.toml" in check["found"])
+    assert (ended.status, said["level"]) == (1, "fail")
+    for part in BAD_NODES[change]:
+        assert part in said["found"]
+    assert said["advice"]
+
+
+def test_doctor_without_a_service_says_what_to_do_and_goes_on(cosched: Call) -> None:
+    ended = cosched("doctor")
+    assert ended.status == 1
+    first, second, *rest = ended.out.splitlines()
+    assert first.startswith("fail   service: no scheduler answers")
+    assert "--server" in second
+    assert any("python: 3." in line for line in rest)
+
+
+def test_doctor_foretells_expiry(cosched: Call, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    authority.create_authority(tmp_path / "ca", "c")
+    authority.issue(tmp_path / "ca", "user", "ada", tmp_path / "me", life=timedelta(days=20))
+
+    def levels() -> dict[str, str]:
+        checks = json.loads(cosched("doctor", "--json").out)["checks"]
+        return {Path(c["found"].partition(": ")[0]).name: c["level"] for c in checks if c["what"] == "certificate"}
+
+    assert levels() == {"ca.pem": "ok", "user.pem": "warn"}
+    for name in ("user.pem", "user.key"):
+        (tmp_path / "me" / name).unlink()
+    long_ago = now - timedelta(days=40)
+    authority.issue(tmp_path / "ca", "user", "ada", tmp_path / "me", life=timedelta(days=20), now=long_ago)
+    assert levels() == {"ca.pem": "ok", "user.pem": "fail"}
+    (tmp_path / "me" / "user.pem").write_text("nothing")
+    assert "fail" in levels().values()

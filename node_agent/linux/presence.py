@@ -35,8 +35,11 @@ class Terminals:
         self._consoles: list[str] = []
         self._scanned_s = -_RESCAN_S
 
-    def sight(self, own: Callable[[], set[int]]) -> Sight:
-        """For how long no terminal was read from. ``own`` gives the device numbers of jobs' terminals, if asked."""
+    def sight(self, own: Callable[[], set[int]], recent_s: float = float("inf")) -> Sight:
+        """For how long no terminal was read from. ``own`` gives the device numbers of jobs' terminals.
+
+        It is asked only where the answer matters: for a terminal that was used within ``recent_s``.
+        """
         now_s = time.time()
         times: list[tuple[float, int]] = []
         try:
@@ -52,9 +55,12 @@ class Terminals:
             return Sight("terminals", None)
         jobs: set[int] | None = None
         for used_s, device in sorted(times, reverse=True):
+            idle_s = max(0.0, now_s - used_s)
+            if idle_s > recent_s:
+                return Sight("terminals", idle_s)
             jobs = own() if jobs is None else jobs
             if device not in jobs:
-                return Sight("terminals", max(0.0, now_s - used_s))
+                return Sight("terminals", idle_s)
         return Sight("terminals", float("inf"))
 
     def _paths(self) -> Iterable[str]:

@@ -125,7 +125,9 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
         running = "busy" in str(error)
         yield Finding("guard", "ok" if running else "fail", f"{error}")
         try:
-            can = find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched).can()
+            groups = find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched)
+            can = groups.can()
+            groups.close()
         except (NoCgroups, OSError) as problem:
             yield Finding("cgroups", "fail", str(problem))
     else:

@@ -112,7 +112,8 @@ class Desk:
         if self._config.cgroup.mode == "none":
             self._roots = await self._whose.roots()
         self.usage = Usage(*self._load.look())
-        sights = [self._terminals.sight(self._terminals_of_jobs), sessions(), self._processes()]
+        terminals = self._terminals.sight(self._terminals_of_jobs, self._config.presence.away_after_s)
+        sights = [terminals, sessions(), self._processes()]
         self._judge(sights)
         await self._tell_guard()
 

@@ -1,6 +1,7 @@
 """Real agents with real guards and certificates on one machine, and a scheduler that says what a test tells it to."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -115,14 +116,19 @@ class Scheduler:
 class Node:
     """A workstation: its directories, its guard's and its agent's process."""
 
-    def __init__(self, base: Path, name: str, scheduler_port: int, authority: Path, group: str, **settings: str) -> None:
+    def __init__(
+        self, base: Path, name: str, scheduler_port: int, authority: Path, group: str, **settings: str
+    ) -> None:
         self.name, self.group = name, f"{group}/{name}"
         self.base = base / name
         self.port = free_port()
         self.run, self.state, self.identity = (self.base / part for part in ("run", "state", "identity"))
         issue(authority, "node", name, self.identity)
         self.config = self.base / "node.toml"
-        extra = {"presence": "away_after_s = 60.0\npoll_s = 0.2", "contract": "cpu_ratio = 0.5\nmemory_ratio = 0.5\nmpl = 1"}
+        extra = {
+            "presence": "away_after_s = 60.0\npoll_s = 0.2",
+            "contract": "cpu_ratio = 0.5\nmemory_ratio = 0.5\nmpl = 1",
+        }
         sections = "\n".join(f"[{section}]\n{text}" for section, text in (extra | settings).items())
         self.config.write_text(f"""\
 name = "{name}"
@@ -177,7 +183,9 @@ min_uid = 1
         """``cosched-rsh`` as the agent has installed it, called from outside any job."""
         environment = {**os.environ, "COSCHED_AGENT_SOCKET": str(self.run / "agent.sock")}
         program = self.run / "bin" / "cosched-rsh"
-        return subprocess.run([program, *arguments], env=environment, capture_output=True, timeout=DEADLINE_S, **more)
+        return subprocess.run(
+            [program, *arguments], env=environment, capture_output=True, timeout=DEADLINE_S, check=False, **more
+        )
 
     def close(self) -> None:
         """Whatever state it is in: end agent, jobs, guard; remove the cgroups."""
@@ -191,16 +199,16 @@ min_uid = 1
 def remove_groups(group: str) -> None:
     """Kill and remove everything below a cgroup, in every hierarchy."""
     mount = Path("/sys/fs/cgroup")
-    tops = [top for top in (mount / group, *(each / group for each in mount.iterdir() if each.is_dir())) if top.is_dir()]
+    tops = [
+        top for top in (mount / group, *(each / group for each in mount.iterdir() if each.is_dir())) if top.is_dir()
+    ]
     end_s = time.monotonic() + DEADLINE_S
     for top in tops:
         for directory in sorted([*(path for path in top.rglob("*") if path.is_dir()), top], reverse=True):
             while directory.exists():
                 for line in (directory / "cgroup.procs").read_text().split():
-                    try:
+                    with contextlib.suppress(ProcessLookupError):
                         os.kill(int(line), signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
                 try:
                     directory.rmdir()
                 except OSError:
@@ -233,7 +241,9 @@ class Cluster:
     def grant(self, job_id: int, nodes: tuple[str, ...], user: str = "root", epoch: int = 1, attempt: int = 1) -> bytes:
         return signed(Grant(CLUSTER, epoch, job_id, attempt, user, nodes), load_grant_key(self.authority))
 
-    def prepare(self, fence: wire.Fence, job_id: int, *names: str, user: str = "root", n: int = 1, **more: Any) -> wire.Prepare:
+    def prepare(
+        self, fence: wire.Fence, job_id: int, *names: str, user: str = "root", n: int = 1, **more: Any
+    ) -> wire.Prepare:
         """The order to make ready for a job on those nodes, one task each."""
         fields: dict[str, Any] = {
             "user": user,

@@ -1,0 +1,90 @@
+"""Presence and contract: pure decisions, with the clock as an argument."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosched.model.node import Presence
+from node_agent.policy.contract import Arm, Relax, Watched, decided, judged, unwatched
+from node_agent.policy.sight import Sight
+
+S = 1_000_000
+NOBODY = float("inf")
+
+
+def test_a_fresh_agent_does_not_know_who_is_there_until_it_has_looked_for_long_enough() -> None:
+    fresh = unwatched(100 * S)
+    idle = [Sight("terminals", NOBODY)]
+    assert judged(fresh, idle, 159 * S, 60 * S).presence is Presence.UNKNOWN
+    assert judged(fresh, idle, 160 * S, 60 * S).presence is Presence.AWAY
+
+
+def test_the_first_sign_counts_at_once_and_the_last_for_as_long_as_was_set() -> None:
+    away = Watched(Presence.AWAY, "terminals", 0, "terminals")
+    came = judged(away, [Sight("terminals", 0.1), Sight("sessions", NOBODY)], 1000 * S, 60 * S)
+    assert came == Watched(Presence.PRESENT, "terminals", 1000 * S - S // 10, "terminals")
+    still = judged(came, [Sight("terminals", NOBODY)], 1059 * S, 60 * S)
+    assert still.presence is Presence.PRESENT
+    assert judged(still, [Sight("terminals", NOBODY)], 1060 * S, 60 * S).presence is Presence.AWAY
+
+
+def test_the_most_recent_sign_of_all_sources_is_the_one_that_counts() -> None:
+    before = unwatched(0)
+    sights = [Sight("terminals", 30.0), Sight("processes", 5.0), Sight("sessions", 200.0)]
+    assert judged(before, sights, 1000 * S, 60 * S)[:2] == (Presence.PRESENT, "processes")
+
+
+@pytest.mark.parametrize(
+    ("sights", "source"),
+    [
+        ([], "no source of presence"),
+        ([Sight("terminals", None), Sight("sessions", None)], "no source of presence"),
+        ([Sight("terminals", None, "/dev/pts: denied"), Sight("sessions", NOBODY)], "terminals: /dev/pts: denied"),
+        ([Sight("terminals", NOBODY), Sight("sessions", None, "utmp: denied")], "sessions: utmp: denied"),
+    ],
+)
+def test_a_source_that_fails_or_none_at_all_leaves_it_unknown_by_name(sights: list[Sight], source: str) -> None:
+    found = judged(unwatched(0), sights, 1000 * S, 60 * S)
+    assert found[:2] == (Presence.UNKNOWN, source)
+    assert isinstance(decided(found.presence, 1000 * S, 10 * S, 1000 * S, 3 * S), Arm)
+
+
+def test_a_source_that_fails_takes_nothing_from_one_that_sees_somebody() -> None:
+    sights = [Sight("terminals", None, "denied"), Sight("processes", 0.0)]
+    assert judged(unwatched(0), sights, 1000 * S, 60 * S).presence is Presence.PRESENT
+
+
+def test_relaxed_for_a_few_looks_only_and_never_past_the_lease() -> None:
+    assert decided(Presence.AWAY, 100 * S, 10 * S, 101 * S, 3 * S) == Relax(104 * S)
+    assert decided(Presence.AWAY, 100 * S, 10 * S, 109 * S, 3 * S) == Relax(110 * S)
+    assert decided(Presence.AWAY, 100 * S, 10 * S, 110 * S, 3 * S) == Arm("the scheduler has not been heard for 10 s")
+    assert decided(Presence.AWAY, None, 10 * S, 110 * S, 3 * S) == Arm("no scheduler has been heard yet")
+
+
+_sights = st.lists(
+    st.builds(
+        Sight,
+        st.sampled_from(["terminals", "sessions", "processes"]),
+        st.none() | st.floats(allow_nan=False),
+        st.sampled_from(["", "broken"]),
+    ),
+    max_size=4,
+)
+
+
+@given(st.lists(st.tuples(_sights, st.integers(0, 100 * S)), max_size=12))
+def test_nobody_is_away_before_he_was_unseen_for_long_enough(looks: list[tuple[list[Sight], int]]) -> None:
+    """Whatever the sources say: away only where something watches, nothing failed, and the last sign is old."""
+    now_us, watched = 0, unwatched(0)
+    for sights, later_us in looks:
+        now_us += later_us
+        watched = judged(watched, sights, now_us, 60 * S)
+        signs = [now_us - watched.last_sign_us, *(s.idle_s * S for s in sights if s.idle_s is not None and not s.error)]
+        if watched.presence is Presence.AWAY:
+            assert min(signs) >= 60 * S - 1
+            assert not any(sight.error for sight in sights)
+            assert any(sight.idle_s is not None for sight in sights)
+        elif watched.presence is Presence.PRESENT:
+            assert min(signs) < 60 * S
+        answer = decided(watched.presence, now_us, 10 * S, now_us, 3 * S)
+        assert isinstance(answer, Relax) == (watched.presence is Presence.AWAY)

@@ -1,0 +1,141 @@
+"""Signs of a person, on real pseudo-terminals and on files as the system writes them."""
+
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node_agent.linux.presence import KeyWatch, Terminals, sessions, terminals_of
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """(the keyboard's end, the program's end) of a pseudo-terminal."""
+    keyboard, program = pty.openpty()
+    yield keyboard, program
+    os.close(keyboard)
+    os.close(program)
+
+
+def device(program: int) -> int:
+    return os.fstat(program).st_rdev
+
+
+def test_a_key_is_seen_at_once_and_output_is_not(terminal: tuple[int, int]) -> None:
+    keyboard, program = terminal
+    watch = KeyWatch()
+    try:
+        os.write(program, b"output of a long build\n")
+        assert device(program) not in watch.used()
+        os.write(keyboard, b"x\n")
+        assert os.read(program, 10) == b"x\n"
+        assert select.select([watch.fileno()], [], [], 10)[0]
+        assert device(program) in watch.used()
+        assert device(program) not in watch.used()
+    finally:
+        watch.close()
+
+
+def test_a_terminal_that_is_opened_later_is_watched_too() -> None:
+    watch = KeyWatch()
+    try:
+        keyboard, program = pty.openpty()
+        used: set[int] = watch.used()
+        os.write(keyboard, b"x\n")
+        os.read(program, 10)
+        assert select.select([watch.fileno()], [], [], 10)[0]
+        assert device(program) in used | watch.used()
+    finally:
+        watch.close()
+        os.close(keyboard)
+        os.close(program)
+
+
+def test_the_last_key_gives_the_idle_time_unless_the_terminal_is_a_jobs(
+    terminal: tuple[int, int], tmp_path: Path
+) -> None:
+    """In a /dev of its own: whoever else uses this machine's terminals is not asked."""
+    _, program = terminal
+    (tmp_path / "pts").mkdir()
+    name = os.ttyname(program)
+    (tmp_path / "pts" / "7").symlink_to(name)
+    os.utime(name, (os.stat(name).st_mtime - 500, os.stat(name).st_mtime))
+    terminals = Terminals(tmp_path)
+    sight = terminals.sight(set)
+    assert sight.source == "terminals"
+    assert sight.idle_s is not None
+    assert 490 < sight.idle_s < 600
+    assert terminals.sight(lambda: {device(program)}).idle_s == float("inf")
+
+
+def test_without_any_terminal_there_is_nothing_to_watch(tmp_path: Path) -> None:
+    (tmp_path / "pts").mkdir()
+    assert Terminals(tmp_path).sight(set) == ("terminals", None, "")
+
+
+def test_a_device_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    sight = Terminals(tmp_path / "none").sight(set)
+    assert sight.idle_s is None
+    assert sight.error == f"{tmp_path}/none: No such file or directory"
+
+
+def test_a_process_is_asked_for_its_controlling_terminal(terminal: tuple[int, int]) -> None:
+    keyboard, program = terminal
+    take = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); print(flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", take], stdin=program, stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert terminals_of([child.pid]) == {device(program)}
+        assert terminals_of([2**22 + 1]) == set()
+    finally:
+        os.write(keyboard, b"\n")
+        child.communicate(timeout=20)
+
+
+SESSION = "UID=1000\nUSER=ann\nACTIVE={active}\nREMOTE=0\nTYPE={kind}\nCLASS={who}\nSEAT=seat0\n"
+
+
+@pytest.mark.parametrize(
+    ("active", "kind", "who", "idle_s"),
+    [
+        ("1", "wayland", "user", 0.0),
+        ("1", "x11", "user", 0.0),
+        ("0", "x11", "user", float("inf")),  # another virtual console is shown
+        ("1", "tty", "user", float("inf")),  # its terminal tells more
+        ("1", "x11", "greeter", float("inf")),  # nobody has logged in
+    ],
+)
+def test_an_active_graphical_session_is_somebody(
+    tmp_path: Path, active: str, kind: str, who: str, idle_s: float
+) -> None:
+    (tmp_path / "systemd/sessions").mkdir(parents=True)
+    (tmp_path / "systemd/sessions/2").write_text(SESSION.format(active=active, kind=kind, who=who))
+    os.mkfifo(tmp_path / "systemd/sessions/2.ref")
+    assert sessions(tmp_path) == ("sessions", idle_s, "")
+
+
+def test_without_files_of_sessions_there_is_nothing_to_watch(tmp_path: Path) -> None:
+    assert sessions(tmp_path) == ("sessions", None, "")
+
+
+def test_sessions_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "utmp").mkdir()
+    assert sessions(tmp_path) == ("sessions", None, f"{tmp_path}/utmp: Is a directory")
+
+
+@pytest.mark.parametrize(("line", "pid", "idle_s"), [(b":0", os.getpid(), 0.0), (b":0", 2**22 + 1, float("inf")),
+                                                     (b"pts/3", os.getpid(), float("inf"))])  # fmt: skip
+def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, pid: int, idle_s: float) -> None:
+    size = 384 if os.uname().machine == "x86_64" else 400
+    record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
+    (tmp_path / "utmp").write_bytes(bytes(size) + record)
+    assert sessions(tmp_path) == ("sessions", idle_s, "")

@@ -17,7 +17,7 @@ from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput, nearest
 from cosched.lab.commands import CannotRun, at_terminal, attached, terminal_size
-from cosched.lab.lab import DEFAULT_NAME, Lab, status, take_down
+from cosched.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.lab.plan import HEAD
 from cosched.report.table import Table, console
 
@@ -133,6 +133,7 @@ def run(name: str | None, quiet: bool, node: str, argv: tuple[str, ...]) -> int:
     \b
     Example: cosched lab run node1 -- hostname
     """
+    argv = argv[1:] if argv[:1] == ("--",) else argv
     lab = Lab(_meant(name))
     if not quiet:
         click.echo(lab.headline, err=True)
@@ -169,14 +170,14 @@ def down(name: str | None, every: bool) -> None:
     if not names:
         click.echo("no lab is up")
     for each in names:
-        found = status(each)
-        if found["state"] == "up":
-            click.echo(found["headline"])
-        if found["state"] != "down":
+        stands = standing(each)
+        if stands == "up":
+            click.echo(Lab(each).headline)
+        if stands != "down":
             with _asked_to_stop():  # half an end is no end
                 take_down(each)
         told = {"down": "was not up", "crashed": "had crashed; what it left is removed"}
-        click.echo(f"lab {each} {told.get(found['state'], 'is down')}")
+        click.echo(f"lab {each} {told.get(stands, 'is down')}")
 
 
 def _meant(name: str | None) -> str:

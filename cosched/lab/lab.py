@@ -156,6 +156,17 @@ def _here() -> str:
         return "/"
 
 
+def standing(name: str) -> str:
+    """How a lab is: up, making (or being ended, by another command), crashed, or down."""
+    directory = places.lab_dir(name)
+    found = state.read(directory)
+    if found.get("state") == state.UP and state.is_held(found):
+        return state.UP
+    if not directory.is_dir():
+        return "down"
+    return state.MAKING if state.in_work(directory) else "crashed"
+
+
 def take_down(name: str) -> bool:
     """End a lab and remove what it left; whether there was one. Raises :class:`BadInput`, :class:`Failed`."""
     directory = places.lab_dir(name)
@@ -166,17 +177,14 @@ def take_down(name: str) -> bool:
 
 
 def status(name: str) -> dict[str, Any]:
-    """What there is to know of a lab; ``state`` is up, making, crashed (what it left has been removed) or down."""
+    """What there is to know of a lab; ``state`` as in :func:`standing`. What a crashed one left is removed."""
+    stands = standing(name)
+    if stands != state.UP:
+        if stands == "crashed":
+            take_down(name)
+        return {"name": name, "state": stands, "nodes": []}
     directory = places.lab_dir(name)
     found = state.read(directory)
-    told: dict[str, Any] = {"name": name, "state": "down", "nodes": []}
-    if not directory.is_dir():
-        return told
-    if found.get("state") != state.UP or not state.is_held(found):
-        if state.in_work(directory):
-            return told | {"state": state.MAKING}
-        take_down(name)
-        return told | {"state": "crashed"}
     lab = Lab(name)
     joined: dict[str, Any] = {}
     problem = ""
@@ -193,7 +201,8 @@ def status(name: str) -> dict[str, Any]:
             | {"state": doc.state if doc else "unknown", "presence": str(doc.presence) if doc else "unknown"}
             | {"jobs": doc.jobs if doc else [], "services": lab.services(node["name"])}
         )
-    return told | {
+    return {
+        "name": name,
         "state": state.UP, "tier": lab.tier, "why": lab.why, "remedy": found["remedy"], "headline": lab.headline,
         "scheduler_address": found["scheduler_address"],
         "directory": str(directory), "socket": str(lab.socket), "network": found["network"],

@@ -1,6 +1,6 @@
 """What makes a process tree look like a workstation of its own: its mounts and its name.
 
-Called as process 1 of new namespaces. Private are /proc, the pseudo-terminals, /tmp, /var/tmp, /dev/shm and /run;
+Called as process 1 of new namespaces. Private are /proc, /dev (terminals, shared memory), /tmp, /var/tmp and /run;
 everything else is the machine's own. What must stay visible although it lies in a private place (a checkout under /tmp,
 say) is bound back to where it was.
 """
@@ -15,14 +15,21 @@ from typing import Final
 
 from cosched.lab import kernel
 
-#: Private directories and the mode of each.
-PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777", "/run": "0755"}
+_PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/run": "0755"}
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
+_DEVICE_LINKS: Final = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
 
 
-def covered() -> dict[str, str]:
-    """The private directories that this machine has, by their real paths, with their modes."""
-    found: dict[str, str] = {}
-    for name, mode in PRIVATE.items():
+def _covered(shared_memory: str) -> dict[str, str]:
+    """The private directories that this machine has, by their real paths, with the mode of each; /dev apart."""
+    found = {shared_memory: "1777"}
+    for name, mode in _PRIVATE.items():
         if os.path.isdir(name):
             found.setdefault(os.path.realpath(name), mode)
     return found
@@ -34,9 +41,10 @@ def kept(places: Iterable[str | Path]) -> list[str]:
     A private directory itself, or one that holds it, is never bound back: it would not be private then.
     """
     inside = set()
+    private = _covered(os.path.realpath("/dev/shm"))
     for place in places:
         real = os.path.realpath(place)
-        if os.path.isdir(real) and any(real.startswith(f"{private}/") for private in covered()):
+        if os.path.isdir(real) and any(real.startswith(f"{each}/") for each in private):
             inside.add(real)
     return sorted(place for place in inside if not any(place.startswith(f"{other}/") for other in inside))
 
@@ -58,38 +66,53 @@ def separate_mounts() -> None:
 
 def cover(keep: Iterable[str]) -> None:
     """Cover the private directories with empty ones, and bind back what to keep (as :func:`kept` gives it)."""
-    held = {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in keep}
+    held = _held([*keep, *(f"/dev/{name}" for name in _DEVICES)])
+    shared_memory = os.path.realpath("/dev/shm")
     try:
-        for place, mode in covered().items():
+        kernel.mount("tmpfs", "/dev", "tmpfs", kernel.MS_NOSUID, "mode=0755")
+        for name, target in _DEVICE_LINKS.items():
+            os.symlink(target, f"/dev/{name}")
+        if shared_memory != "/dev/shm":
+            os.symlink(shared_memory, "/dev/shm")
+        for place, mode in sorted(_covered(shared_memory).items()):  # those that hold others first
+            os.makedirs(place, exist_ok=True)
             kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode}")
         for place, descriptor in held.items():
-            os.makedirs(place, exist_ok=True)
+            if place.startswith("/dev/") and place[5:] in _DEVICES:
+                os.close(os.open(place, os.O_CREAT | os.O_CLOEXEC, 0o666))
+            else:
+                os.makedirs(place, exist_ok=True)
             kernel.mount(f"/proc/self/fd/{descriptor}", place, flags=kernel.MS_BIND | kernel.MS_REC)
     finally:
         for descriptor in held.values():
             os.close(descriptor)
 
 
+def _held(places: Iterable[str]) -> dict[str, int]:
+    """A descriptor of each of these that there is: by it, it is found although something covers it."""
+    return {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in places if os.path.exists(place)}
+
+
 def own_terminals() -> None:
-    """Pseudo-terminals that nobody else sees."""
+    """Pseudo-terminals that nobody else sees; the machine's consoles are not there either, their keys are others'."""
+    os.mkdir("/dev/pts")
     options = "newinstance,ptmxmode=0666,mode=0620"
     try:
         kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, f"{options},gid=5")
     except OSError:  # the group tty has no number in this user namespace
         kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
-    if not os.path.islink("/dev/ptmx"):
-        kernel.mount("/dev/pts/ptmx", "/dev/ptmx", flags=kernel.MS_BIND)
 
 
 def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:
     """Make the caller's new namespaces the workstation ``name``, which knows the others by the file ``hosts``."""
     socket.sethostname(name)
     separate_mounts()
-    with contextlib.suppress(OSError):  # few programs use POSIX message queues
-        kernel.mount("mqueue", "/dev/mqueue", "mqueue")
     known = os.open(hosts, os.O_PATH | os.O_CLOEXEC)
     cover(keep)
     own_terminals()
+    with contextlib.suppress(OSError):  # few programs use POSIX message queues
+        os.mkdir("/dev/mqueue")
+        kernel.mount("mqueue", "/dev/mqueue", "mqueue")
     kernel.mount(f"/proc/self/fd/{known}", "/etc/hosts", flags=kernel.MS_BIND)
     os.close(known)
     with contextlib.suppress(FileExistsError):  # where /var/lock leads

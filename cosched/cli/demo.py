@@ -1,96 +1,67 @@
-"""``cosched demo``: the main job on real input, in a few seconds.
+"""``cosched demo``: the main job, once, from nothing: workstations, a user at a desk, parallel jobs, an account."""
 
-Until a lab can be brought up, that is backfilling on the log of the machine that EASY was studied on: the public KTH
-log, where it can be found or fetched; else a log that the project's own model generates, and the demo says so.
-"""
-
+import time
 from pathlib import Path
 
 import click
 import msgspec
-import numpy as np
 
-from cosched.cli import show
-from cosched.cli.outputs import GROUPINGS, check_directory, write_all
-from cosched.cli.progress import Progress
-from cosched.config.experiment import Experiment
-from cosched.errors import BadInput
-from cosched.metrics.summary import per_job, summarise
-from cosched.replicate.backfilling import table2
+from cosched.lab.demo import report
+from cosched.lab.demo.run import Outcome, play
+from cosched.model.time import humanised, us
 from cosched.report.table import console
-from cosched.workload import catalogue, swf
-from cosched.workload.generators import registry
-from space_scheduler.simulator.experiment import find_log, prepare_workload, run
-from space_scheduler.simulator.host import Outcome
-
-_LOG = "KTH-SP2-1996-2.1-cln"
-_POLICIES = ("fcfs", "easy", "sjbf", "conservative")
-_MODEL, _JOBS, _PROCS, _LOAD, _SEED = "lublin03", 10_000, 128, 0.7, 1
 
 
 @click.command("demo")
-@click.argument("log", required=False)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/demo"), show_default=True, metavar="DIR")
+@click.option("--tier", type=click.IntRange(1, 3), help="Which tier of lab to make; the best there is by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(log: str | None, out: Path, as_json: bool) -> None:
-    """Run FCFS, EASY, shortest-first and conservative backfilling on a real log, and show what they do.
+def command(out: Path, tier: int | None, as_json: bool) -> None:
+    """Make a four-node lab, run a dozen MPI jobs beside a user at one of its desks, and report.
 
-    LOG is a file in the Standard Workload Format; by default the public KTH log, if it is here or can be fetched.
+    Takes about two minutes, and leaves nothing behind but the files in DIR. Exit status 1 when a job that should have
+    completed did not.
 
     \b
     Example: cosched demo
     """
-    check_directory(out)
-    path, name = (find_log(log), log) if log else _some_log(out)
-    experiment = Experiment(log=name, policies=list(_POLICIES))
-    load = prepare_workload(experiment, path)
-    click.echo(f"Scheduling {len(load)} jobs of {load.name} on {load.procs_total} processors …", err=True)
-    outcomes: dict[str, Outcome] = {}
-    with Progress("policies", len(_POLICIES)) as progress:
-        for policy in _POLICIES:
-            outcomes[policy] = run(experiment, policy, load)
-            progress(len(outcomes))
-    summaries = {policy: summarise(outcome) for policy, outcome in outcomes.items()}
-    write_all(out, "compare", experiment, path, dict(outcomes))
+    began_s = time.monotonic()
+    outcome = play(out, console(stderr=as_json), tier=tier)
+    unexpected = report.unexpected(outcome.jobs)
     if as_json:
-        generated = path.parent == out
         click.echo(
-            msgspec.json.encode({"log": load.name, "generated": generated, "out": str(out), "policies": summaries})
+            msgspec.json.encode(
+                {
+                    "tier": outcome.tier,
+                    "jobs": outcome.jobs,
+                    "desks": outcome.account.desks,
+                    "user": outcome.user,
+                    "unexpected": unexpected,
+                    "out": str(out),
+                }
+            )
         )
-        return
-    show.summaries(summaries, load).show(console())
-    if load.name.startswith(_LOG):
-        slowdowns = (per_job(outcomes[policy]).bounded_slowdown for policy in ("easy", "conservative"))
-        table2.monthly(load, GROUPINGS["month"](outcomes["easy"]), *slowdowns)[0].show(console())
-    click.echo(
-        f"\nEvery job's start and end, tables by month, user and class, and plots: {out}/\n"
-        f"  look at   {out}/slowdown.png, {out}/gantt-easy.png\n"
-        f"  check     {out}/schedule-easy.csv (job_id,submit,start,end,procs,requested; seconds)\n"
-        "Further:\n"
-        f"  ./run cosched simulate {name} --policy easy --rules oracle --schedule easy.csv\n"
-        f"  ./run cosched compare {name} --policies easy,conservative,sjbf"
-    )
-    if load.name.startswith(_LOG):
-        click.echo("  ./run cosched replicate backfilling --quick   Feitelson & Weil 1998 on this log, claim by claim")
+    else:
+        _show(outcome, out, unexpected)
+        click.echo(f"\nThe lab is gone again; all of it took {humanised(us(round(time.monotonic() - began_s)))}.")
+    raise SystemExit(1 if unexpected else 0)
 
 
-def _some_log(out: Path) -> tuple[Path, str]:
-    """The KTH log, found or fetched, else a generated one; with the name to call it by."""
-    path = catalogue.find(_LOG)
-    if path:
-        return path, _LOG
-    try:
-        click.echo(f"{_LOG} is not here; fetching it from the Parallel Workloads Archive …", err=True)
-        return catalogue.fetch(_LOG), _LOG
-    except BadInput as error:
-        click.echo(f"That did not work: {error}", err=True)
-    out.mkdir(parents=True, exist_ok=True)
-    log = registry.generate(_MODEL, _JOBS, _PROCS, np.random.default_rng(_SEED), load=_LOAD)
-    target = out / f"generated-{_MODEL}.swf.gz"
-    swf.write(log, target)
+def _show(outcome: Outcome, out: Path, unexpected: list[str]) -> None:
+    screen = console()
+    screen.print()
+    for table in (report.jobs(outcome.jobs), report.kinds(outcome.jobs), report.desks(outcome.account)):
+        table.show(screen)
+    for line in report.user(outcome.user, outcome.desk):
+        screen.print(line, markup=False)
+    for line in unexpected:
+        screen.print(f"Not as it should be: {line}", markup=False)
     click.echo(
-        f"NOT a real log: {_JOBS} jobs generated by the model {_MODEL}, seed {_SEED}, offered load {_LOAD}. "
-        "Give a real one by its path: ./run demo PATH",
-        err=True,
+        f"\nLook further:\n"
+        f"  {out}/jobs.json             every job with its history and the reasons of every decision\n"
+        f"  {out}/job-*.stdout          what the jobs printed: result and verification\n"
+        f"  {out}/journal.db            the journal; decide again from it: ./run cosched replay {out}/journal.db\n"
+        f"  {out}/metrics.txt           what Prometheus would have scraped\n"
+        "  ./run cosched lab up        a lab that stays, for your own jobs: ./run cosched submit -n 4 SCRIPT\n"
+        "  ./run cosched compare LOG --policies easy,conservative   the same policies on a real log, simulated"
     )
-    return target, str(target)

@@ -1,0 +1,101 @@
+"""One lab for all live tests of a run: four workstations in the best tier that this machine has."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cosched.client.client import Client
+from cosched.errors import Failed
+from cosched.lab.lab import Lab
+from cosched.wire.api import JobDoc, Submission
+
+ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    with Lab.up(nodes=4, name=f"live-{os.getpid()}") as up:
+        yield up
+
+
+@pytest.fixture
+def needs_tier_1(lab: Lab) -> None:
+    if lab.tier != 1:
+        pytest.skip(f"needs a lab of tier 1, with control groups: {lab.why}")
+
+
+@pytest.fixture
+def client(lab: Lab) -> Iterator[Client]:
+    with lab.client() as connected:
+        yield connected
+
+
+class Jobs:
+    """Submits to the lab and waits for what happens; every wait has an end."""
+
+    def __init__(self, client: Client, environment: dict[str, str]) -> None:
+        self.client = client
+        self.environment = environment
+
+    def submit(self, script: str, **wishes: object) -> int:
+        wanted = {"tasks": 4, "time_limit_s": 60.0, "directory": "/", **wishes}
+        environment = {**self.environment, **wanted.pop("environment", {})}  # type: ignore[dict-item]
+        text = script if script.startswith("#!") else f"#!/bin/sh\n{script}\n"
+        return self.client.submit(Submission(script=text, environment=environment, **wanted)).job_id  # type: ignore[arg-type]
+
+    def becomes(self, job_id: int, state: str, within_s: float = 60.0) -> JobDoc:
+        return self.until(job_id, lambda job: job.state == state, within_s)
+
+    def ended(self, job_id: int, within_s: float = 90.0) -> JobDoc:
+        return self.until(job_id, lambda job: job.state in ENDED, within_s)
+
+    def until(self, job_id: int, holds: Callable[[JobDoc], bool], within_s: float) -> JobDoc:
+        give_up_s = time.monotonic() + within_s
+        while True:
+            job = self.client.job(job_id)
+            if holds(job):
+                return job
+            if job.state in ENDED or time.monotonic() > give_up_s:
+                raise AssertionError(f"job {job_id} is {job.state}: {job}\n{self.error(job_id)}")
+            time.sleep(0.02)
+
+    def output(self, job_id: int) -> str:
+        return self.client.output(job_id, "stdout").data.decode()
+
+    def error(self, job_id: int) -> str:
+        try:
+            return self.client.output(job_id, "stderr").data.decode()
+        except Failed as error:
+            return str(error)
+
+
+@pytest.fixture
+def jobs(client: Client) -> Jobs:
+    return Jobs(client, {"PATH": f"{Path(os.sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"})  # type: ignore[attr-defined]
+
+
+def groups_of(lab: Lab, job_id: int) -> dict[str, set[int]]:
+    """The processes in a job's control groups: node -> process ids as this machine numbers them."""
+    found: dict[str, set[int]] = {}
+    for mount in (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup")):
+        for node in lab.nodes:
+            for group in (mount / "cosched-lab" / lab.name / node).glob(f"**/job-{job_id}.*/cgroup.procs"):
+                found.setdefault(node, set()).update(map(int, group.read_text().split()))
+        if found:
+            break
+    return found
+
+
+def carrying(job_id: int) -> set[int]:
+    """All processes of this machine whose environment says that they are of a job of the lab under test."""
+    marked = set()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"COSCHED_JOB_ID={job_id}\0".encode() in environ.read_bytes() + b"\0":
+                marked.add(int(environ.parent.name))
+        except OSError:
+            continue
+    return marked

@@ -1,0 +1,179 @@
+"""Rooms, ways of placing, and the profile of named nodes, against plain search."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job
+from space_scheduler.feasibility import Place, Room
+from space_scheduler.node_profile import NodeProfile
+from space_scheduler.policy.place import PLACES, first_fit, spread
+from space_scheduler.reasons import Why
+
+frees = st.lists(st.tuples(st.integers(-1, 3), st.integers(-2, 8)), min_size=1, max_size=4)
+places = st.sampled_from(list(PLACES.values()))
+
+
+def room_of(free: list[tuple[int, int]], most_nodes: int | None, place: Place = first_fit) -> Room:
+    names = [f"n{i}" for i in range(len(free))]
+    return Room(names, [procs for procs, _ in free], [memory for _, memory in free], most_nodes, place)
+
+
+def every_way(free: list[tuple[int, int]], job: Job, most_nodes: int | None) -> list[tuple[int, ...]]:
+    """Every way of laying the tasks on the nodes, by trying them all."""
+    ways = product(*(range(job.procs + 1) for _ in free))
+    return [
+        way
+        for way in ways
+        if sum(way) == job.procs
+        and all(
+            not tasks or (tasks <= procs and (not job.memory_bytes or tasks * job.memory_bytes <= memory))
+            for tasks, (procs, memory) in zip(way, free, strict=True)
+        )
+        and sum(map(bool, way)) <= (most_nodes or len(free))
+    ]
+
+
+@given(free=frees, procs=st.integers(1, 5), memory=st.integers(0, 4), most=st.sampled_from([None, 1, 2]), place=places)
+def test_there_is_a_place_when_there_is_a_way_and_it_is_one(
+    free: list[tuple[int, int]], procs: int, memory: int, most: int | None, place: Place
+) -> None:
+    room, job = room_of(free, most, place), Job(1, procs, 10, 0, memory_bytes=memory)
+    ways = every_way(free, job, most)
+    assert (room.obstacle(job) is None) == bool(ways)
+    allocation = room.placed(job)
+    assert (allocation is not None) == bool(ways)
+    if allocation is not None:
+        tasks = {share.node: share.tasks for share in allocation.nodes}
+        assert tuple(tasks.get(name, 0) for name in room.names) in ways
+        assert list(tasks) == [name for name in room.names if name in tasks]  # in the nodes' order
+        assert room.misfit(job, allocation) is None
+
+
+@given(
+    free=frees, procs=st.integers(1, 4), memory=st.integers(0, 4), most=st.sampled_from([None, 1, 2]), data=st.data()
+)
+def test_an_allocation_fits_when_it_is_one_of_the_ways(
+    free: list[tuple[int, int]], procs: int, memory: int, most: int | None, data: st.DataObject
+) -> None:
+    job = Job(1, procs, 10, 0, memory_bytes=memory)
+    way = data.draw(st.tuples(*(st.integers(0, 3) for _ in free)))
+    shares = tuple(Share(f"n{i}", tasks) for i, tasks in enumerate(way) if tasks)
+    fits = way in every_way(free, job, most)
+    assert (room_of(free, most).misfit(job, Allocation(procs, shares)) is None) == fits
+
+
+def test_what_is_wrong_with_a_place_is_said() -> None:
+    room, job = room_of([(2, 8), (2, 8), (2, 8)], 2), Job(1, 3, 10, 0, memory_bytes=4)
+    wrong = {
+        (Share("n9", 3),): "node n9 is not in service",
+        (Share("n0", 3),): "3 tasks on node n0, which takes 2",
+        (Share("n0", 2), Share("n1", 0)): "0 tasks on node n1, which takes 2",
+        (Share("n0", 1), Share("n0", 2)): "a node is named twice",
+        (Share("n0", 2),): "places for 2 tasks",
+        (Share("n0", 1), Share("n1", 1), Share("n2", 1)): "3 nodes, and a job may use 2",
+    }
+    assert {shares: room.misfit(job, Allocation(3, shares)) for shares in wrong} == wrong
+
+
+def test_first_fit_passes_over_nodes_on_which_it_could_not_end() -> None:
+    assert first_fit([1, 1, 2, 2], 4, 2) == [(2, 2), (3, 2)]
+    assert first_fit([1, 1, 2, 2], 3, 2) == [(0, 1), (2, 2)]
+    assert first_fit([1, 1, 2, 2], 4, 4) == [(0, 1), (1, 1), (2, 2)]
+
+
+def test_spread_takes_the_roomiest_nodes_where_not_all_may_be_used() -> None:
+    assert spread([1, 3, 2, 3], 4, 4) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert spread([1, 3, 2, 3], 4, 2) == [(1, 2), (3, 2)]
+    assert spread([1, 4, 0, 0], 5, 4) == [(0, 1), (1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("free", "job", "why"),
+    [
+        ([(2, 8), (1, 8)], Job(1, 4, 1, 0), Why.NOT_ENOUGH_FREE),
+        ([(2, 8), (2, 8)], Job(1, 4, 1, 0, memory_bytes=5), Why.NOT_ENOUGH_MEMORY),
+        ([(2, 6), (2, 9)], Job(1, 3, 1, 0, memory_bytes=5), Why.FRAGMENTED),
+        ([(-2, 8), (2, 8)], Job(1, 2, 1, 0), None),
+        ([(1, 8), (1, 8), (2, 8)], Job(1, 4, 1, 0), Why.SPREAD_OUT),
+    ],
+)
+def test_the_obstacle_is_named(free: list[tuple[int, int]], job: Job, why: Why | None) -> None:
+    found = room_of(free, 2).obstacle(job)
+    assert (found and found.why) == why
+
+
+# --- the profile ------------------------------------------------------------------------------------------------------
+
+jobs = st.builds(
+    Job,
+    id=st.integers(1, 99),
+    procs=st.integers(1, 4),
+    estimate_us=st.integers(1, 12),
+    submit_us=st.just(0),
+    memory_bytes=st.integers(0, 3),
+)
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 8)), min_size=1, max_size=3),
+    running=st.lists(jobs, max_size=4),
+    waiting=st.lists(jobs, max_size=6),
+    most=st.sampled_from([None, 1, 2]),
+    place=places,
+)
+def test_the_earliest_place_is_the_first_moment_at_which_there_is_one(
+    sizes: list[tuple[int, int]], running: list[Job], waiting: list[Job], most: int | None, place: Place
+) -> None:
+    now_us, room = 100, room_of(sizes, most, place)
+    empty, held = room.copy(), []
+    for job in running:
+        if allocation := room.placed(job):
+            room.change(allocation, job.memory_bytes, -1)
+            held.append((now_us + job.estimate_us, job, allocation))
+    profile = NodeProfile.of_running(now_us, room, sorted(held, key=lambda each: each[0]))
+    start = profile.copy()
+    spans = [(now_us, end_us, job, allocation) for end_us, job, allocation in held]
+
+    def free_at(time_us: int) -> Room:
+        left = empty.copy()
+        for begin_us, end_us, job, allocation in spans:
+            if begin_us <= time_us < end_us:
+                left.change(allocation, job.memory_bytes, -1)
+        return left
+
+    def throughout(begin_us: int, end_us: int) -> Room:
+        rooms = [free_at(time_us) for time_us in range(begin_us, end_us)]
+        procs = [min(each) for each in zip(*(each.procs for each in rooms), strict=True)]
+        memory = [min(each) for each in zip(*(each.memory_bytes for each in rooms), strict=True)]
+        return empty.with_free(procs, memory)
+
+    booked = []
+    for job in waiting:
+        found = profile.earliest(job, now_us)
+        moments = range(now_us, now_us + 200)
+        expected = next((at for at in moments if not throughout(at, at + job.estimate_us).obstacle(job)), None)
+        assert (found[0] if found else None) == expected
+        if found:
+            profile.take(job, *found)
+            spans.append((found[0], found[0] + job.estimate_us, job, found[1]))
+            booked.append((job, *found))
+        assert not profile.over_committed(start)
+    for job, at, allocation in booked:
+        profile.give(job, at, allocation)
+    for time_us in profile.times:
+        before, after = start.throughout(time_us, time_us + 1), profile.throughout(time_us, time_us + 1)
+        assert (before.procs, before.memory_bytes) == (after.procs, after.memory_bytes)
+
+
+def test_over_commitment_is_seen() -> None:
+    room = room_of([(1, 4)], None)
+    profile, running = NodeProfile(0, room), NodeProfile(0, room)
+    place = Allocation(1, (Share("n0", 1),))
+    profile.take(Job(1, 1, 5, 0), 10, place)
+    assert not profile.over_committed(running)
+    profile.take(Job(2, 1, 5, 0), 14, place)
+    assert profile.over_committed(running)

@@ -11,7 +11,7 @@ from cosched.client.find import connect
 @service
 @json_option
 def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> None:
-    """Explain why a job waits, runs or has ended: the reason of the decision, its numbers, what led to it.
+    """Explain why a job waits, runs or has ended: the reason of the decision with its numbers, what led to it.
 
     \b
     Example: cosched explain 12
@@ -22,13 +22,6 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
         echo_json(found)
         return
     click.echo(f"job {found.job_id} is {found.state}: {found.reason.text}")
-    for name, value in found.reason.numbers.items():
-        click.echo(f"  {_number(name, value)}")
     click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
     if found.promised_start:
         click.echo(f"  promised to start by {local(found.promised_start)}")
-
-
-def _number(name: str, value: int) -> str:
-    words = name.replace("_", " ")
-    return f"{words.removesuffix(' us')}: {value / 1e6:g} s" if name.endswith("_us") else f"{words}: {value}"

@@ -15,11 +15,14 @@ from cosched.cli.service import (
     service,
     this_user,
     whole_number,
+    with_present_reason,
 )
 from cosched.client.find import connect
 from cosched.model.job import JobState
 from cosched.wire.api import JobDoc
 
+#: Of so many jobs at the front of the queue, the list says why they wait.
+_EXPLAINED: Final = 25
 _NOT_STARTED: Final = (JobState.QUEUED, JobState.HELD)
 _user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me' is whoever calls.")
 
@@ -37,8 +40,10 @@ def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str
     """
     with connect(server, lab) as client:
         jobs = client.jobs(_named(user))
+        waiting = [job.job_id for job in jobs if job.state == JobState.QUEUED][:_EXPLAINED]
+        jobs = [with_present_reason(client, job) if job.job_id in waiting else job for job in jobs]
         if also_ended:
-            jobs = jobs + client.history(_named(user), 20)
+            jobs += client.history(_named(user), 20)
     if as_json:
         echo_json({"jobs": jobs})
         return
@@ -52,8 +57,7 @@ def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str
     )
     for job in jobs:
         table.add(*_row(job))
-    waiting = sum(job.state in _NOT_STARTED for job in jobs)
-    if waiting:
+    if any(job.state in _NOT_STARTED for job in jobs):
         table.notes.append("why a job waits, with numbers: cosched explain ID")
     table.show(console())
 
@@ -61,9 +65,9 @@ def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str
 def _row(job: JobDoc) -> tuple[object, ...]:
     why = places(job.nodes)
     if job.state in _NOT_STARTED:
-        why = because(job.reason)
+        why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
         if job.promised_start:
-            why += f"; starts by {local(job.promised_start)}"
+            why = f"starts by {local(job.promised_start)}: {why}"
     waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
     return (
         str(job.job_id),

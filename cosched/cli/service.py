@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
+from cosched.client.client import Client
 from cosched.errors import BadInput, nearest
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
@@ -143,7 +144,7 @@ def lasting(duration_s: float | None) -> str:
     """A duration for people; nothing for None."""
     if duration_s is None:
         return ""
-    return humanised(us(duration_s if duration_s < 60 else round(duration_s)))
+    return humanised(us(round(duration_s, 2) if duration_s < 60 else round(duration_s)))
 
 
 def places(shares: list[ShareDoc]) -> str:
@@ -154,6 +155,16 @@ def places(shares: list[ShareDoc]) -> str:
 def because(reason: WhyDoc | None) -> str:
     """A reason for people; nothing for None."""
     return reason.text if reason else ""
+
+
+def with_present_reason(client: Client, job: JobDoc) -> JobDoc:
+    """A job that waits, with the reason of the last pass for it: its document has that of its last step."""
+    if job.state != JobState.QUEUED:
+        return job
+    found = client.explain(job.job_id)
+    if found.state != job.state:  # it has gone on meanwhile
+        return job
+    return msgspec.structs.replace(job, reason=found.reason)
 
 
 def this_user() -> str:

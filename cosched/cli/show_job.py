@@ -13,6 +13,7 @@ from cosched.cli.service import (
     outcome,
     places,
     service,
+    with_present_reason,
 )
 from cosched.client.find import connect
 from cosched.config.units import memory_text
@@ -35,7 +36,7 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     Example: cosched show 12
     """
     with connect(server, lab) as client:
-        job = client.job(job_id)
+        job = with_present_reason(client, client.job(job_id))
     if as_json:
         echo_json(job)
         return

@@ -174,7 +174,8 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     rows = [line.split() for line in listed.out.splitlines() if re.match(r" +\d+ ", line)]
     assert [row[0] for row in rows] == [str(first), str(second), str(third)]
     assert "desk1 (4)" in listed.out
-    assert "starts by" in listed.out
+    assert re.search(rf"starts by {WHEN}: fewer processors are free than the job needs", listed.out)
+    assert shown(call, second)["reason"]["why"] == "not_enough_free"
     assert "\x1b" not in listed.out
 
     why = call("explain", second)

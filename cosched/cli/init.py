@@ -222,7 +222,7 @@ def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: boo
         lines.append(
             f"  {name:<18} {directory}/nodes/{name}/ -> /etc/cosched/; check procs and memory_bytes in node.toml;"
         )
-        lines.append(f"  {'':<18} cosched agent --check, then cosched agent (as the service manager starts it)")
+        lines.append(f"  {'':<18} cosched agent --check, then guard and agent (docs/guide/operate.md)")
     if len(nodes) > 3:
         lines.append(f"  {'':<18} and so on for the other {len(nodes) - 3}")
     lines += [

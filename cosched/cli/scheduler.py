@@ -29,6 +29,8 @@ def command(config: Path, check: bool) -> None:
     Example: cosched scheduler --config cluster.yaml --check
     """
     settings = load_cluster(config)
+    if not settings.listen.socket and not settings.listen.address:
+        raise BadInput(f"{config}: listen", "neither socket nor address", "at least one of them")
     if check:
         for line in _checked(settings, config):
             click.echo(line)
@@ -55,8 +57,6 @@ def _checked(settings: ClusterConfig, path: Path) -> list[str]:
     from space_scheduler.service.listen import checked_path  # noqa: PLC0415
 
     listen = settings.listen
-    if not listen.socket and not listen.address:
-        raise BadInput(f"{path}: listen", "neither socket nor address", "at least one of them")
     resolve(settings.policy, settings.order, where=f"{path}: policy")
     lines = [f"cluster {settings.name}: {len(settings.nodes)} nodes may join, policy {settings.policy}"]
     if listen.socket:

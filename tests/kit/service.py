@@ -1,0 +1,260 @@
+"""A real scheduler service for tests: real sockets, real TLS, a real journal; and a scripted agent that speaks to it.
+
+The agent is a peer of the tests, not one of ours: it says what a test wants it to say, over the real link.
+"""
+
+import asyncio
+import os
+import pwd
+import ssl
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+
+from cosched.config.cluster import ClusterConfig, Listen
+from cosched.identity.authority import create_authority, issue
+from cosched.identity.tls import client_context
+from cosched.model.node import Presence, Usage
+from cosched.wire import messages as wire
+from cosched.wire.api import JobDoc
+from space_scheduler.service.app import Service
+from space_scheduler.service.log import Log
+
+DEADLINE_S = 20.0
+ME = pwd.getpwuid(os.geteuid()).pw_name
+GIB = 1 << 30
+Kind = TypeVar("Kind")
+
+
+class Cluster:
+    """The files of a cluster in a directory of its own: identities of the scheduler, of nodes and users; settings."""
+
+    def __init__(self, **settings: Any) -> None:
+        # not tmp_path: with a test's long name in it, a socket's path may be longer than Linux takes
+        self._made = tempfile.TemporaryDirectory(prefix="cosched-")
+        self.path = Path(self._made.name)
+        self.path.chmod(0o755)  # so that other users reach the socket
+        self.socket = self.path / "run/scheduler.sock"
+        self.identity = self.path / "identity"
+        create_authority(self.identity, "test")
+        issue(self.identity, "scheduler", "scheduler", self.identity)
+        given = {
+            "name": "test",
+            "nodes": ["n1", "n2", "n3"],
+            "listen": Listen(str(self.socket), "127.0.0.1", 0),
+            "state": str(self.path / "state"),
+            "identity": str(self.identity),
+            "allow_root": True,
+            "pass_interval": "1ms",
+            "lease": "60s",
+            "launch_timeout": "60s",
+        }
+        self.config = ClusterConfig(**(given | settings))
+
+    def certificate(self, kind: Any, name: str) -> ssl.SSLContext:
+        """What somebody of that kind and name dials with."""
+        directory = self.path / f"{kind}-{name}"
+        if not directory.exists():
+            issue(self.identity, kind, name, directory)
+        return client_context(directory)
+
+    def close(self) -> None:
+        """Remove it all."""
+        self._made.cleanup()
+
+
+class Running:
+    """A running service and how to talk to it."""
+
+    def __init__(self, cluster: Cluster, service: Service, log: StringIO) -> None:
+        self.cluster = cluster
+        self.service = service
+        self.log = log
+        self.http = aiohttp.ClientSession(
+            "http://localhost", connector=aiohttp.UnixConnector(str(cluster.socket)), timeout=_patience()
+        )
+
+    async def get(self, path: str, status: int = 200) -> Any:
+        """The JSON at an address."""
+        async with self.http.get(path) as answer:
+            body = await answer.read()
+            assert answer.status == status, (answer.status, body)
+            return msgspec.json.decode(body)
+
+    async def post(self, path: str, body: Any = None, status: int = 200) -> Any:
+        """Post a document; the answer's JSON."""
+        data = BytesIO(msgspec.json.encode(body)) if body is not None else None
+        async with self.http.post(path, data=data) as answer:
+            answered = await answer.read()
+            assert answer.status == status, (answer.status, answered)
+            return msgspec.json.decode(answered)
+
+    async def submit(self, **given: Any) -> int:
+        """Submit a job; its number."""
+        made = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"} | given
+        return int((await self.post("/v1/jobs", made, 201))["job_id"])
+
+    async def job(self, job_id: int) -> JobDoc:
+        """A job's document."""
+        return msgspec.convert(await self.get(f"/v1/jobs/{job_id}"), JobDoc)
+
+    async def job_in(self, job_id: int, *states: str) -> JobDoc:
+        """The job as soon as it is in one of these states."""
+        found: JobDoc | None = None
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            found = await self.job(job_id)
+            if found.state in states:
+                return found
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"job {job_id} is not {' or '.join(states)}, but {found}")
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline_s, f"not {what}; the log: {self.log.getvalue()}"
+            await asyncio.sleep(0.01)
+
+    async def logged(self, *words: str) -> str:
+        """The first line of the log that has all these words, as soon as it is there."""
+
+        def line() -> str:
+            return next((each for each in self.log.getvalue().splitlines() if all(w in each for w in words)), "")
+
+        await self.until(lambda: bool(line()), f"logged: {words}")
+        return line()
+
+    @asynccontextmanager
+    async def agent(self, node: str = "n1", *, answers: bool = True, **hello: Any) -> AsyncIterator["Agent"]:
+        """An agent that was welcomed and has come into service."""
+        async with self.dial("node", node) as connection:
+            agent = Agent(connection, node, answers=answers)
+            await agent.say(agent.hello(**hello))
+            await agent.heard(wire.Welcome)
+            try:
+                yield agent
+            finally:
+                agent.close()
+
+    @asynccontextmanager
+    async def dial(self, kind: str, name: str) -> AsyncIterator[ClientConnection]:
+        """A connection to the agents' link, with the certificate of somebody of that kind and name."""
+        async with connect(
+            f"wss://127.0.0.1:{self.service.port}/v1/agent",
+            ssl=self.cluster.certificate(kind, name),
+            server_hostname="scheduler",
+            max_size=wire.MAX_FRAME_BYTES,
+            compression=None,
+            proxy=None,
+            close_timeout=1,
+        ) as connection:
+            yield connection
+
+
+class Agent:
+    """The other side of the link. Where it ``answers``, it obeys as an agent does, without doing anything."""
+
+    def __init__(self, connection: ClientConnection, node: str, *, answers: bool) -> None:
+        self.connection = connection
+        self.node = node
+        self.answers = answers
+        self.spool: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self.final = False
+        self.received: list[wire.ToAgent] = []
+        self._taken = 0
+        self._news = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    def hello(self, **given: Any) -> wire.Hello:
+        """Its first message."""
+        fields: dict[str, Any] = {
+            "version": wire.VERSION,
+            "node": self.node,
+            "boot_id": "b00t",
+            "procs": 2,
+            "memory_bytes": 4 * GIB,
+            "address": "127.0.0.1",
+            "port": 7421,
+            "software": "test",
+        }
+        return wire.Hello(**(fields | given))
+
+    async def say(self, message: wire.FromAgent) -> None:
+        """Send a message."""
+        await self.connection.send(wire.encode(message))
+
+    async def beat(self, presence: Presence = Presence.AWAY) -> None:
+        """Send a heartbeat."""
+        await self.say(wire.Heartbeat(Usage(0.5, 0.25, 0.125, 1, 2, 3, 4, 0.75), presence, "tty", 1.5, True))
+
+    async def heard(self, kind: type[Kind]) -> Kind:
+        """The next message of that kind that was not asked for before; waits for it."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                for at in range(self._taken, len(self.received)):
+                    if isinstance(found := self.received[at], kind):
+                        self._taken = at + 1
+                        return found
+                self._news.clear()
+                await self._news.wait()
+
+    def heard_already(self, kind: type[Kind]) -> list[Kind]:
+        """All messages of that kind until now."""
+        return [each for each in self.received if isinstance(each, kind)]
+
+    async def ends(self, job_id: int, how: wire.Exit, tail: bytes = b"") -> None:
+        """Say that a job's script has ended."""
+        await self.say(wire.ProgramEnded(job_id, 1, how, tail))
+
+    async def _read(self) -> None:
+        async for frame in self.connection:
+            assert isinstance(frame, bytes)
+            message = wire.to_agent(frame)
+            self.received.append(message)
+            self._news.set()
+            if self.answers:
+                await self._answer(message)
+
+    async def _answer(self, message: wire.ToAgent) -> None:
+        if isinstance(message, wire.Prepare):
+            await self.say(wire.Prepared(message.order))
+        elif isinstance(message, wire.Run):
+            await self.say(wire.Started(message.order, 4711))
+        elif isinstance(message, wire.Kill):
+            await self.say(wire.GroupEnded(message.order.job_id, message.order.attempt, 1_500_000, 1 << 20))
+        elif isinstance(message, wire.ReadOutput):
+            whole = self.spool[message.stream]
+            data = whole[message.offset : message.offset + message.max_bytes]
+            final = self.final and message.offset + len(data) >= len(whole)
+            await self.say(wire.OutputChunk(message.request, data, len(whole), final))
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.cancel()
+
+
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[Running]:
+    """The cluster's service, started; stopped in the end."""
+    log = StringIO()
+    service = Service(cluster.config, Log(log, people=False))
+    await service.start()
+    run = Running(cluster, service, log)
+    try:
+        yield run
+    finally:
+        await run.http.close()
+        await service.stop()
+
+
+def _patience() -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=2 * DEADLINE_S)

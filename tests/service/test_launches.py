@@ -1,0 +1,318 @@
+"""Jobs over the real service and link, with agents that do as a test says: every way a job goes and ends."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from cosched.identity.grants import load_grant_pub
+from cosched.wire import messages as wire
+from cosched.wire.grant import verified
+from tests.kit.service import ME, Agent, Cluster, Running, running
+
+
+async def joined(service: Running, *nodes: str) -> None:
+    """Wait until these nodes are up."""
+    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
+
+
+async def up(stack: AsyncExitStack, service: Running, *nodes: str, answers: bool = True) -> list[Agent]:
+    agents = [await stack.enter_async_context(service.agent(each, answers=answers)) for each in nodes]
+    await joined(service, *nodes)
+    return agents
+
+
+async def test_a_job_runs_on_two_nodes_and_ends_well(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        first, second = await up(stack, service, "n1", "n2")
+        job_id = await service.submit(
+            tasks=4, name="pair", time_limit_s=60, environment={"X": "y"}, arguments=["a", "b"], memory_bytes=1 << 20
+        )
+        prepare = await first.heard(wire.Prepare)
+        other = await second.heard(wire.Prepare)
+        assert [(peer.name, peer.tasks) for peer in prepare.peers] == [("n1", 2), ("n2", 2)]
+        assert prepare.peers == other.peers
+        assert (prepare.user, prepare.tasks, prepare.directory) == (ME, 2, "/tmp")
+        assert (prepare.memory_bytes, prepare.limit_us, prepare.grace_us) == (1 << 20, 60_000_000, 1_000_000)
+        assert prepare.environment["X"] == "y"
+        assert prepare.environment["COSCHED_JOB_ID"] == str(job_id)
+        service.cluster.certificate("node", "n1")
+        grant = verified(prepare.grant, load_grant_pub(service.cluster.path / "node-n1"))
+        assert (grant.job_id, grant.attempt, grant.user, grant.nodes) == (job_id, 1, ME, ("n1", "n2"))
+        assert (grant.cluster_id, grant.epoch) == (prepare.fence.cluster_id, prepare.fence.epoch)
+
+        run = await first.heard(wire.Run)
+        assert run.script == b"#!/bin/sh\ntrue\n"
+        assert run.arguments == ("a", "b")
+        assert not second.heard_already(wire.Run)
+        await service.job_in(job_id, "running")
+
+        await first.ends(job_id, wire.Exit(status=0))
+        done = await service.job_in(job_id, "completed")
+        assert done.exit_status == 0
+        assert done.cpu_s == 3.0
+        assert [(share.name, share.tasks) for share in done.nodes] == [("n1", 2), ("n2", 2)]
+        assert [step.state for step in done.history] == ["queued", "starting", "running", "completed"]
+        assert done.history[1].reason is not None
+        assert done.history[1].reason.why == "fits"
+        assert done.failure is None
+        await first.heard(wire.Forget)
+        await second.heard(wire.Forget)
+
+
+async def test_a_refusal_takes_back_what_was_prepared_and_tells_why(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        first, second = await up(stack, service, "n1", "n2")
+        second.answers = False
+        job_id = await service.submit(tasks=4)
+        order = (await second.heard(wire.Prepare)).order
+        await second.say(wire.Refused(order, "directory", "no directory /data"))
+        await first.heard(wire.Kill)
+        kill = await second.heard(wire.Kill)
+        assert (await service.job(job_id)).state == "starting", "it is not over until both are empty"
+        await second.say(wire.Refused(kill.order, "unknown", "no such job"))
+        done = await service.job_in(job_id, "launch failed")
+        assert done.failure is not None
+        assert (done.failure.node, done.failure.message) == ("n2", "n2 refused: no directory /data")
+        assert not first.heard_already(wire.Run)
+
+
+async def test_a_silent_node_fails_the_launch(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster(launch_timeout="200ms")) as service, AsyncExitStack() as stack:
+        first, second = await up(stack, service, "n1", "n2")
+        second.answers = False
+        job_id = await service.submit(tasks=4)
+        kill = await second.heard(wire.Kill)
+        await second.say(wire.GroupEnded(job_id, kill.order.attempt))
+        done = await service.job_in(job_id, "launch failed")
+        assert done.failure is not None
+        assert done.failure.message == "no answer within 0.2 s from n2"
+        assert not first.heard_already(wire.Run)
+
+
+async def test_a_failure_tells_status_and_last_lines(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        (first,) = await up(stack, service, "n1")
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+        await first.ends(job_id, wire.Exit(status=3), b"one\ntwo\nthree\n")
+        done = await service.job_in(job_id, "failed")
+        assert done.exit_status == 3
+        assert done.failure is not None
+        assert done.failure.node == "n1"
+        assert "status 3" in done.failure.message
+        assert done.failure.tail == ["one", "two", "three"]
+
+
+async def test_a_time_limit_is_told_as_such(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        (first,) = await up(stack, service, "n1")
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+        await first.ends(job_id, wire.Exit(status=0, cause="limit"))
+        done = await service.job_in(job_id, "timed out")
+        assert done.failure is not None
+        assert done.failure.message == "it ran past its time limit"
+
+
+async def test_cancel_while_it_runs(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        agents = await up(stack, service, "n1", "n2")
+        for agent in agents:
+            agent.answers = True
+        job_id = await service.submit(tasks=3)
+        await service.job_in(job_id, "running")
+        answer = await service.post(f"/v1/jobs/{job_id}/cancel")
+        assert answer["state"] in ("ending", "cancelled")
+        for agent in agents:
+            assert (await agent.heard(wire.Kill)).grace_us == 1_000_000
+        done = await service.job_in(job_id, "cancelled")
+        assert [step.note for step in done.history if step.state == "ending"] == [f"by {ME}"]
+
+
+async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(heartbeat="50ms", lease="400ms")
+    async with running(cluster) as service, AsyncExitStack() as stack:
+        first, _ = await up(stack, service, "n1", "n2")
+        job_id = await service.submit(tasks=4)
+        await service.job_in(job_id, "running")
+        beating = asyncio.create_task(beats(first))
+        try:
+            done = await service.job_in(job_id, "node lost")  # n2 says nothing any more
+            assert done.failure is not None
+            assert (done.failure.node, done.failure.message) == ("n2", "n2 was not heard for 0.4 s")
+            assert first.heard_already(wire.Kill)
+            shown = {node["name"]: node for node in (await service.get("/v1/nodes"))["nodes"]}
+            assert (shown["n1"]["state"], shown["n2"]["state"]) == ("up", "lost")
+            assert (await service.get("/v1/cluster"))["procs"] == 2
+            # it comes back with what it still has: that is ended before it counts again
+            async with service.agent("n2", answers=False, groups=(wire.GroupReport(job_id, 1, "running", 1),)) as back:
+                again = asyncio.create_task(beats(back))
+                try:
+                    await back.heard(wire.Kill)
+                    assert service.service.book.entry("n2").size is None
+                    await back.say(wire.GroupEnded(job_id, 1))
+                    await back.heard(wire.Forget)
+                    await joined(service, "n2")
+                finally:
+                    again.cancel()
+        finally:
+            beating.cancel()
+
+
+async def beats(agent: Agent) -> None:
+    while True:
+        await agent.beat()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_cut_within_the_lease_changes_nothing(service: Running) -> None:
+    async with service.agent("n1"):
+        await joined(service, "n1")
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+    await service.logged("agent disconnected", "n1")
+    async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "running", 2),)) as agent:
+        assert (await service.job(job_id)).state == "running"
+        await agent.ends(job_id, wire.Exit(status=0))
+        await service.job_in(job_id, "completed")
+        assert not agent.heard_already(wire.Prepare)
+        assert not agent.heard_already(wire.Run)
+
+
+async def test_orders_that_were_not_answered_are_given_again_under_the_same_number(service: Running) -> None:
+    async with service.agent("n1", answers=False) as agent:
+        await joined(service, "n1")
+        job_id = await service.submit()
+        before = await agent.heard(wire.Prepare)
+    await service.logged("agent disconnected", "n1")
+    async with service.agent("n1", answers=False) as agent:
+        again = await agent.heard(wire.Prepare)
+        assert again.order == before.order
+        await agent.say(wire.Prepared(again.order))
+        run = await agent.heard(wire.Run)
+    await service.until(lambda: service.service.book.entry("n1").session is None, "disconnected")
+    async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "prepared", 1),)) as agent:
+        assert (await agent.heard(wire.Run)).order == run.order
+        await service.job_in(job_id, "running")
+
+
+async def test_what_was_never_ours_is_ended_before_the_node_counts(service: Running) -> None:
+    async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "running", 2),)) as agent:
+        assert (await agent.heard(wire.Kill)).order == wire.OrderId(99, 1, 3)
+        assert service.service.book.entry("n1").size is None
+        await agent.say(wire.GroupEnded(99, 1))
+        assert (await agent.heard(wire.Forget)).order == wire.OrderId(99, 1, 4)
+        await joined(service, "n1")
+
+
+async def test_what_has_ended_here_is_forgotten_there(service: Running) -> None:
+    async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "ended", 3),)) as agent:
+        await agent.heard(wire.Forget)
+        await joined(service, "n1")
+
+
+class TestRestart:
+    """The scheduler ends and starts anew on the same journal: what runs goes on, nothing is launched twice."""
+
+    async def test_a_running_job_is_adopted(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1"):
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+            waiting = await service.submit(tasks=2)
+        async with running(cluster) as service:
+            assert (await service.job(job_id)).state == "running"
+            async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "running", 2),)) as agent:
+                welcome = agent.heard_already(wire.Welcome)[0]
+                assert welcome.fence.epoch == 2
+                await agent.ends(job_id, wire.Exit(status=0))
+                await service.job_in(job_id, "completed")
+                await service.job_in(waiting, "running")
+                prepared = agent.heard_already(wire.Prepare)
+                assert [each.order.job_id for each in prepared] == [waiting]
+                assert prepared[0].fence.epoch == 2
+
+    async def test_an_end_in_between_is_taken_from_the_report(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1"):
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+        how = wire.Exit(status=7)
+        async with running(cluster) as service:
+            report = wire.GroupReport(job_id, 1, "running", 2, how)
+            async with service.agent("n1", groups=(report,)) as agent:
+                await agent.heard(wire.Kill)
+                done = await service.job_in(job_id, "failed")
+                assert done.exit_status == 7
+
+    async def test_a_node_that_knows_nothing_of_it_has_lost_it(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1"):
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+        async with running(cluster) as service, service.agent("n1") as agent:
+            done = await service.job_in(job_id, "node lost")
+            assert done.failure is not None
+            assert "n1 was restarted" in done.failure.message
+            assert not agent.heard_already(wire.Run)
+
+    async def test_nodes_that_do_not_come_back_are_lost_after_the_lease(
+        self, make_cluster: Callable[..., Cluster]
+    ) -> None:
+        cluster = make_cluster(heartbeat="50ms", lease="300ms")
+        async with running(cluster) as service, service.agent("n1") as agent:
+            beating = asyncio.create_task(beats(agent))
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+            beating.cancel()
+        async with running(cluster) as service:
+            done = await service.job_in(job_id, "node lost")
+            assert done.failure is not None
+            assert done.failure.message == "n1 was not heard for 0.3 s"
+
+    async def test_a_job_that_was_starting_goes_on_with_the_same_orders(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1", answers=False) as agent:
+            await joined(service, "n1")
+            job_id = await service.submit()
+            before = await agent.heard(wire.Prepare)
+        groups = (wire.GroupReport(job_id, 1, "prepared", 1),)
+        async with running(cluster) as service, service.agent("n1", groups=groups) as agent:
+            assert (await agent.heard(wire.Run)).order.job_id == job_id
+            assert not agent.heard_already(wire.Prepare)
+            assert before.order.n == 1
+            await service.job_in(job_id, "running")
+
+    async def test_what_was_being_cancelled_is_killed_again(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1") as agent:
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+            agent.answers = False
+            await service.post(f"/v1/jobs/{job_id}/cancel")
+            await agent.heard(wire.Kill)
+        groups = (wire.GroupReport(job_id, 1, "running", 2),)
+        async with running(cluster) as service, service.agent("n1", groups=groups) as agent:
+            await agent.heard(wire.Kill)
+            await service.job_in(job_id, "cancelled")
+
+    async def test_a_drained_node_stays_drained(self, cluster: Cluster) -> None:
+        async with running(cluster) as service, service.agent("n1"):
+            await joined(service, "n1")
+            drained = await service.post("/v1/nodes/n1/drain", {"reason": "new disk"})
+            assert (drained["state"], drained["reason"]) == ("drained", "new disk")
+        async with running(cluster) as service:
+            (shown, *_) = (await service.get("/v1/nodes"))["nodes"]
+            assert (shown["name"], shown["state"], shown["reason"]) == ("n1", "drained", "new disk")
+
+
+async def test_an_owners_own_contract_cuts_what_is_offered(service: Running) -> None:
+    owner = {"cpu_ratio": 0.5, "memory_ratio": 0.25, "mpl": 1}
+    contract = msgspec.convert(owner, type(service.cluster.config.contract))
+    async with service.agent("n1", procs=4, memory_bytes=8 << 30, owner=contract):
+        await joined(service, "n1")
+        size = service.service.book.entry("n1").size
+        assert size is not None
+        assert (size.procs, size.memory_bytes) == (4, 2 << 30)

@@ -1,0 +1,266 @@
+"""The agents' link: who is let in, what is refused, counted and logged, and when a node is lost."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.node import Presence
+from cosched.wire import messages as wire
+from space_scheduler.service.link import Link
+from space_scheduler.service.log import Log
+from space_scheduler.service.nodes import NodeBook, NodeEntry
+from tests.kit.service import DEADLINE_S, Agent, Cluster, Running, running
+
+
+def hello(**given: Any) -> wire.Hello:
+    fields: dict[str, Any] = {
+        "version": 1,
+        "node": "n1",
+        "boot_id": "b",
+        "procs": 2,
+        "memory_bytes": 1 << 30,
+        "address": "127.0.0.1",
+        "port": 7421,
+        "software": "test",
+    }
+    return wire.Hello(**(fields | given))
+
+
+async def answer(connection: ClientConnection) -> wire.ToAgent:
+    async with asyncio.timeout(DEADLINE_S):
+        frame = await connection.recv()
+    assert isinstance(frame, bytes)
+    return wire.to_agent(frame)
+
+
+async def joined(service: Running, *nodes: str) -> None:
+    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
+
+
+async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Running) -> None:
+    async with service.dial("node", "n1") as connection:
+        await connection.send(wire.encode(hello()))
+        welcome = await answer(connection)
+        assert isinstance(welcome, wire.Welcome)
+        host = service.service.host
+        assert welcome.fence == wire.Fence(host.cluster_id, host.epoch, host.instance)
+        assert (welcome.heartbeat_us, welcome.lease_us) == (1_000_000, 60_000_000)
+        assert welcome.contract == service.cluster.config.contract
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (hello(version=2), "hello: version: found 2; expected 1"),
+        (hello(node="n2"), "hello: node: 'n2' with the certificate of node 'n1'; expected one and the same"),
+        (hello(procs=0), "sizes or an address that cannot be"),
+        (hello(memory_bytes=-1), "sizes or an address that cannot be"),
+        (hello(port=0), "sizes or an address that cannot be"),
+        (hello(address=""), "sizes or an address that cannot be"),
+        (hello(highest_epoch=7), "hello: highest_epoch: found 7; expected at most 1, this scheduler's"),
+        (wire.Prepared(wire.OrderId(1, 1, 1)), "hello: a Prepared; expected a Hello first"),
+    ],
+)
+async def test_a_hello_that_is_not_welcome(service: Running, first: wire.FromAgent, words: str) -> None:
+    async with service.dial("node", "n1") as connection:
+        await connection.send(wire.encode(first))
+        refused = await answer(connection)
+        assert isinstance(refused, wire.Rejected)
+        assert words in refused.reason
+        with pytest.raises(ConnectionClosed):
+            await answer(connection)
+    assert words in (await service.logged("message refused: hello", words))
+    assert service.service.link.refused["hello"] == 1
+    assert service.service.book.entry("n1").hello is None
+
+
+async def test_a_node_that_is_not_in_the_list(service: Running) -> None:
+    async with service.dial("node", "m1") as connection:
+        await connection.send(wire.encode(hello(node="m1")))
+        refused = await answer(connection)
+        assert isinstance(refused, wire.Rejected)
+        assert refused.reason == "hello: node: 'm1' is not in this cluster's list of nodes; did you mean 'n1'?"
+
+
+@pytest.mark.parametrize("frame", [b"\x00", b"", b"\xc1" * 10, b"\x81" * 5000, "text"])
+async def test_a_first_frame_that_is_no_message(service: Running, frame: bytes | str) -> None:
+    async with service.dial("node", "n1") as connection:
+        await connection.send(frame)
+        assert isinstance(await answer(connection), wire.Rejected)
+
+
+async def test_a_users_certificate_is_no_nodes(service: Running) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        async with service.dial("user", "n1"):
+            pass
+    assert refused.value.response.status_code == 403
+    assert "the agents' link is for nodes" in msgspec.json.decode(refused.value.response.body)["message"]
+
+
+async def test_the_link_is_not_on_the_unix_socket(service: Running) -> None:
+    problem = await service.get("/v1/agent", 403)
+    assert problem["message"] == "agents come over TLS, with their node's certificate"
+
+
+async def test_another_authoritys_certificate(service: Running, make_cluster: Callable[..., Cluster]) -> None:
+    context = make_cluster().certificate("node", "n1")
+    context.load_verify_locations(service.cluster.identity / "ca.pem")  # it trusts us; we do not trust it
+    service.cluster.certificate = lambda kind, name: context  # type: ignore[method-assign]
+    with pytest.raises((OSError, WebSocketException)):
+        async with service.dial("node", "n1") as connection:
+            await answer(connection)
+    assert service.service.book.entry("n1").session is None
+
+
+async def test_what_is_not_understood_is_counted_and_said_once(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        for frame in (b"\xff\xff", msgspec.msgpack.encode({"type": "Reboot"}), b"\x93\x01\x02\x03"):
+            await agent.connection.send(frame)
+        await agent.connection.send("text")
+        unknown = msgspec.msgpack.encode({"type": "GroupEnded", "job_id": 1, "attempt": 1, "sudo": True})
+        await agent.connection.send(unknown)
+        await agent.beat()  # and the connection goes on
+        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        assert service.service.link.refused["undecodable"] == 5
+        lines = [line for line in service.log.getvalue().splitlines() if "undecodable" in line]
+        assert len(lines) == 1
+
+
+async def test_who_speaks_another_language_is_cut_off(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    await agent.connection.send(b"\xff")
+        except ConnectionClosed:
+            pass
+        await service.logged("agent disconnected")
+        assert service.service.link.refused["undecodable"] == 100
+
+
+async def test_an_oversized_message_ends_the_connection(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.connection.send(b"x" * (wire.MAX_FRAME_BYTES + 1))
+        async with asyncio.timeout(DEADLINE_S):
+            await agent.connection.wait_closed()
+        assert agent.connection.close_code == 1009
+    await service.logged("message refused: oversized")
+    assert service.service.link.refused["oversized"] == 1
+
+
+async def test_a_second_hello_and_reports_of_unknown_jobs_change_nothing(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await joined(service, "n1")
+        await agent.say(hello(procs=64))
+        await agent.say(wire.Started(wire.OrderId(5, 1, 2), 1))
+        assert (await agent.heard(wire.Kill)).order.job_id == 5
+        assert (await agent.heard(wire.Forget)).order.job_id == 5
+        await agent.say(wire.OutputChunk(77, b"unasked", 7, True))
+        await agent.beat()
+        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        assert service.service.link.refused["second hello"] == 1
+        assert (await service.get("/v1/cluster"))["procs"] == 2
+
+
+async def test_one_agent_a_node(service: Running) -> None:
+    async with service.agent("n1") as first:
+        await first.beat()
+        async with service.dial("node", "n1") as connection:
+            await connection.send(wire.encode(hello()))
+            refused = await answer(connection)
+            assert isinstance(refused, wire.Rejected)
+            assert "an agent of n1 is connected, heard" in refused.reason
+        await first.beat(Presence.PRESENT)
+        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        assert await service.logged("message refused: hello", "is connected")
+
+
+async def test_a_silent_connection_is_replaced(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster(heartbeat="20ms", lease="60s")) as service, service.agent("n1") as first:
+        entry = service.service.book.entry("n1")
+        await service.until(lambda: service.service.book.now_s() - (entry.heard_s or 0) > 0.1, "silent")
+        async with service.agent("n1"):
+            await service.logged("agent replaced", "n1")
+            async with asyncio.timeout(DEADLINE_S):
+                await first.connection.wait_closed()
+            assert entry.session is not None
+
+
+async def test_an_order_refused_for_another_scheduler_ends_the_connection(service: Running) -> None:
+    async with service.agent("n1", answers=False) as agent:
+        await joined(service, "n1")
+        await service.submit()
+        order = (await agent.heard(wire.Prepare)).order
+        await agent.say(wire.Refused(order, "fenced", "epoch 9 has been obeyed here"))
+        async with asyncio.timeout(DEADLINE_S):
+            await agent.connection.wait_closed()
+    await service.logged("message refused: fenced", "epoch 9")
+
+
+async def test_who_reads_too_slowly_is_cut_off(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        agent.close()  # it reads no more
+        session = service.service.book.entry("n1").session
+        assert session is not None
+        order = wire.OrderId(1, 1, 2)
+        run = wire.Run(service.service.link.fence, order, b"x" * (1 << 20), ())
+        for _ in range(200):
+            session.send(run)
+        await service.logged("agent reads too slowly", "n1")
+        await service.logged("agent disconnected", "n1")
+
+
+class _Deaf:
+    """A keeper that notes who was lost."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None: ...
+
+    def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None: ...
+
+    def lost(self, entry: NodeEntry) -> None:
+        self.gone.append(entry.name)
+
+
+class _Over(Exception):
+    pass
+
+
+async def test_a_lease_is_counted_by_the_links_own_clock_and_its_own_naps_do_not_count() -> None:
+    now_s = 100.0
+    naps = iter([1.0, 1.0, 3600.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # an hour of suspension in between
+    seen: list[tuple[float, list[str]]] = []
+    config = ClusterConfig(name="c", nodes=["n1", "n2"], heartbeat="1s", lease="5s")
+    book = NodeBook(config.nodes, lambda: now_s)
+    keeper = _Deaf()
+    link = Link(config, book, wire.Fence("c", 1, "i"), Log(people=False), keeper)
+    book.entry("n1").heard_s = 100.0
+
+    async def sleep(_: float) -> None:
+        nonlocal now_s
+        seen.append((now_s, list(keeper.gone)))
+        nap_s = next(naps, None)
+        if nap_s is None:
+            raise _Over
+        now_s += nap_s
+
+    with pytest.raises(_Over):
+        await link.watch(sleep)
+    assert keeper.gone == ["n1"], "lost once, and what was never there is not lost"
+    assert next(at_s for at_s, gone in seen if gone) == pytest.approx(100 + 1 + 1 + 3600 + 3)  # 6 s of those that count
+
+
+async def test_an_agent_is_an_agent(service: Running) -> None:
+    """The scripted agent is refused what a real one would be: it speaks the real protocol."""
+    async with service.agent("n1") as agent:
+        assert isinstance(agent, Agent)
+        with pytest.raises(ValueError, match="at most"):
+            await agent.say(wire.ProgramEnded(1, 1, wire.Exit(), b"x" * wire.MAX_FRAME_BYTES))

@@ -1,0 +1,70 @@
+"""/metrics: what Prometheus reads, with base units and few labels."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cosched.wire import messages as wire
+from tests.kit.service import Running
+
+
+async def samples(service: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    async with service.http.get("/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = await answer.text()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_what_is_measured(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.beat()
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await agent.connection.send(b"\xff")
+        first = await service.submit()
+        await service.job_in(first, "running")
+        await agent.ends(first, wire.Exit(status=0))
+        await service.job_in(first, "completed")
+        await service.submit(hold=True)
+        second = await service.submit(tasks=2)
+        await service.job_in(second, "running")
+        found = await samples(service)
+
+    def value(name: str, **labels: str) -> float:
+        return found[name, tuple(sorted(labels.items()))]
+
+    assert value("cosched_jobs", state="running") == 1
+    assert value("cosched_jobs", state="held") == 1
+    assert value("cosched_jobs", state="queued") == 0
+    assert value("cosched_jobs_ended_total", state="completed") == 1
+    assert value("cosched_jobs_ended_total", state="failed") == 0
+    assert value("cosched_nodes", state="up") == 1
+    assert value("cosched_nodes", state="unknown") == 2
+    assert (value("cosched_procs"), value("cosched_procs_free")) == (2, 0)
+    assert value("cosched_agents_connected") == 1
+    assert value("cosched_queue_wait_seconds_count") == 2
+    assert value("cosched_journal_commit_seconds_count") >= 4
+    assert value("cosched_events_total", kind="JobSubmitted") == 3
+    assert value("cosched_instructions_total", kind="Start", reason="fits") == 2
+    assert value("cosched_passes_total") >= 2
+    assert value("cosched_messages_refused_total", kind="undecodable") == 1
+    assert value("cosched_node_cpus_used", node="n1", side="parallel") == 0.5
+    assert value("cosched_node_memory_used_bytes", node="n1", side="system") == 3
+    assert value("cosched_node_presence", node="n1", presence="away") == 1
+    assert value("cosched_node_presence", node="n1", presence="present") == 0
+    assert value("cosched_node_limited_cpus", node="n1") == 1.5
+    assert value("cosched_accepting") == 1
+    labels = {name for _, pairs in found for name, _ in pairs}
+    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version"}
+
+
+async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.say(wire.Heartbeat(wire.Usage(cpu_local=1.0), wire.Presence.UNKNOWN))
+        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        found = await samples(service)
+    cpus = {labels: value for (name, labels), value in found.items() if name == "cosched_node_cpus_used"}
+    assert cpus == {(("node", "n1"), ("side", "local")): 1.0}

@@ -1,0 +1,121 @@
+"""The log: JSON lines or readable ones, and a bounded rate for what peers can cause."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
+from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.log import Log
+from space_scheduler.service.records import Committed, Transition
+from space_scheduler.service.tell import Bridge, tell
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [
+        {key: value for key, value in json.loads(line).items() if key != "time"}
+        for line in stream.getvalue().splitlines()
+    ]
+
+
+def test_a_line_of_json() -> None:
+    stream = io.StringIO()
+    Log(stream).info("start", job=7, nodes={"n1": 2}, name="a\nb")
+    assert lines(stream) == [{"level": "info", "event": "start", "job": 7, "nodes": {"n1": 2}, "name": "a\nb"}]
+    assert json.loads(stream.getvalue())["time"].startswith("20")
+
+
+def test_a_line_for_people() -> None:
+    stream = io.StringIO()
+    log = Log(stream, people=True)
+    log.warn("node lost", node="n1", why="not heard", text="\x1b[2J", nothing="")
+    assert stream.getvalue()[9:] == 'warning: node lost node=n1 why="not heard" text=\'\\x1b[2J\' nothing=""\n'
+
+
+def test_what_a_peer_causes_is_said_once_a_minute_with_how_often() -> None:
+    now_s = 0.0
+    stream = io.StringIO()
+    log = Log(stream, now_s=lambda: now_s)
+    for second in range(0, 130, 1):
+        now_s = second
+        log.peer("n1", "garbage", why="x")
+    log.peer("n2", "garbage", why="y")
+    assert [(line["peer"], line.get("times_before")) for line in lines(stream)] == [
+        ("n1", None), ("n1", 59), ("n1", 59), ("n2", None),
+    ]  # fmt: skip
+
+
+def test_many_peers_do_not_fill_the_memory() -> None:
+    log = Log(io.StringIO(), now_s=lambda: 0.0)
+    for number in range(5000):
+        log.peer(f"n{number}", "garbage")
+    assert len(log._seen) <= 1000
+
+
+def test_a_log_that_nobody_reads_stops_nothing() -> None:
+    stream = io.StringIO()
+    stream.close()
+    Log(stream, people=False).info("still here")
+
+
+def test_a_fault_has_its_trace() -> None:
+    stream = io.StringIO()
+    try:
+        raise KeyError("x")
+    except KeyError as error:
+        Log(stream).fault("went wrong", error, job=1)
+    (line,) = lines(stream)
+    assert (line["level"], line["job"], line["error"]) == ("error", 1, "KeyError: 'x'")
+    assert "test_service_log.py" in str(line["trace"])
+
+
+def test_decisions_are_told_with_reason_and_numbers() -> None:
+    stream = io.StringIO()
+    job = Job(7, 4, 60_000_000, 0)
+    cause = ev.Boundary()
+    instructions = (
+        Start(job, Allocation(4, (Share("n1", 4),)), None, cause, Reason(Why.FITS, {"free_procs": 8})),
+        Kill(8, cause, Reason(Why.NODE_LOST, node="n2")),
+        Tell(9, 90_000_000, cause, Reason(Why.RESERVED, {"shadow_us": 1_500_000})),
+        Tell(10, FOREVER_US, cause, Reason(Why.NODES_AWAY)),
+        SetTimer(5, cause, Reason(Why.WAKE)),
+    )
+    tell(Log(stream), Committed(1, 0, cause, instructions))
+    assert lines(stream) == [
+        {"level": "info", "event": "start", "job": 7, "reason": "fits", "free_procs": 8, "nodes": {"n1": 4}},
+        {"level": "info", "event": "kill", "job": 8, "reason": "node_lost", "at_node": "n2"},
+        {"level": "info", "event": "promise", "job": 9, "start_at_s": 90.0, "reason": "reserved", "shadow_s": 1.5},
+        {"level": "info", "event": "promise", "job": 10, "reason": "nodes_away"},
+    ]
+
+
+def test_events_are_told_with_what_was_noted() -> None:
+    stream = io.StringIO()
+    step = Transition(3, 0, JobState.FAILED, note="the script ended with status 1")
+    tell(Log(stream), Committed(3, 0, ev.JobEnded(7, JobState.FAILED), (), ((7, step),)))
+    tell(Log(stream), Committed(4, 0, ev.NodeDrained("n1", "new disk")))
+    tell(Log(stream), Committed(5, 0, ev.Boundary()))
+    first, second = lines(stream)
+    assert first == {
+        "level": "info", "event": "job ended", "seq": 3, "job": 7, "outcome": "failed",
+        "note": "the script ended with status 1",
+    }  # fmt: skip
+    assert second == {"level": "info", "event": "node drained", "seq": 4, "node": "n1", "why": "new disk"}
+
+
+@pytest.mark.parametrize("library", ["aiohttp.server", "space_scheduler.service.worker"])
+def test_what_libraries_say_is_taken_in(library: str) -> None:
+    stream = io.StringIO()
+    record = logging.LogRecord(library, logging.ERROR, __file__, 1, "bad thing %d", (7,), None)
+    bridge = Bridge(Log(stream))
+    bridge.handle(record)
+    bridge.handle(record)
+    found = lines(stream)
+    assert "bad thing 7" in (str(found[0]["said"]) if library.startswith("aio") else str(found[0]["event"]))
+    assert len(found) == (1 if library.startswith("aio") else 2), "libraries speak for peers; we speak for ourselves"

@@ -1,0 +1,79 @@
+"""The command as a whole: its help, and what starting it costs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from kit.command import Call
+
+from cosched.cli.main import _SECTIONS, _VERBS, cli
+
+HEAVY = ("numpy", "rich", "yaml", "aiohttp", "asyncio", "cryptography", "scipy", "websockets", "prometheus_client")
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The paths of all commands and groups."""
+    context = click.Context(group)
+    found = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append((*path, name))
+        if isinstance(command, click.Group):
+            found += commands(command, (*path, name))
+    return found
+
+
+def test_the_help_has_every_verb_in_its_section(cosched: Call) -> None:
+    ended = cosched("--help")
+    assert ended.status == 0
+    sections = [ended.out.index(f"\n{name}:\n") for name in ("Research", "Use", "Operate")]
+    assert sections == sorted(sections)
+    for verbs in _SECTIONS.values():
+        for verb, (_, words) in verbs.items():
+            assert f"\n  {verb} " in ended.out
+            assert words in ended.out
+
+
+@pytest.mark.parametrize("path", commands(cli), ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...], cosched: Call) -> None:
+    ended = cosched(*path, "--help")
+    assert ended.status == 0, ended.err
+    assert f"cosched {' '.join(path)}" in ended.out.partition("Example")[2]
+
+
+def test_an_unknown_verb_is_told_the_nearest(cosched: Call) -> None:
+    ended = cosched("sbumit", "job.sh")
+    assert (ended.status, "no command 'sbumit'" in ended.err) == (2, True)
+    assert "did you mean 'submit'?" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["submit", "job.sh"], ["wait", "1"], ["show", "1", "--json"], ["logs", "1"], ["cancel", "1"], ["explain", "1"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_users_verbs_start_light(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#COSCHED --time 3min\n")
+    code = f"""
+import sys
+from cosched.cli.main import main
+try:
+    main({[*arguments, "--server", str(tmp_path / "none.sock")]!r})
+except SystemExit as ended:
+    assert ended.code == 3, ended.code
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    if arguments[0] == "submit":  # what follows the script is the script's
+        code = code.replace("main(['submit', 'job.sh', ", "main(['submit', ").replace(".sock'])", ".sock', 'job.sh'])")
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "[]\n"
+
+
+def test_all_verbs_are_in_one_section() -> None:
+    assert len(_VERBS) == sum(map(len, _SECTIONS.values()))

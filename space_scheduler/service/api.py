@@ -27,7 +27,7 @@ from space_scheduler.service import documents, openapi, submissions
 from space_scheduler.service.callers import Caller, caller_of
 from space_scheduler.service.host import CoreHost, NotAccepting
 from space_scheduler.service.link import Link
-from space_scheduler.service.metrics import CONTENT_TYPE, Metrics
+from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.problems import Refusal, answer, refusal_of
@@ -44,10 +44,19 @@ class Api:
     """The handlers."""
 
     def __init__(
-        self, config: ClusterConfig, host: CoreHost, book: NodeBook, link: Link, jobs: Jobs, metrics: Metrics
+        self,
+        config: ClusterConfig,
+        host: CoreHost,
+        core: Timed,
+        book: NodeBook,
+        link: Link,
+        jobs: Jobs,
+        metrics: Metrics,
     ) -> None:
+        """``host`` is asked, ``core`` is the same one, told."""
         self.config = config
         self.host = host
+        self.core = core
         self.book = book
         self.link = link
         self.waiting = jobs
@@ -74,7 +83,7 @@ class Api:
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
         job = Job(0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes)
         try:
-            job_id = await self.host.submit(job, given, caller.user, hold=given.hold)
+            job_id = await self.core.submit(job, given, caller.user, hold=given.hold)
         except Infeasible as error:
             raise self._infeasible(error) from None
         except NotAccepting as error:
@@ -183,7 +192,7 @@ class Api:
         self._may_change(caller, record, verb)
         if record.alive:
             try:
-                await self.host.post(event(record.id), note=f"by {caller.user}")
+                await self.core.post(event(record.id), note=f"by {caller.user}")
                 return self._told(await self.waiting.find(record.id), caller)
             except (UnknownJob, IllegalTransition):
                 record = await self.waiting.find(record.id)
@@ -233,7 +242,7 @@ class Api:
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
         try:
-            await self.host.post(event(name), note=f"by {caller.user}")
+            await self.core.post(event(name), note=f"by {caller.user}")
         except UnknownNode:
             raise Refusal(
                 409, f"node {name} has not joined yet: its agent was never here", where="node", found=name

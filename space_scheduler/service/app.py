@@ -9,7 +9,6 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 from aiohttp import web
@@ -23,7 +22,6 @@ from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import Fence
-from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.service import listen
@@ -33,11 +31,11 @@ from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
-from space_scheduler.service.metrics import Metrics
+from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
-from space_scheduler.service.records import Committed, Facts, View
+from space_scheduler.service.records import Committed
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.waiting import Jobs
 
@@ -81,7 +79,7 @@ class Service:
         recovered = await self.host.start()
         # until the next await nothing of this start's events has been handed on
         fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
-        core = _Timed(self.host)
+        core = Timed(self.host)
         self.book = NodeBook(config.nodes)
         self.launches = Launches(config, core, self.book, Orders(config, fence, key), self.log)
         self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches)
@@ -91,7 +89,7 @@ class Service:
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log)])
-        app.add_routes(Api(config, self.host, self.book, self.link, self.jobs, self.metrics).routes())
+        app.add_routes(Api(config, self.host, core, self.book, self.link, self.jobs, self.metrics).routes())
         app.router.add_get("/v1/agent", self.link.accept)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
@@ -153,30 +151,6 @@ class Service:
         for each in validities(Path(self.config.identity)):
             if each.days_left < WARN_DAYS:
                 self.log.warn("certificate expires", path=each.path, days_left=round(each.days_left, 1))
-
-
-class _Timed:
-    """The host, with the time that every event takes to get into the journal."""
-
-    metrics: Metrics
-
-    def __init__(self, host: CoreHost) -> None:
-        self._host = host
-
-    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept an event."""
-        began_s = monotonic()
-        committed = await self._host.post(event, note=note, facts=facts)
-        self.metrics.journalled(monotonic() - began_s)
-        return committed
-
-    async def annotate(self, job_id: int, facts: Facts) -> None:
-        """Journal facts of a job."""
-        await self._host.annotate(job_id, facts)
-
-    def view(self) -> View:
-        """The last published state."""
-        return self._host.view()
 
 
 def host_of(

@@ -5,6 +5,7 @@ Base units, the prefix ``cosched_``, and labels with few values: states, kinds, 
 
 from collections import Counter
 from collections.abc import Iterator
+from time import monotonic
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -12,14 +13,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 import cosched
-from cosched.model.job import TERMINAL, JobState
+from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
+from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
+from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Core
 from space_scheduler.service.link import Link
 from space_scheduler.service.nodes import NodeBook
-from space_scheduler.service.records import Committed
+from space_scheduler.service.records import Committed, Facts, View
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NODE_STATES: Final = ("up", "draining", "drained", "lost", "unknown")
@@ -146,3 +150,34 @@ def _cpus(usage: Usage, side: str) -> float:
 
 def _memory_bytes(usage: Usage, side: str) -> float:
     return float(getattr(usage, f"memory_{side}_bytes"))
+
+
+class Timed:
+    """The host, with the time that every event takes to get into the journal. ``metrics`` has to be set first."""
+
+    metrics: Metrics
+
+    def __init__(self, host: CoreHost) -> None:
+        self._host = host
+
+    async def submit(self, job: Job, submission: Submission, user: str, *, hold: bool = False) -> int:
+        """Accept a job (``CoreHost.submit``)."""
+        began_s = monotonic()
+        job_id = await self._host.submit(job, submission, user, hold=hold)
+        self.metrics.journalled(monotonic() - began_s)
+        return job_id
+
+    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept an event (``CoreHost.post``)."""
+        began_s = monotonic()
+        committed = await self._host.post(event, note=note, facts=facts)
+        self.metrics.journalled(monotonic() - began_s)
+        return committed
+
+    async def annotate(self, job_id: int, facts: Facts) -> None:
+        """Journal facts of a job."""
+        await self._host.annotate(job_id, facts)
+
+    def view(self) -> View:
+        """The last published state."""
+        return self._host.view()

@@ -39,6 +39,7 @@ class _Sides(NamedTuple):
     parallel_bytes: int
     local_bytes: int
     total_bytes: int
+    within: bool  # whether total is that of a cgroup around both, not the whole machine's
 
 
 class Load:
@@ -89,7 +90,7 @@ class Load:
             sides.parallel_bytes,
             sides.local_bytes,
             max(0, sides.total_bytes - used),
-            max(0, min(available, self._memory_bytes - sides.total_bytes)),
+            max(0, min(available, self._memory_bytes - (sides.total_bytes if sides.within else used))),
             os.getloadavg()[0],
         )
         return self._last
@@ -103,7 +104,7 @@ class Load:
         parent = self._cosched.rpartition("/")[0]
         within = self._groups.of(parent) if parent and parent == self._desk.rpartition("/")[0] else None
         cpu_s, used_bytes = within or (self._machine_cpu_s(), self._machine_bytes())
-        return _Sides(parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes)
+        return _Sides(parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes, within is not None)
 
     def _by_processes(self) -> _Sides:
         """Every process by its side. CPU of those that came and went between two looks is the system's."""
@@ -132,7 +133,8 @@ class Load:
             seen[pid] = (start_s, cpu_s)
             sizes[side] += int(fields[21]) * _PAGE_BYTES
         self._seen = seen
-        return _Sides(self._spent[0], self._spent[1], self._machine_cpu_s(), sizes[0], sizes[1], self._machine_bytes())
+        cpu_s, used_bytes = self._machine_cpu_s(), self._machine_bytes()
+        return _Sides(self._spent[0], self._spent[1], cpu_s, sizes[0], sizes[1], used_bytes, within=False)
 
     def _machine_cpu_s(self) -> float:
         fields = [int(each) for each in (self._proc / "stat").read_text().partition("\n")[0].split()[1:8]]

@@ -156,6 +156,7 @@ min_uid = 1
         self.guard: subprocess.Popen[bytes] | None = None
         self.agent: subprocess.Popen[bytes] | None = None
         self.log = self.base / "agent.log"
+        self._within: list[str] = []
 
     def start_guard(self) -> None:
         self.guard = self._start("node_agent.guard", self.base / "guard.log")
@@ -163,11 +164,37 @@ min_uid = 1
     def start_agent(self) -> None:
         self.agent = self._start("node_agent", self.log)
 
+    def own_terminals(self) -> "subprocess.Popen[bytes]":
+        """Have terminals that nobody else on this machine uses: call it first, and end what it gives last.
+
+        What it gives is a keyboard: a line on its standard input is a key pressed and read at one of them.
+        """
+        mounts = (
+            "mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts /dev/pts"
+            " && mount --bind /dev/pts/ptmx /dev/ptmx"
+        )
+        keys = (
+            "import os, pty, sys\n"
+            "keys, program = pty.openpty()\n"
+            "print(flush=True)\n"
+            "for _ in sys.stdin:\n"
+            "    os.write(keys, b'x\\n')\n"
+            "    os.read(program, 10)\n"
+        )
+        keyboard = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh", sys.executable, "-c", keys],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert keyboard.stdout is not None
+        assert keyboard.stdout.readline() == b"\n"
+        self._within = ["nsenter", f"--mount=/proc/{keyboard.pid}/ns/mnt"]
+        return keyboard
+
     def _start(self, module: str, log: Path) -> "subprocess.Popen[bytes]":
+        command = [*self._within, sys.executable, "-m", module, "--config", str(self.config)]
         with log.open("ab") as file:
-            return subprocess.Popen(
-                [sys.executable, "-m", module, "--config", str(self.config)], stdout=file, stderr=file
-            )
+            return subprocess.Popen(command, stdout=file, stderr=file)
 
     def stop_agent(self, how: int = signal.SIGTERM) -> int:
         assert self.agent is not None

@@ -1,0 +1,107 @@
+"""The desk, live: a key on a real terminal, the guard's limits, the lease."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit.agents import Cluster, Node, until
+
+from cosched.model.node import Presence
+from cosched.wire import messages as wire
+
+QUICK = {"presence": "away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6"}
+
+
+@pytest.fixture
+def desk(cluster: Cluster) -> Iterator[tuple[Node, Callable[[], None]]]:
+    """A node with terminals of its own, and a function that presses a key at one."""
+    node = cluster.node("a", start=False, **QUICK)
+    keyboard = node.own_terminals()
+
+    def press() -> None:
+        assert keyboard.stdin is not None
+        keyboard.stdin.write(b"\n")
+        keyboard.stdin.flush()
+
+    try:
+        node.start_guard()
+        node.start_agent()
+        yield node, press
+    finally:
+        keyboard.communicate(timeout=20)
+
+
+async def test_the_limits_follow_the_person_at_the_desk(
+    cluster: Cluster, desk: tuple[Node, Callable[[], None]]
+) -> None:
+    _, press = desk
+    async with cluster.scheduler() as scheduler:
+        for _ in range(2):
+            await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
+            assert scheduler.beats["a"].limited_cpus is None
+            press()
+            await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the key to be seen")
+            assert scheduler.beats["a"].presence_source == "terminals"
+            await until(lambda: scheduler.beats["a"].armed, "the limits")
+            assert scheduler.beats["a"].limited_cpus == 1.0
+
+
+def away(beat: wire.Heartbeat | None) -> bool:
+    return beat is not None and beat.presence is Presence.AWAY and not beat.armed
+
+
+async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node, Callable[[], None]]) -> None:
+    node, _ = desk
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        await scheduler.next("a", wire.Prepared)
+        typist = node.base / "typist.py"
+        typist.write_text(
+            "import os, pty, time\n"
+            "pid, keys = pty.fork()\n"
+            "if pid == 0:\n"
+            "    while True: os.read(0, 10)\n"
+            f"open('{node.base}/typing', 'w').close()\n"
+            "while True:\n"
+            "    os.write(keys, b'x\\n')\n"
+            "    time.sleep(0.02)\n"
+        )
+        script = f"#!/bin/sh\nexec /usr/bin/python3 {typist}\n".encode()
+        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
+        await until((node.base / "typing").exists, "the job to type")
+        for _ in range(30):
+            scheduler.beats.pop("a", None)
+            await until(lambda: "a" in scheduler.beats, "a heartbeat")
+            assert away(scheduler.beats["a"]), scheduler.beats["a"]
+
+
+async def test_without_the_scheduler_the_contract_is_armed_within_its_lease(
+    cluster: Cluster, desk: tuple[Node, Callable[[], None]]
+) -> None:
+    node, _ = desk
+    scheduler = cluster.scheduler()
+    scheduler.lease_us = 500_000
+    async with scheduler:
+        await until(lambda: away(scheduler.beats.get("a")), "the limits to be relaxed")
+    await until(lambda: "armed, the scheduler has not been heard" in node.log.read_text(), "the limits")
+
+
+async def test_use_is_told_by_side(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    desk = [Path("/sys/fs/cgroup") / tree / node.group / "desk" for tree in ("cpuacct", "memory")]
+    async with cluster.scheduler() as scheduler:
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        await scheduler.next("a", wire.Prepared)
+        for group in desk:
+            group.mkdir(parents=True, exist_ok=True)
+        script = b"#!/bin/sh\nwhile :; do :; done\n"
+        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
+        await scheduler.next("a", wire.Started)
+        await until(lambda: scheduler.beats["a"].usage.cpu_parallel > 0.05, "the job's use to be seen")
+        usage = scheduler.beats["a"].usage
+        assert usage.cpu_local == 0
+        assert usage.memory_local_bytes == 0
+        assert usage.memory_parallel_bytes > 0
+        assert usage.memory_free_bytes > 0
+        assert usage.load_1min >= 0

@@ -1,0 +1,196 @@
+"""The link: who is obeyed, what survives restarts of scheduler, agent and guard, what is told again."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.agents import CLUSTER, Cluster, until
+
+from cosched.wire import messages as wire
+from node_agent.service.fence import EpochFile, Fenced
+
+
+def fence(epoch: int, instance: str = "x", cluster_id: str = CLUSTER) -> wire.Fence:
+    return wire.Fence(cluster_id, epoch, instance)
+
+
+def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> None:
+    epochs = EpochFile(tmp_path / "epoch")
+    assert epochs.epoch == 0
+    assert not epochs.welcome(fence(3))
+    again = EpochFile(tmp_path / "epoch")
+    assert again.fence == fence(3)
+    again.check(fence(3))
+    assert not again.welcome(fence(3))
+    for wrong in (fence(2), fence(3, "its double"), fence(3, "x", "other")):
+        with pytest.raises(Fenced):
+            again.check(wrong)
+        with pytest.raises(Fenced):
+            again.welcome(wrong)
+    with pytest.raises(Fenced):
+        again.check(fence(4))
+    assert again.welcome(fence(4, "x", "other"))  # another cluster takes over
+    assert os.stat(tmp_path / "epoch").st_mode & 0o777 == 0o600
+
+
+def test_a_damaged_epoch_is_told_and_nobody_is_obeyed(tmp_path: Path) -> None:
+    (tmp_path / "epoch").write_bytes(b"{")
+    with pytest.raises(ValueError, match="not the highest epoch seen"):
+        EpochFile(tmp_path / "epoch")
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("xy"))))
+def test_no_order_of_anybody_but_the_last_that_was_welcomed(seen: list[tuple[int, str]]) -> None:
+    import tempfile  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as directory:
+        epochs = EpochFile(Path(directory) / "epoch")
+        best: tuple[int, str] | None = None
+        for epoch, instance in seen:
+            try:
+                epochs.welcome(fence(epoch, instance))
+            except Fenced:
+                assert best is not None
+                assert epoch < best[0] or (epoch == best[0] and instance != best[1])
+            else:
+                best = (epoch, instance)
+        assert EpochFile(Path(directory) / "epoch").fence == (fence(*best) if best else None)
+
+
+async def start(cluster: Cluster, scheduler: Any, script: bytes, job_id: int = 5) -> None:
+    await scheduler.tell("a", cluster.prepare(scheduler.fence, job_id, "a"))
+    await scheduler.next("a", wire.Prepared)
+    order = wire.OrderId(job_id, 1, 2)
+    await scheduler.tell("a", wire.Run(scheduler.fence, order, b"#!/bin/sh\n" + script, ()))
+    await scheduler.next("a", wire.Started)
+
+
+async def test_hello_tells_who_it_is(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler(epoch=7) as scheduler:
+        await until(lambda: scheduler.hellos, "the agent to join")
+        hello = scheduler.hellos[0]
+        assert (hello.node, hello.procs, hello.memory_bytes, hello.port) == ("a", 2, 1_000_000_000, node.port)
+        assert (hello.highest_epoch, hello.groups, hello.owner.cpu_ratio) == (0, (), 0.5)
+        assert hello.enforces
+        node.stop_agent()
+        node.start_agent()
+        await until(lambda: len(scheduler.hellos) == 2, "the agent to join again")
+        assert scheduler.hellos[1].highest_epoch == 7
+
+
+async def test_a_job_goes_on_without_scheduler_and_its_end_is_told_once_to_the_next(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 4".encode())
+    (node.base / "go").touch()
+    await until(lambda: "its script has ended" in node.log.read_text(), "the job to end")
+    for epoch in (2, 3):
+        async with cluster.scheduler(epoch) as scheduler:
+            program = await scheduler.next("a", wire.ProgramEnded)
+            assert program.exit == wire.Exit(4)
+            if epoch == 2:
+                assert scheduler.hellos[0].groups == (wire.GroupReport(5, 1, "running", 2, wire.Exit(4)),)
+                await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
+            await scheduler.next("a", wire.GroupEnded)
+            await until(lambda: "a" in scheduler.beats, "a heartbeat after the events")
+            assert scheduler.got == []
+            if epoch == 3:
+                assert scheduler.hellos[0].groups == (wire.GroupReport(5, 1, "ended", 3, wire.Exit(4)),)
+                await scheduler.tell("a", wire.Forget(scheduler.fence, wire.OrderId(5, 1, 4)))
+                await until(lambda: not (node.run / "jobs/5.1").exists(), "the job to be forgotten")
+    async with cluster.scheduler(4) as scheduler:
+        await until(lambda: "a" in scheduler.beats, "a heartbeat")
+        assert (scheduler.hellos[0].groups, scheduler.got) == ((), [])
+
+
+async def test_a_killed_agent_adopts_what_runs_and_learns_what_has_ended(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await start(cluster, scheduler, b"exec sleep 600")
+        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 6".encode(), 6)
+        node.stop_agent(signal.SIGKILL)
+        (node.base / "go").touch()
+        await asyncio.sleep(0.3)  # not for being right: so that it usually ends while there is no agent
+        node.start_agent()
+        assert (await scheduler.next("a", wire.ProgramEnded)).exit == wire.Exit(6)
+        groups = {group.job_id: group for group in scheduler.hellos[-1].groups}
+        assert groups[5].state == "running"
+        assert groups[5].exit is None
+        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
+        assert (await scheduler.next("a", wire.ProgramEnded)).exit.cause == "killed"
+        await scheduler.next("a", wire.GroupEnded, job_id=5)
+
+
+async def test_a_killed_guard_costs_no_job_and_no_exit_status(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await start(cluster, scheduler, f"until [ -e {node.base}/go ]; do sleep 0.05; done; exit 6".encode())
+        assert node.guard is not None
+        node.guard.kill()
+        node.guard.wait()
+        node.start_guard()
+        (node.base / "go").touch()
+        assert (await scheduler.next("a", wire.ProgramEnded)).exit == wire.Exit(6)
+        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, 3), 0))
+        await scheduler.next("a", wire.GroupEnded)
+
+
+async def test_without_a_guard_nothing_is_prepared_and_the_reason_told(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    node.start_agent()
+    async with cluster.scheduler() as scheduler:
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        refused = await scheduler.next("a", wire.Refused)
+        assert refused.code == "failed"
+        assert "guard is not there" in refused.message
+        await until(lambda: "a" in scheduler.beats, "a heartbeat")
+        assert not scheduler.beats["a"].armed
+
+
+async def test_an_old_scheduler_that_wakes_up_is_not_obeyed(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler(epoch=5) as scheduler:
+        await until(lambda: "a" in scheduler.beats, "the agent to join")
+    async with cluster.scheduler(epoch=4) as old:
+        await until(lambda: len(old.hellos) >= 2, "the agent to come twice")
+        assert "epoch 4 is over: epoch 5 has been obeyed here" in node.log.read_text()
+        assert "a" not in old.beats
+
+
+async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        wanted = scheduler.welcome
+        scheduler.welcome = lambda hello: wire.Rejected("a is not in the list of nodes")
+        await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
+        assert "a is not in the list of nodes" in node.log.read_text()
+        scheduler.welcome = wanted
+        await until(lambda: "a" in scheduler.beats, "the agent to be welcome")
+
+
+async def test_another_cluster_that_takes_over_finds_nothing_of_the_last(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await start(cluster, scheduler, b"exec sleep 600")
+    async with cluster.scheduler(epoch=2, cluster_id="d" * 32) as scheduler:
+        await until(lambda: not list((node.state / "attempts").iterdir()), "the old job to be gone")
+        assert not (node.state / "spool/5.1").exists()
+
+
+async def test_a_silent_scheduler_is_left_after_its_lease(cluster: Cluster) -> None:
+    """It neither answers pings nor says anything: the link is as good as cut."""
+    node = cluster.node("a")
+    scheduler = cluster.scheduler()
+    scheduler.lease_us = 500_000
+    async with scheduler:
+        await until(lambda: "a" in scheduler.beats, "the agent to join")
+        transport = scheduler.links["a"].transport
+        transport.pause_reading()  # type: ignore[attr-defined]
+        await until(lambda: len(scheduler.hellos) == 2, "the agent to dial again")
+        assert "nothing heard for 0.5 s" in node.log.read_text()

@@ -1,0 +1,323 @@
+"""The launch route between real agents: from a job on one node into the same job on another, and what is refused."""
+
+import asyncio
+import os
+import signal
+import ssl
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from kit.agents import DEADLINE_S, Cluster, Node, Scheduler, until
+
+from cosched.identity.authority import create_authority, issue
+from cosched.identity.tls import client_context
+from cosched.wire import messages as wire
+from cosched.wire.grant import Grant
+from cosched.wire.stream import Frames, Kind
+from node_agent.service.doors import Call
+
+JOB = 5
+
+
+class Job:
+    """A job over nodes, whose script does what files in its directory tell it to."""
+
+    def __init__(self, cluster: Cluster, scheduler: Scheduler, *nodes: Node, user: str = "root") -> None:
+        self.cluster, self.scheduler, self.nodes, self.user = cluster, scheduler, nodes, user
+
+    async def prepare(self, *, epoch: int | None = None) -> None:
+        names = [node.name for node in self.nodes]
+        more: dict[str, Any] = {}
+        if epoch is not None:
+            more["grant"] = self.cluster.grant(JOB, tuple(names), self.user, epoch)
+        for node in self.nodes:
+            await self.scheduler.tell(
+                node.name, self.cluster.prepare(self.scheduler.fence, JOB, *names, user=self.user, **more)
+            )
+        for node in self.nodes:
+            await self.scheduler.next(node.name, wire.Prepared)
+
+    async def run(self, script: str) -> wire.ProgramEnded:
+        """Run the script on the first node to its end."""
+        await self.start(script)
+        return await self.scheduler.next(self.nodes[0].name, wire.ProgramEnded)
+
+    async def start(self, script: str) -> None:
+        order = wire.OrderId(JOB, 1, 2)
+        text = b"#!/bin/sh\n" + script.encode()
+        await self.scheduler.tell(self.nodes[0].name, wire.Run(self.scheduler.fence, order, text, ()))
+        await self.scheduler.next(self.nodes[0].name, wire.Started)
+
+    async def out(self, stream: str = "stdout") -> str:
+        return (await self.scheduler.output(self.nodes[0].name, JOB, stream)).decode()
+
+
+async def test_a_command_runs_in_the_jobs_cgroup_on_the_other_node(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        ended = await job.run(
+            """
+            echo in | $RSH -x b 'cat; echo "at $COSCHED_NODE $(id -un) $HOME"; grep -m1 cpu /proc/self/cgroup; exit 7'
+            echo "status $?"
+            $RSH a 'echo "at $COSCHED_NODE too"'
+            $RSH b 'kill -9 $$'; echo "status $?"
+            $RSH b 'echo problem >&2'
+            """
+        )
+        assert ended.exit == wire.Exit(0)
+        lines = (await job.out()).splitlines()
+        assert lines[:2] == ["in", "at b root /root"]
+        assert lines[2].endswith(f"/{b.group}/cosched/job-{JOB}.1")
+        assert lines[3:] == ["status 7", "at a too", "status 137"]
+        assert await job.out("stderr") == "problem\n"
+
+
+async def test_any_node_may_call_any_other(cluster: Cluster) -> None:
+    nodes = [cluster.node(name) for name in "abc"]
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, *nodes)
+        await job.prepare()
+        ended = await job.run("""$RSH b '$RSH c "\\$RSH a hostname -s >/dev/null && echo \\$COSCHED_NODE"' """)
+        assert (ended.exit, await job.out()) == (wire.Exit(0), "c\n")
+
+
+async def test_big_output_and_input_go_through_whole(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.run(
+            """
+            head -c 20000000 /dev/urandom > "$TMPDIR/big"
+            cksum < "$TMPDIR/big"
+            $RSH b cat < "$TMPDIR/big" | (sleep 0.2; cksum)
+            $RSH b cksum < "$TMPDIR/big"
+            $RSH b 'exec <&-; echo deaf' < "$TMPDIR/big"
+            rm "$TMPDIR/big"
+            """
+        )
+        first, *others = (await job.out()).splitlines()
+        assert others == [first, first, "deaf"]
+
+
+async def test_output_after_the_commands_own_end_is_not_lost_and_a_daemon_holds_nobody_up(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        ended = await job.run("""$RSH -n b 'head -c 60000 /dev/zero; sleep 600 & exit 4' | wc -c; exit 5""")
+        assert (ended.exit, await job.out()) == (wire.Exit(5), "60000\n")
+
+
+async def test_when_the_caller_is_killed_its_command_is_and_nothing_else(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start(
+            f"""
+            $RSH -n b 'exec sleep 601' & first=$!
+            $RSH b 'exec sleep 602' < /dev/zero & second=$!
+            $RSH -n b 'exec sleep 603' &
+            until [ -e {a.base}/go ]; do sleep 0.05; done
+            kill -9 $first $second
+            wait
+            """
+        )
+        await until(lambda: len(sleeping(b)) == 3, "the commands to run")
+        (a.base / "go").touch()
+        await until(lambda: sleeping(b) == ["603"], "two of them to be killed")
+        assert sleeping(b) == ["603"]
+
+
+def sleeping(node: Node) -> list[str]:
+    """What the ``sleep`` commands in the job's cgroup on a node were told."""
+    found = []
+    for listing in Path("/sys/fs/cgroup").glob(f"*/{node.group}/cosched/job-{JOB}.1/cgroup.procs"):
+        for pid in listing.read_text().split():
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0].endswith(b"sleep"):
+                found.append(words[1].decode())
+    return sorted(set(found))
+
+
+async def test_signals_reach_the_command(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.run(
+            f"""
+            $RSH -n b 'trap "echo caught; exit 9" TERM; touch {b.base}/ready; while :; do sleep 0.05; done' & pid=$!
+            until [ -e {b.base}/ready ]; do sleep 0.05; done
+            kill -TERM $pid; wait $pid; echo "status $?"
+            """
+        )
+        assert await job.out() == "caught\nstatus 9\n"
+
+
+async def test_a_host_that_is_not_the_jobs_is_refused(cluster: Cluster) -> None:
+    a, b, _ = cluster.node("a"), cluster.node("b"), cluster.node("c")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.run("$RSH c true; echo $?; $RSH localhost true; echo $?")
+        assert await job.out() == "255\n255\n"
+        words = "is not a node of job 5; its nodes are a, b"
+        assert await job.out("stderr") == f"cosched-rsh: c: c {words}\ncosched-rsh: localhost: localhost {words}\n"
+
+
+async def test_outside_any_job_it_is_refused(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        await Job(cluster, scheduler, a, b).prepare()
+        ended = await asyncio.to_thread(a.rsh, "-n", "b", "true")
+        assert ended.returncode == 255
+        assert b"is not part of a job" in ended.stderr
+
+
+async def test_another_users_process_in_the_jobs_cgroup_is_refused(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        other = "setpriv --reuid=2 --regid=2 --clear-groups --inh-caps=-all"
+        await job.run(f"{other} $RSH -n b true; echo $?; {other} cat /proc/self/cgroup >/dev/null && echo could")
+        assert await job.out() == "255\ncould\n"
+        assert "user 2 is not the one whose job 5.1 is" in await job.out("stderr")
+
+
+async def test_a_node_that_is_not_there_is_told(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        b.stop_agent(signal.SIGKILL)
+        await job.run("$RSH -n b true; echo $?")
+        assert await job.out() == "255\n"
+        assert f"b (127.0.0.1 port {b.port}) cannot be reached" in await job.out("stderr")
+
+
+async def test_the_route_needs_no_scheduler(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        go, done = a.base / "go", a.base / "done"
+        await job.start(
+            f"until [ -e {go} ]; do sleep 0.05; done; $RSH -n b true && echo $? > {done}.new; mv {done}.new {done}"
+        )
+    go.touch()
+    assert (await until(lambda: done.exists() and done.read_text(), "the job to go on")) == "0\n"
+
+
+async def call(node: Node, identity: Path, call: Call | bytes, name: str = "") -> tuple[Kind, bytes]:
+    """Dial an agent's port as another agent would, and give its last frame."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", node.port, ssl=client_context(identity), server_hostname=name or node.name
+    )
+    try:
+        data = call if isinstance(call, bytes) else msgspec.msgpack.encode(call)
+        writer.write(struct.pack(">I", len(data)) + data)
+        frames, got = Frames(), []
+        async with asyncio.timeout(DEADLINE_S):
+            while data := await reader.read(65536):
+                got += frames.feed(data)
+        assert got, "the agent said nothing"
+        return got[-1]
+    finally:
+        writer.close()
+
+
+async def test_what_the_target_refuses(cluster: Cluster) -> None:
+    """From node a's own certificate, so that each refusal is for the reason that is tested."""
+    a, b, c = cluster.node("a"), cluster.node("b"), cluster.node("c")
+    async with cluster.scheduler(epoch=4) as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        mark = b.base / "ran"
+        good = cluster.grant(JOB, ("a", "b"), epoch=4)
+        touch = f"touch {mark}"
+        forged = good[:64] + msgspec.msgpack.encode(Grant("c" * 32, 4, JOB, 1, "root", ("a", "b", "c")))
+        refused = {
+            "a signature that is not the scheduler's": Call(forged, "b", "a", touch),
+            "epoch 3; this job was prepared in epoch 4": Call(cluster.grant(JOB, ("a", "b"), epoch=3), "b", "a", touch),
+            "job 6.1 is not prepared on b": Call(cluster.grant(6, ("a", "b"), epoch=4), "b", "a", touch),
+            "job 5.2 is not prepared on b": Call(cluster.grant(5, ("a", "b"), epoch=4, attempt=2), "b", "a", touch),
+            "this is b": Call(good, "a", "a", touch),
+            "is not a node of job 5": Call(cluster.grant(JOB, ("b", "c"), epoch=4), "b", "a", touch),
+            "job 5.1 is root's": Call(cluster.grant(JOB, ("a", "b"), "daemon", epoch=4), "b", "a", touch),
+            "is not a call": b"\x93\x01\x02\x03",
+        }
+        for words, what in refused.items():
+            kind, message = await call(b, a.identity, what)
+            assert kind is Kind.FAIL
+            assert words in message.decode()
+        kind, message = await call(b, c.identity, Call(good, "b", "a", touch))  # a's call, with c's certificate
+        assert (kind, message) == (Kind.FAIL, b"c is not a node of job 5")
+        assert not mark.exists()
+        assert (await call(b, a.identity, Call(good, "b", "a", touch)))[0] is Kind.EXIT
+        assert mark.exists()
+
+
+async def test_a_call_is_worth_nothing_once_the_job_is_being_killed(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        replayed = Call(cluster.grant(JOB, ("a", "b")), "b", "a", "true")
+        assert (await call(b, a.identity, replayed))[0] is Kind.EXIT
+        await scheduler.tell("b", wire.Kill(scheduler.fence, wire.OrderId(JOB, 1, 3), 0))
+        await scheduler.next("b", wire.GroupEnded)
+        assert await call(b, a.identity, replayed) == (Kind.FAIL, b"job 5.1 is not prepared on b")
+
+
+async def test_certificates_of_others_get_nowhere(cluster: Cluster) -> None:
+    b = cluster.node("b")
+    create_authority(cluster.base / "other", "other")
+    stranger, user = cluster.base / "stranger", cluster.base / "user"
+    issue(cluster.base / "other", "node", "a", stranger)
+    (stranger / "ca.pem").write_bytes((b.identity / "ca.pem").read_bytes())
+    issue(cluster.authority, "user", "ann", user)
+    await until(lambda: listening(b), "the agent to listen")
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+        await call(b, stranger, b"")
+    kind, message = await call(b, user, b"")
+    assert kind is Kind.FAIL
+    assert message == b"certificate: of user 'ann'; expected of node"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await call(b, user, b"", name="c")
+
+
+def listening(node: Node) -> bool:
+    found = subprocess.run(
+        ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{node.port}"], capture_output=True, check=False, timeout=DEADLINE_S
+    )
+    return found.returncode == 0
+
+
+async def test_what_is_no_request_is_refused_at_the_local_door(cluster: Cluster) -> None:
+    a = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a)
+        await job.prepare()
+        probe = a.base / "probe.py"
+        probe.write_text(
+            "import os, socket\n"
+            "for said in ('0900000000', '01000000027b7d', '01ffffffff', '01000000046e756c6c'):\n"
+            "    with socket.socket(socket.AF_UNIX) as s:\n"
+            "        s.connect(os.environ['COSCHED_AGENT_SOCKET'])\n"
+            "        s.sendall(bytes.fromhex(said))\n"
+            "        print(s.recv(1000)[5:].decode())\n"
+        )
+        await job.run(f"{os.path.realpath('/usr/bin/python3')} {probe}")
+        assert (await job.out()).splitlines() == ["what was said is not a request"] * 4

@@ -4,7 +4,7 @@ Each handler's contract is its route's in :mod:`~.openapi`. Who asks is who the 
 """
 
 import pwd
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
-from space_scheduler.service import documents, openapi, submissions
+from space_scheduler.service import documents, openapi, queries, submissions
 from space_scheduler.service.callers import Caller, caller_of
 from space_scheduler.service.host import CoreHost, NotAccepting
 from space_scheduler.service.link import Link
@@ -132,20 +132,20 @@ class Api:
     async def history(self, request: web.Request) -> web.Response:
         """Those that have ended."""
         caller = self._caller(request)
-        limit = _whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
-        before = _whole(request, "before", 1, None, None)
+        limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
+        before = queries.whole(request, "before", 1, None, None)
         user = request.query.get("user")
         return self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
 
     async def job(self, request: web.Request) -> web.Response:
         """One job."""
         caller = self._caller(request)
-        return self._told(await self.waiting.find(_job_id(request)), caller)
+        return self._told(await self.waiting.find(queries.job_id(request)), caller)
 
     async def explain(self, request: web.Request) -> web.Response:
         """Why it is in its state."""
         self._caller(request)
-        record = await self.waiting.find(_job_id(request))
+        record = await self.waiting.find(queries.job_id(request))
         return answer(documents.explanation(record, await self.host.explain(record.id), self.host.clock.when))
 
     async def wait(self, request: web.Request) -> web.Response:
@@ -158,16 +158,16 @@ class Api:
             timeout_s = -1.0
         if not 0 <= timeout_s <= openapi.MAX_WAIT_S:
             raise BadInput("timeout_s", f"found {given!r}", f"seconds, 0 to {openapi.MAX_WAIT_S}")
-        return self._told(await self.waiting.ended(_job_id(request), timeout_s), caller)
+        return self._told(await self.waiting.ended(queries.job_id(request), timeout_s), caller)
 
     async def output(self, request: web.Request) -> web.StreamResponse:
         """What it wrote."""
         caller = self._caller(request)
-        stream = _choice(request, "stream", STREAMS)
-        follow = _choice(request, "follow", ("0", "1")) == "1"
-        offset = _whole(request, "offset", 0, None, 0) or 0
-        most = _whole(request, "max_bytes", 1, None, None)
-        record = await self.waiting.find(_job_id(request))
+        stream = queries.choice(request, "stream", STREAMS)
+        follow = queries.choice(request, "follow", ("0", "1")) == "1"
+        offset = queries.whole(request, "offset", 0, None, 0) or 0
+        most = queries.whole(request, "max_bytes", 1, None, None)
+        record = await self.waiting.find(queries.job_id(request))
         self._may_change(caller, record, "read the output of")
         spool = Spool(self.link, self.waiting, record, stream)
         if most is not None and not follow:
@@ -188,7 +188,7 @@ class Api:
 
     async def _change(self, request: web.Request, verb: str, event: Callable[[int], ev.Event]) -> web.Response:
         caller = self._caller(request)
-        record = await self.waiting.find(_job_id(request))
+        record = await self.waiting.find(queries.job_id(request))
         self._may_change(caller, record, verb)
         if record.alive:
             try:
@@ -310,33 +310,6 @@ class Api:
 
 
 _PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def _job_id(request: web.Request) -> int:
-    text = request.match_info["id"]
-    if not (text.isascii() and text.isdecimal()) or len(text) > 18 or int(text) < 1:
-        raise BadInput("job", f"found {text!r}", "a job's number, such as 12")
-    return int(text)
-
-
-def _whole(request: web.Request, key: str, least: int, most: int | None, default: int | None) -> int | None:
-    text = request.query.get(key)
-    if text is None:
-        return default
-    expected = f"a whole number, {least} to {most}" if most is not None else f"a whole number of at least {least}"
-    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        raise BadInput(key, f"found {text!r}", expected)
-    if int(text) < least or (most is not None and int(text) > most):
-        raise BadInput(key, f"found {text}", expected)
-    return int(text)
-
-
-def _choice(request: web.Request, key: str, choices: tuple[str, ...]) -> str:
-    text = request.query.get(key, choices[0])
-    if text not in choices:
-        raise BadInput(key, f"found {text!r}", " or ".join(choices), nearest=nearest(text, choices))
-    return text
 
 
 def _uid(user: str) -> int:

@@ -1,0 +1,122 @@
+"""What is refused at submission: one case a kind, with status and message."""
+
+import os
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from tests.kit.service import Cluster, Running, running
+
+GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
+
+
+async def joined(service: Running, *nodes: str) -> None:
+    await service.until(lambda: all(service.service.book.entry(each).size for each in nodes), f"up: {nodes}")
+
+
+BAD = [
+    ("script", {"script": ""}, 400, "submission: script: found ''; expected a script"),
+    ("script", {"script": "echo hello"}, 400, "its first line is 'echo hello'; expected a script whose first"),
+    ("script", {"script": "\x7fELF\x02\0"}, 400, "its first line is"),
+    ("script", {"script": "#!/bin/sh\0\n"}, 400, "its first line is"),
+    ("script", {"script": "#!\n"}, 400, "its first line is '#!'"),
+    ("script", {"script": "#!/bin/sh\r\ntrue\r\n"}, 400, "its lines end with CR LF"),
+    ("script", {"script": "#!/bin/sh\n" + "#" * (1 << 20)}, 413, "1048586 bytes; expected at most 1048576"),
+    ("script", {"script": 7}, 400, "submission: script: found 7; expected str"),
+    ("arguments", {"arguments": ["a", "b\0"]}, 400, "submission: arguments[1]: a NUL character in it"),
+    ("arguments", {"arguments": ["a" * 200_000]}, 413, "200001 bytes; expected at most 131072"),
+    ("tasks", {"tasks": 0}, 400, "submission: tasks: found 0; expected a number of tasks of at least 1"),
+    ("tasks", {"tasks": -3}, 400, "submission: tasks: found -3"),
+    ("tasks", {"tasks": "four"}, 400, "submission: tasks: found 'four'; expected int"),
+    ("tasks", {"tasks": True}, 400, "submission: tasks: found True; expected int"),
+    ("time_limit_s", {"time_limit_s": 0}, 400, "time_limit_s: found 0.0; expected more than 0, at most 86400"),
+    ("time_limit_s", {"time_limit_s": 1e9}, 400, "at most 86400 (1 d)"),
+    ("time_limit_s", {"time_limit_s": 1e-9}, 400, "expected more than 0"),
+    ("memory_bytes", {"memory_bytes": 0}, 400, "memory_bytes: found 0; expected a number of bytes of at least 1"),
+    ("kind", {"kind": "cpi"}, 400, "submission: kind: found 'cpi'; expected cpu or comm; did you mean 'cpu'?"),
+    ("directory", {"directory": "tmp"}, 400, "submission: directory: found 'tmp'; expected an absolute path"),
+    ("directory", {"directory": "/a\0b"}, 400, "expected a path of at most 4096 bytes"),
+    ("output", {"output": "logs/"}, 400, "submission: output: found 'logs/'; expected the path of a file"),
+    ("error", {"error": ""}, 400, "submission: error: found ''"),
+    ("name", {"name": "a\nb"}, 400, "submission: name: found 'a\\nb'; expected at most 128 printable characters"),
+    ("name", {"name": "x" * 129}, 400, "expected at most 128 printable characters"),
+    ("environment", {"environment": {"A-B": "1"}}, 400, "environment.'A-B': not a variable's name"),
+    ("environment", {"environment": {"A": "x\0"}}, 400, "environment.A: a value with a NUL character"),
+    ("environment", {"environment": {"A": 1}}, 400, "submission: environment[...]: found {'A': 1}; expected str"),
+    ("taks", {"taks": 4}, 400, "submission: taks: unknown key; expected one of script, arguments"),
+    ("user", {"user": "root"}, 400, "submission: user: unknown key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "change", "status", "words"), BAD)
+async def test_a_bad_submission(service: Running, key: str, change: dict[str, Any], status: int, words: str) -> None:
+    problem = await service.post("/v1/jobs", GOOD | change, status)
+    assert words in problem["message"]
+    assert key in problem["where"] or key == "environment"
+    assert (await service.get("/v1/jobs"))["jobs"] == []
+
+
+async def test_an_unknown_key_has_its_nearest(service: Running) -> None:
+    problem = await service.post("/v1/jobs", GOOD | {"taks": 4}, 400)
+    assert problem["nearest"] == "tasks"
+
+
+async def test_a_body_that_is_no_submission(service: Running) -> None:
+    async with service.http.post("/v1/jobs", data=b'{"script": ') as answer:
+        assert answer.status == 400
+        assert (await answer.json())["message"].startswith("body: not JSON: ")
+    problem = await service.post("/v1/jobs", [], 400)
+    assert problem["message"] == "submission: a list; expected keys and values"
+    async with service.http.post("/v1/jobs", data=BytesIO(b"[" * 100_000)) as answer:
+        assert answer.status == 400
+    missing = await service.post("/v1/jobs", {"script": "#!/bin/sh\n"}, 400)
+    assert "directory" in missing["message"]
+
+
+async def test_a_body_that_is_too_long(service: Running) -> None:
+    async with service.http.post("/v1/jobs", data=BytesIO(b" " * ((8 << 20) + 1))) as answer:
+        assert answer.status == 413
+        assert "longer than the 8388608 bytes" in (await answer.json())["message"]
+
+
+async def test_a_job_that_could_never_start(make_cluster: Callable[..., Cluster]) -> None:
+    remedy = "jobs over several nodes need user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    cluster = make_cluster(max_nodes_per_job=1, note=remedy)
+    async with running(cluster) as service, service.agent("n1"), service.agent("n2"):
+        await joined(service, "n1", "n2")
+        wide = await service.post("/v1/jobs", GOOD | {"tasks": 9}, 422)
+        assert wide["found"] == "wider_than_machine"
+        assert "needs more processors than the machine has (procs=9, machine_procs=4)" in wide["message"]
+        assert remedy not in wide["message"]
+        spans = await service.post("/v1/jobs", GOOD | {"tasks": 3}, 422)
+        assert spans["found"] == "spans_nodes"
+        assert spans["message"].endswith(remedy)
+        large = await service.post("/v1/jobs", GOOD | {"memory_bytes": 1 << 40}, 422)
+        assert large["found"] == "task_too_large"
+
+
+async def test_too_many_queued(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster(max_queued=2)) as service, service.agent("n1"):
+        await joined(service, "n1")
+        for _ in range(2):
+            await service.submit(hold=True)
+        problem = await service.post("/v1/jobs", GOOD, 429)
+        assert "2 jobs wait already" in problem["message"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be refused as root")
+async def test_root_is_refused_unless_it_is_allowed(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster(allow_root=False)) as service:
+        problem = await service.post("/v1/jobs", GOOD, 403)
+        assert "jobs of root are not accepted here (allow_root" in problem["message"]
+
+
+async def test_a_full_journal_is_said_so(service: Running) -> None:
+    async with service.agent("n1"):
+        await joined(service, "n1")
+        await service.submit(hold=True)
+        await service.service.host.close()  # as if the core could not go on
+        problem = await service.post("/v1/jobs", GOOD, 503)
+        assert problem["message"]

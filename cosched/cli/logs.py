@@ -54,6 +54,7 @@ def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
     while follow and not job.start_time and not ended(job):
         job = patient(partial(client.wait, job.job_id, _LONGEST_POLL_S))
     if not job.start_time:
+        click.echo(f"cosched: job {job.job_id} is {job.state}: it wrote nothing", err=True)
         return
     while True:
         piece = patient(partial(client.output, job.job_id, stream, offset))

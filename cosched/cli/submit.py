@@ -2,14 +2,13 @@
 
 import os
 import re
-import shlex
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from cosched.cli.following import tell, to_end
+from cosched.cli.job_script import merged, read
 from cosched.cli.service import echo_json, exit_status, json_option, one_of, outcome, service, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -18,9 +17,6 @@ from cosched.errors import BadInput, NoAnswer
 from cosched.model.time import US_PER_S
 from cosched.wire.api import JobDoc, Submission
 
-_MAX_SCRIPT_BYTES: Final = 1 << 20
-_LINE: Final = re.compile(r"#COSCHED(?:[ \t]+(.*))?")
-_ALMOST: Final = re.compile(r"#\s*COSCHED\b", re.IGNORECASE)
 #: Options that concern the command, not the job: not in a script.
 _NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
 
@@ -132,18 +128,22 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
       cosched submit -n 4 --wait --json - < cg.sh
     """
     ctx = click.get_current_context()
-    text = _read(script)
+    text = read(script)
     shown = "standard input" if script == "-" else script
-    asked = _merged(ctx, text, shown)
+    asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
+    for option in ("name", "output", "error", "directory"):
+        _text(asked[option] or "", f"--{option}")
     submission = Submission(
         script=text,
-        arguments=list(given["arguments"]),
-        name=asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name),
+        arguments=[_text(each, "ARGS") for each in given["arguments"]],
+        name=_text(
+            asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
+        ),
         tasks=asked["tasks"],
         time_limit_s=asked["time"],
         memory_bytes=asked["mem"],
         kind=asked["kind"],
-        directory=_directory(asked["directory"]),
+        directory=_text(_directory(asked["directory"]), "--directory"),
         environment=_environment(asked["export"], asked["variables"]),
         output=asked["output"],
         error=asked["error"],
@@ -158,92 +158,6 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         job = _waited(client, job.job_id)
         echo_json(job) if as_json else click.echo(_closing(job))
     return exit_status(job)
-
-
-def _read(script: str) -> str:
-    """The script's text. Raises :class:`BadInput`."""
-    where = "standard input" if script == "-" else script
-    try:
-        if script == "-":
-            data = sys.stdin.buffer.read(_MAX_SCRIPT_BYTES + 1)
-        else:
-            with open(script, "rb") as file:
-                data = file.read(_MAX_SCRIPT_BYTES + 1)
-    except FileNotFoundError:
-        raise BadInput(where, "no such file", "a job script, or - for standard input") from None
-    except OSError as error:
-        raise BadInput(where, f"cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_SCRIPT_BYTES:
-        raise BadInput(where, "longer than 1 MiB", "a script; data belongs into files")
-    first = data.partition(b"\n")[0]
-    if not first.startswith(b"#!") or not first[2:].strip():
-        found = "empty" if not data.strip() else f"found {first[:60].decode(errors='replace')!r}"
-        raise BadInput(f"{where}:1", found, "a first line that names the interpreter, such as #!/bin/sh")
-    if first.endswith(b"\r"):
-        raise BadInput(f"{where}:1", "lines end with CR LF, as on Windows", "lines that end with LF")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BadInput(f"{where}:{line}", "not text in UTF-8", "a script") from None
-
-
-def _merged(ctx: click.Context, text: str, where: str) -> dict[str, Any]:
-    """The job's options: from the command line, else from the script's lines (the last counts), else the defaults."""
-    asked = {name: value for name, value in ctx.params.items() if name not in _NOT_IN_SCRIPT}
-    said = {name for name in asked if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
-    variables: tuple[str, ...] = ()
-    for number, words in _lines(text, where):
-        for name, value in _parsed(ctx, words, f"{where}:{number}").items():
-            if name == "variables":
-                variables += value
-            elif name not in said:
-                asked[name] = value
-    asked["variables"] = variables + asked["variables"]
-    return asked
-
-
-def _lines(text: str, where: str) -> list[tuple[int, str]]:
-    """The script's #COSCHED lines, up to its first command, with their numbers. Raises :class:`BadInput`."""
-    found = []
-    commands = False
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        commands = commands or not (stripped.startswith("#") or not stripped)
-        if match := _LINE.fullmatch(stripped):
-            if commands:
-                click.echo(f"cosched: {where}:{number}: {stripped!r} stands after a command: not read", err=True)
-            else:
-                found.append((number, match[1] or ""))
-        elif not commands and _ALMOST.match(stripped):
-            raise BadInput(f"{where}:{number}", f"found {stripped[:40]!r}", "#COSCHED, a space, and options")
-    return found
-
-
-def _parsed(ctx: click.Context, words: str, where: str) -> dict[str, Any]:
-    """The options that one #COSCHED line gives. Raises :class:`BadInput` with file and line."""
-    try:
-        arguments = shlex.split(words, comments=True)
-    except ValueError as error:
-        raise BadInput(where, f"{words!r}: {str(error).lower()}", "options as on the command line") from None
-    try:
-        line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent, help_option_names=[])
-    except BadInput as error:
-        raise BadInput(f"{where}: {error.where}", error.found, error.expected, nearest=error.nearest) from None
-    except click.UsageError as error:
-        raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
-    given = {
-        name: value
-        for name, value in line.params.items()
-        if line.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    }
-    if given.pop("script") != "-" or given.pop("arguments", ()):
-        raise BadInput(where, f"{words!r}", "options alone")
-    for name in given:
-        if name in _NOT_IN_SCRIPT:
-            option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
-            raise BadInput(where, option, "options of the job; this one is the command's")
-    return given
 
 
 def _directory(given: str | None) -> str:
@@ -273,9 +187,17 @@ def _environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:
             raise BadInput("--env", f"{name}, which is not set here", "NAME=VALUE")
         chosen[name] = value if equals else os.environ[name]
     for name, value in chosen.items():
-        if not value.isprintable() and any(0xDC80 <= ord(letter) <= 0xDCFF for letter in value):
-            raise BadInput("--env", f"{name} has bytes that are not UTF-8", "text")
+        _text(value, f"--env {name}")
     return chosen
+
+
+def _text(value: str, where: str) -> str:
+    """The value, unless it has bytes that are not UTF-8. Raises :class:`BadInput`."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadInput(where, f"{value!r}", "text in UTF-8") from None
+    return value
 
 
 def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:

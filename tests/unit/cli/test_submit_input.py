@@ -150,3 +150,11 @@ def test_no_service_anywhere(cosched: Call, script: Path, tmp_path: Path) -> Non
     assert ended.status == 3
     assert "no lab 'mine' is up" in ended.err
     assert "cosched lab up --name mine" in ended.err
+
+
+def test_bytes_that_are_no_text(cosched: Call, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = b"\xff".decode(errors="surrogateescape")
+    for arguments in (["job.sh", bad], ["--name", bad, "job.sh"], ["--env", f"A={bad}", "job.sh"]):
+        ended = cosched("submit", *arguments)
+        assert ended.status == 2
+        assert "expected text in UTF-8" in ended.err

@@ -1,0 +1,104 @@
+"""A job's script: its text, and the options in its #COSCHED lines."""
+
+import re
+import shlex
+import sys
+from collections.abc import Container
+from typing import Any, Final
+
+import click
+
+from cosched.errors import BadInput
+
+_MAX_BYTES: Final = 1 << 20
+_LINE: Final = re.compile(r"#COSCHED(?:[ \t]+(.*))?")
+_ALMOST: Final = re.compile(r"#\s*COSCHED\b", re.IGNORECASE)
+
+
+def read(script: str) -> str:
+    """The script's text. Raises :class:`BadInput`."""
+    where = "standard input" if script == "-" else script
+    try:
+        if script == "-":
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with open(script, "rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise BadInput(where, "no such file", "a job script, or - for standard input") from None
+    except OSError as error:
+        raise BadInput(where, f"cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise BadInput(where, "longer than 1 MiB", "a script; data belongs into files")
+    first = data.partition(b"\n")[0]
+    if not first.startswith(b"#!") or not first[2:].strip():
+        found = "empty" if not data.strip() else f"found {first[:60].decode(errors='replace')!r}"
+        raise BadInput(f"{where}:1", found, "a first line that names the interpreter, such as #!/bin/sh")
+    if first.endswith(b"\r"):
+        raise BadInput(f"{where}:1", "lines end with CR LF, as on Windows", "lines that end with LF")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{where}:{line}", "not text in UTF-8", "a script") from None
+
+
+def merged(ctx: click.Context, text: str, where: str, not_in_script: Container[str]) -> dict[str, Any]:
+    """The job's options: from the command line, else from the script's lines (the last counts), else the defaults.
+
+    ``not_in_script`` are the options of the command that do not concern the job. Raises :class:`BadInput`.
+    """
+    asked = {name: value for name, value in ctx.params.items() if name not in not_in_script}
+    said = {name for name in asked if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    variables: tuple[str, ...] = ()
+    for number, words in _lines(text, where):
+        for name, value in _parsed(ctx, words, f"{where}:{number}", not_in_script).items():
+            if name == "variables":
+                variables += value
+            elif name not in said:
+                asked[name] = value
+    asked["variables"] = variables + asked["variables"]
+    return asked
+
+
+def _lines(text: str, where: str) -> list[tuple[int, str]]:
+    """The script's #COSCHED lines, up to its first command, with their numbers. Raises :class:`BadInput`."""
+    found = []
+    commands = False
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        commands = commands or not (stripped.startswith("#") or not stripped)
+        if match := _LINE.fullmatch(stripped):
+            if commands:
+                click.echo(f"cosched: {where}:{number}: {stripped!r} stands after a command: not read", err=True)
+            else:
+                found.append((number, match[1] or ""))
+        elif not commands and _ALMOST.match(stripped):
+            raise BadInput(f"{where}:{number}", f"found {stripped[:40]!r}", "#COSCHED, a space, and options")
+    return found
+
+
+def _parsed(ctx: click.Context, words: str, where: str, not_in_script: Container[str]) -> dict[str, Any]:
+    """The options that one #COSCHED line gives. Raises :class:`BadInput` with file and line."""
+    try:
+        arguments = shlex.split(words, comments=True)
+    except ValueError as error:
+        raise BadInput(where, f"{words!r}: {str(error).lower()}", "options as on the command line") from None
+    try:
+        line = ctx.command.make_context("#COSCHED", [*arguments, "--", "-"], parent=ctx.parent, help_option_names=[])
+    except BadInput as error:
+        raise BadInput(f"{where}: {error.where}", error.found, error.expected, nearest=error.nearest) from None
+    except click.UsageError as error:
+        raise BadInput(where, error.format_message().rstrip("."), "options of 'cosched submit'") from None
+    given = {
+        name: value
+        for name, value in line.params.items()
+        if line.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    if given.pop("script") != "-" or given.pop("arguments", ()):
+        raise BadInput(where, f"{words!r}", "options alone")
+    for name in given:
+        if name in not_in_script:
+            option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
+            raise BadInput(where, option, "options of the job; this one is the command's")
+    return given

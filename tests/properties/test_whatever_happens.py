@@ -30,7 +30,9 @@ from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, St
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan
-from space_scheduler.policy.select.conservative import EarlyEnd, Schedule
+from space_scheduler.policy.select.conservative import Schedule
+from space_scheduler.policy.select.early_end import EarlyEnd
+from space_scheduler.policy.select.timetable import Timetable
 from space_scheduler.reasons import Reason, Why
 
 CAUSES = {Why.OVERRUN, Why.LATE_LAUNCH, Why.CAPACITY_CHANGED}
@@ -88,6 +90,15 @@ class WhateverHappens(RuleBasedStateMachine):
         if not self.policy.startswith("conservative"):
             self.overtaken |= self.promised.keys()
 
+    def new_job(self, procs: int, estimate_us: int) -> Job:
+        return Job(len(self.jobs), procs, estimate_us, self.now)
+
+    def could_never_start(self, job: Job) -> bool:
+        return job.procs > self.installed
+
+    def all_nodes_are_back(self) -> None:
+        self.join(self.installed - self.in_service)
+
     # what users do
 
     @initialize(procs=st.integers(2, 6), jobs=st.lists(shapes, min_size=2, max_size=6), launch=st.booleans())
@@ -101,8 +112,8 @@ class WhateverHappens(RuleBasedStateMachine):
     @rule(jobs=st.lists(shapes, min_size=1, max_size=3))
     def submit(self, jobs: list[tuple[int, int]]) -> None:
         for procs, estimate in jobs:
-            job = Job(len(self.jobs), procs, estimate * 10, self.now)
-            if procs > self.installed:
+            job = self.new_job(procs, estimate * 10)
+            if self.could_never_start(job):
                 with pytest.raises(Infeasible):
                     self.tell(ev.JobSubmitted(job))
                 self.fired["refused"] += 1
@@ -292,6 +303,9 @@ class WhateverHappens(RuleBasedStateMachine):
         if isinstance(memory := self.state._memory, Schedule):
             queued = {job_id: self.promised.get(job_id) for job_id in self.those(JobState.QUEUED)}
             assert memory.starts_us == queued
+        elif isinstance(memory, Timetable):
+            queued = {job_id: self.promised.get(job_id) for job_id in self.those(JobState.QUEUED)}
+            assert {job_id: reserved.start_us for job_id, reserved in memory.reserved.items()} == queued
 
     # what does not fit
 
@@ -359,7 +373,7 @@ class WhateverHappens(RuleBasedStateMachine):
             self.tell(ev.JobReleased(job_id))
             self.states[job_id] = JobState.QUEUED
             self.comes_back()
-        self.join(self.installed - self.in_service)
+        self.all_nodes_are_back()
         for _ in range(4 * len(self.jobs) + 4):
             self.decide()
             for job_id in self.those(JobState.STARTING):
@@ -398,7 +412,12 @@ SITES = {
 
 
 def explore(
-    policy: str, make: type[SchedulerState] = SchedulerState, *, kill_at_limit: bool = True, **how: object
+    policy: str,
+    make: type[SchedulerState] = SchedulerState,
+    *,
+    kill_at_limit: bool = True,
+    of: type[WhateverHappens] = WhateverHappens,
+    **how: object,
 ) -> Counter[str]:
     """Run the machine; returns how often each site fired."""
     body = {
@@ -408,7 +427,7 @@ def explore(
         "machine_rules": MachineRules(kill_at_limit=kill_at_limit),
         "fired": Counter(),
     }
-    machine: type[WhateverHappens] = type("WhateverHappens", (WhateverHappens,), body)
+    machine: type[WhateverHappens] = type("WhateverHappens", (of,), body)
     how.setdefault("max_examples", max(200, settings().max_examples))
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=60, **how))
     return machine.fired

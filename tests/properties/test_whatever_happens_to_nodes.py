@@ -1,0 +1,249 @@
+"""Every event in any order where nodes have names: they are drained, lost, come back, also smaller, with jobs on them.
+
+The machine of ``test_whatever_happens`` with named nodes instead of counted processors, and an account of who holds
+what on which of them.
+"""
+
+from collections import Counter
+from typing import ClassVar
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import Phase
+from hypothesis.stateful import initialize, precondition, rule
+from test_whatever_happens import WITH_PROMISES, WITHOUT, WhateverHappens, explore, pick, shapes
+
+from cosched.model.allocation import Share
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.cluster import UnknownNode
+from space_scheduler.machine.instructions import Instruction, Kill, Start
+from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.reasons import Reason, Why
+
+sizes = st.tuples(st.integers(1, 3), st.sampled_from([4, 8, 12]))
+
+
+class WhateverHappensToNodes(WhateverHappens):
+    fired: ClassVar[Counter[str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[str, Node] = {}
+        self.lost: set[str] = set()
+        self.drained: set[str] = set()
+        self.places: dict[int, tuple[Share, ...]] = {}
+
+    # the account of the same events
+
+    def used(self, name: str) -> tuple[int, int]:
+        held = [(self.jobs[job_id], share) for job_id, shares in self.places.items() for share in shares]
+        there = [(share.tasks, share.tasks * job.memory_bytes) for job, share in held if share.node == name]
+        return sum(tasks for tasks, _ in there), sum(memory for _, memory in there)
+
+    def serving(self) -> list[Node]:
+        return [node for name, node in self.nodes.items() if name not in self.lost | self.drained]
+
+    def free(self) -> int:
+        return sum(max(0, node.procs - self.used(node.name)[0]) for node in self.serving())
+
+    def recount(self) -> None:
+        self.in_service = sum(node.procs for node in self.serving())
+        self.installed = sum(node.procs for node in self.nodes.values())
+
+    def new_job(self, procs: int, estimate_us: int) -> Job:
+        number = len(self.jobs)
+        return Job(number, procs, estimate_us, self.now, memory_bytes=(0, 1, 4, 6)[(number + procs + estimate_us) % 4])
+
+    def could_never_start(self, job: Job) -> bool:
+        fitting = [node.memory_bytes // job.memory_bytes if job.memory_bytes else 99 for node in self.nodes.values()]
+        tasks = sum(min(most, node.procs) for most, node in zip(fitting, self.nodes.values(), strict=True))
+        return tasks < job.procs
+
+    def ends(self, job_id: int, outcome: JobState) -> None:
+        super().ends(job_id, outcome)
+        self.places.pop(job_id, None)
+
+    def start(self, start: Start) -> None:
+        super().start(start)
+        shares = start.allocation.nodes
+        self.places[start.job.id] = shares
+        assert sum(share.tasks for share in shares) == start.job.procs
+        for share in shares:
+            node = self.nodes[share.node]
+            assert node in self.serving(), f"{start.job.id} starts on {node}, which is away"
+            procs, memory_bytes = self.used(share.node)
+            assert procs <= node.procs
+            assert memory_bytes <= node.memory_bytes or not start.job.memory_bytes
+        self.fired["over several nodes"] += len(shares) > 1
+
+    # what happens to nodes
+
+    @initialize(which=st.lists(sizes, min_size=1, max_size=3), jobs=st.lists(shapes, max_size=6), launch=st.booleans())
+    def a_busy_machine(self, which: list[tuple[int, int]], jobs: list[tuple[int, int]], launch: bool) -> None:
+        for number, (procs, memory) in enumerate(which):
+            self.node_joins(Node(f"n{number}", procs, memory))
+        self.submit(jobs)
+        self.decide()
+        if launch:
+            self.all_launched()
+
+    def node_joins(self, node: Node) -> None:
+        assert self.tell(ev.NodeJoined(node)) == []
+        self.nodes[node.name] = node
+        self.lost.discard(node.name)
+        self.recount()
+
+    @precondition(lambda self: len(self.nodes) < 4)
+    @rule(size=sizes)
+    def join(self, size: tuple[int, int]) -> None:
+        self.node_joins(Node(f"n{len(self.nodes)}", *size))
+
+    @precondition(lambda self: self.nodes)
+    @rule(which=pick, size=sizes, same=st.sampled_from([True, True, True, False]))
+    def comes_again(self, which: int, size: tuple[int, int], same: bool) -> None:
+        """Back from loss, or the agent was started again; sometimes with another size."""
+        node = self.pick(which)
+        held = [job_id for job_id, shares in self.places.items() if any(share.node == node.name for share in shares)]
+        self.fired["back with a gang that has not ended"] += node.name in self.lost and bool(held)
+        again = node if same else Node(node.name, *size)
+        self.fired["smaller than what is held"] += again.procs < self.used(node.name)[0]
+        self.node_joins(again)
+
+    @precondition(lambda self: self.nodes)
+    @rule(which=pick)
+    def drain(self, which: int) -> None:
+        name = self.pick(which).name
+        assert self.tell(ev.NodeDrained(name)) == []
+        self.drained.add(name)
+        self.fired["drained under a job"] += self.used(name)[0] > 0
+        self.recount()
+
+    @precondition(lambda self: self.nodes)
+    @rule(which=pick)
+    def resume(self, which: int) -> None:
+        name = self.pick(which).name
+        assert self.tell(ev.NodeResumed(name)) == []
+        self.drained.discard(name)
+        self.recount()
+
+    @precondition(lambda self: self.nodes)
+    @rule(which=pick)
+    def lose(self, which: int) -> None:
+        name = self.pick(which).name
+        gangs = [job_id for job_id, shares in self.places.items() if any(share.node == name for share in shares)]
+        hit = [] if name in self.lost else sorted(j for j in gangs if self.states[j] is not JobState.ENDING)
+        self.fired["already being killed"] += len(hit) < len(gangs)
+        instructions = self.tell(ev.NodeLost(name))
+        assert [(type(kill), kill.job_id, kill.reason) for kill in instructions if isinstance(kill, Kill)] == [
+            (Kill, job_id, Reason(Why.NODE_LOST, node=name)) for job_id in hit
+        ]
+        assert len(instructions) == len(hit)
+        for job_id in hit:
+            self.states[job_id] = JobState.ENDING
+            self.fired["gang lost"] += 1
+        self.lost.add(name)
+        self.recount()
+
+    @precondition(lambda self: self.places)
+    @rule(which=pick)
+    def is_cut_off_and_comes_again(self, which: int) -> None:
+        self.lose(which)
+        self.decide()
+        self.comes_again(which, (1, 4), same=True)
+
+    @precondition(lambda self: self.those(JobState.ENDING))
+    @rule(which=pick, outcome=st.sampled_from([JobState.NODE_LOST, JobState.LAUNCH_FAILED, JobState.COMPLETED]))
+    def what_was_killed_has_ended(self, which: int, outcome: JobState) -> None:
+        job_id = self.one_of(which, JobState.ENDING)
+        assert self.tell(ev.JobEnded(job_id, outcome)) == []
+        self.ends(job_id, outcome)
+
+    def pick(self, which: int) -> Node:
+        nodes = list(self.nodes.values())
+        return nodes[which % len(nodes)]
+
+    def misfits(self, which: int) -> list[tuple[ev.Event, type[Exception]]]:
+        found = [(event, error) for event, error in super().misfits(which) if not isinstance(event, ev.NodesLost)]
+        found += [(kind("nobody"), UnknownNode) for kind in (ev.NodeLost, ev.NodeDrained, ev.NodeResumed)]
+        return [*found, (ev.NodesJoined(1), ValueError), (ev.NodeJoined(Node("n0", -1, 0)), ValueError)]
+
+    def all_nodes_are_back(self) -> None:
+        """As large as they have to be for everybody who waits."""
+        for node in list(self.nodes.values()):
+            self.node_joins(Node(node.name, max(3, node.procs), max(12, node.memory_bytes)))
+            assert self.tell(ev.NodeResumed(node.name)) == []
+        self.drained.clear()
+        self.recount()
+
+
+SITES = {
+    "cancelled while queued",
+    "cancelled while running",
+    "ended",
+    "gang lost",
+    "already being killed",
+    "over several nodes",
+    "drained under a job",
+    "back with a gang that has not ended",
+    "smaller than what is held",
+    "misfit: NodeLost UnknownNode",
+}
+
+
+@pytest.mark.parametrize("policy", [*WITHOUT, *WITH_PROMISES])
+def test_whatever_happens_to_nodes(policy: str) -> None:
+    fired = explore(policy, of=WhateverHappensToNodes)
+    sites = set(SITES) | ({"moved later: CAPACITY_CHANGED"} if policy in WITH_PROMISES else set())
+    assert sites - set(+fired) == set(), "these never happened"
+
+
+# --- the mutants it catches -------------------------------------------------------------------------------------------
+
+
+class FreesTheLost(SchedulerState):
+    """What a lost gang holds on its other nodes is free at once."""
+
+    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
+        told = super()._node_lost(event)
+        for kill in told:
+            assert isinstance(kill, Kill)
+            self._ended(ev.JobEnded(kill.job_id, JobState.NODE_LOST))
+        return told
+
+
+class ForgetsOnReturn(SchedulerState):
+    """A node that comes back is empty."""
+
+    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
+        told = super()._node_joined(event)
+        assert self.cluster
+        member = self.cluster[event.node.name]
+        member.used_procs = member.used_memory_bytes = 0
+        return told
+
+
+class StartsOnDrained(SchedulerState):
+    """Draining is a word."""
+
+    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
+        self._named(event)[event.name].reason = event.reason
+        return []
+
+
+class SilentLoss(SchedulerState):
+    """Nobody is killed when a node is lost."""
+
+    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
+        super()._node_lost(event)
+        return []
+
+
+@pytest.mark.parametrize("mutant", [FreesTheLost, ForgetsOnReturn, StartsOnDrained, SilentLoss])
+def test_it_catches(mutant: type[SchedulerState]) -> None:
+    once = {"phases": [Phase.generate], "derandomize": True, "database": None, "report_multiple_bugs": False}
+    with pytest.raises((AssertionError, IllegalTransition, UnknownJob, BadPlan, KeyError)):
+        explore("easy", mutant, of=WhateverHappensToNodes, max_examples=500, **once)

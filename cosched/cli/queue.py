@@ -52,9 +52,7 @@ def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str
         return
     from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
 
-    table = Table(
-        "Jobs", ("job", "name", "user", "state", "tasks", "submitted", "waited", "runs", "limit", "where, why")
-    )
+    table = Table("Jobs", ("job", "name", "user", "state", "tasks", "waited", "runs", "limit", "where, why"))
     for job in jobs:
         table.add(*_row(job))
     if any(job.state in _NOT_STARTED for job in jobs):
@@ -75,7 +73,6 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         job.user,
         outcome(job),
         job.tasks,
-        local(job.submit_time),
         waited,
         ran,
         lasting(job.time_limit_s),

@@ -115,8 +115,9 @@ class Load:
             if not name.isdigit():
                 continue
             try:
-                uid = os.stat(self._proc / name).st_uid
-                fields = (self._proc / name / "stat").read_bytes().rpartition(b")")[2].split()
+                uid = os.stat(f"{self._proc}/{name}").st_uid
+                with open(f"{self._proc}/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue  # ended since
             pid = int(name)

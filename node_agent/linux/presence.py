@@ -20,7 +20,7 @@ from node_agent.policy.sight import Sight
 _GRAPHICAL = frozenset({"x11", "wayland", "mir"})
 _USER_PROCESS: Final = 7  # utmp(5)
 _UTMP_LINE: Final = slice(8, 40)
-_RESCAN_S: Final = 30.0  # consoles of the machine don't come and go
+_CONSOLES_S: Final = 4.0  # there are many consoles, and their times move in steps anyway
 
 _IN_ACCESS, _IN_CREATE, _IN_IGNORED, _IN_Q_OVERFLOW = 0x1, 0x100, 0x8000, 0x4000
 _EVENT: Final = struct.Struct("iIII")
@@ -32,8 +32,8 @@ class Terminals:
 
     def __init__(self, dev: Path = Path("/dev")) -> None:
         self._dev = dev
-        self._consoles: list[str] = []
-        self._scanned_s = -_RESCAN_S
+        self._consoles: list[tuple[float, int]] = []
+        self._looked_s = -_CONSOLES_S
 
     def sight(self, own: Callable[[], set[int]], recent_s: float = float("inf")) -> Sight:
         """For how long no terminal was read from. ``own`` gives the device numbers of jobs' terminals.
@@ -41,14 +41,8 @@ class Terminals:
         It is asked only where the answer matters: for a terminal that was used within ``recent_s``.
         """
         now_s = time.time()
-        times: list[tuple[float, int]] = []
         try:
-            for path in self._paths():
-                try:
-                    status = os.stat(path)
-                except FileNotFoundError:
-                    continue  # closed since
-                times.append((status.st_atime, status.st_rdev))
+            times = self._times()
         except OSError as error:
             return Sight("terminals", None, f"{error.filename}: {error.strerror}")
         if not times:
@@ -63,17 +57,29 @@ class Terminals:
                 return Sight("terminals", idle_s)
         return Sight("terminals", float("inf"))
 
-    def _paths(self) -> Iterable[str]:
+    def _times(self) -> list[tuple[float, int]]:
+        """When each was read from, and its device number."""
         now_s = time.monotonic()
-        if now_s - self._scanned_s >= _RESCAN_S:
-            self._scanned_s = now_s
+        if now_s - self._looked_s >= _CONSOLES_S:
             with os.scandir(self._dev) as entries:
-                self._consoles = [e.path for e in entries if e.name.startswith("tty") and e.name[-1:].isdigit()]
+                self._consoles = _read(e.path for e in entries if e.name.startswith("tty") and e.name[-1:].isdigit())
+            self._looked_s = now_s
         try:
             with os.scandir(self._dev / "pts") as entries:
-                return [*self._consoles, *(entry.path for entry in entries if entry.name.isdigit())]
+                return self._consoles + _read(entry.path for entry in entries if entry.name.isdigit())
         except FileNotFoundError:
             return self._consoles
+
+
+def _read(paths: Iterable[str]) -> list[tuple[float, int]]:
+    found = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            continue  # closed since
+        found.append((status.st_atime, status.st_rdev))
+    return found
 
 
 def terminals_of(pids: Iterable[int], proc: Path = Path("/proc")) -> set[int]:
@@ -202,7 +208,7 @@ class KeyWatch:
 
     def _device(self, name: str) -> int | None:
         try:
-            return os.stat(self._pts / name).st_rdev
+            return os.stat(f"{self._pts}/{name}").st_rdev
         except OSError:
             return None
 

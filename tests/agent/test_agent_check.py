@@ -1,0 +1,75 @@
+"""``cosched agent --check`` and how an agent that cannot start says so."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from kit.agents import DEADLINE_S, Cluster, until
+
+
+def cosched(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "cosched.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+
+
+async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    node.start_guard()
+    async with cluster.scheduler():
+        await until((node.run / "guard.sock").exists, "the guard")
+        ended = await asyncio.to_thread(cosched, "agent", "--config", node.config, "--check", "--json")
+    document = json.loads(ended.stdout)
+    found = {each["what"]: each for each in document["findings"]}
+    assert (document["node"], document["ok"], ended.returncode) == ("a", True, 0)
+    for what in ("certificate", "grant key", "scheduler", "launch port", "guard", "presence: keys"):
+        assert found[what]["level"] == "ok", found[what]
+    assert found["the desk"]["level"] == ("ok" if found["cpu ceiling"]["found"] == "yes" else "warn")
+
+
+def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    (node.identity / "grant.pub").unlink()
+    (node.identity / "node.key").chmod(0o644)
+    ended = cosched("agent", "--config", node.config, "--check")
+    assert ended.returncode == 1
+    lines = {line[6:28].strip(): line for line in ended.stdout.splitlines()}
+    assert lines["certificate"].startswith("fail")
+    assert "mode 0644" in lines["certificate"]
+    assert lines["grant key"].startswith("fail")
+    assert lines["scheduler"].startswith("fail")
+    assert lines["guard"].startswith("fail")
+
+
+def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    text = node.config.read_text()
+    for change, words in {
+        "away_after_s = 60.0": "presence.away_after_s: found 0",
+        'url = "wss': "scheduler.url",
+    }.items():
+        node.config.write_text(text.replace(change, {"a": "away_after_s = 0", "u": 'url = "ws'}[change[0]]))
+        for command in (("agent", "--config", node.config),):
+            ended = cosched(*command)
+            assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
+
+
+def test_an_agent_whose_port_is_taken_says_so(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", node.port))
+        taken.listen()
+        ended = cosched("agent", "--config", node.config)
+    assert ended.returncode == 1
+    assert f"127.0.0.1', {node.port}" in ended.stderr or "in use" in ended.stderr
+    assert not (node.run / "agent.sock").exists()
+
+
+def test_the_agent_stays_small() -> None:
+    """What it imports, so that it can run on every workstation."""
+    code = "import sys, node_agent.service.app, cosched.cli.agent; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    loaded = set(ended.stdout.split())
+    assert not loaded & {"numpy", "scipy", "aiohttp", "psutil", "rich", "cryptography.x509", "space_scheduler"}

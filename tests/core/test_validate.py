@@ -5,8 +5,12 @@ from collections.abc import Callable
 import pytest
 from kit.drive import Drive
 
+from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
-from space_scheduler.machine.state import SchedulerState
+from cosched.model.node import Node
+from space_scheduler.machine.cluster import Member, UnknownNode
+from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.policy.select.timetable import Reserved, Timetable
 
 
 def busy_machine() -> Drive:
@@ -71,4 +75,63 @@ def test_what_is_broken_is_found(what: str) -> None:
     drive.state.validate()
     BREAKS[what](drive.state)
     with pytest.raises(AssertionError):
+        drive.state.validate()
+
+
+# --- named nodes ------------------------------------------------------------------------------------------------------
+
+
+def busy_nodes() -> Drive:
+    """Job 1 runs on n1 and half of n2, with memory; n3 is drained, n4 lost; job 2 waits for all that is left."""
+    drive = Drive("conservative", nodes={"n1": (2, 8), "n2": (2, 8), "n3": (2, 8), "n4": (2, 8)})
+    drive.submit(1, procs=3, estimate_s=100, memory=2)
+    drive.decide_and_launch()
+    drive.drain_node("n3")
+    drive.lose_node("n4")
+    drive.submit(2, procs=4, estimate_s=10, memory=4)
+    drive.decide_and_launch()
+    return drive
+
+
+def member(state: SchedulerState, name: str) -> Member:
+    assert state.cluster
+    return state.cluster[name]
+
+
+NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
+    "a processor is lost": lambda state: setattr(member(state, "n1"), "used_procs", 1),
+    "memory is lost": lambda state: setattr(member(state, "n1"), "used_memory_bytes", 0),
+    "a node holds a stranger": lambda state: member(state, "n2").tasks.update({9: 1}),
+    "a node forgets a job": lambda state: member(state, "n2").tasks.clear(),
+    "a node is smaller than what it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 1, 8)),
+    "a node has less memory than it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 2, 1)),
+    "a running job lies on a lost node": lambda state: setattr(member(state, "n1"), "lost", True),
+    "a node is gone": lambda state: state.cluster and state.cluster.members.pop("n2"),
+    "a drained node counts": lambda state: setattr(member(state, "n3"), "drained", False),
+    "free processors are miscounted": lambda state: setattr(state, "free_procs", 2),
+    "processors in service are miscounted": lambda state: setattr(state, "procs_total", 8),
+    "installed processors are miscounted": lambda state: setattr(state, "procs_installed", 4),
+    "a job has fewer places than tasks": lambda state: place(state, Share("n1", 2)),
+    "a job has a node twice": lambda state: place(state, Share("n1", 1), Share("n1", 1), Share("n2", 1)),
+    "a job lies on a node that never joined": lambda state: place(state, Share("n1", 2), Share("n9", 1)),
+    "a job lies on more nodes than it may": lambda state: setattr(state, "rules", MachineRules(max_nodes_per_job=1)),
+    "two jobs are promised one place": lambda state: promise(state, 0),
+}
+
+
+def place(state: SchedulerState, *shares: Share) -> None:
+    state.records[1].allocation = Allocation(3, shares)
+
+
+def promise(state: SchedulerState, start_us: int) -> None:
+    reserved = Reserved(start_us + state.now_us, Allocation(4, (Share("n1", 2), Share("n2", 2))))
+    state._memory = Timetable({2: reserved}, reserved.start_us)
+
+
+@pytest.mark.parametrize("what", NODE_BREAKS)
+def test_what_is_broken_about_nodes_is_found(what: str) -> None:
+    drive = busy_nodes()
+    drive.state.validate()
+    NODE_BREAKS[what](drive.state)
+    with pytest.raises((AssertionError, UnknownNode)):
         drive.state.validate()

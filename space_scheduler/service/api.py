@@ -25,7 +25,7 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible, Unknow
 from space_scheduler.reasons import Why
 from space_scheduler.service import documents, openapi, queries, submissions
 from space_scheduler.service.callers import Caller, caller_of
-from space_scheduler.service.host import CoreHost, NotAccepting
+from space_scheduler.service.host import CoreHost
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
@@ -37,6 +37,8 @@ from space_scheduler.service.waiting import Jobs
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.
 _ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
+#: Of so many jobs that wait, a list says why they wait now; of the others, why they were queued.
+_EXPLAINED: Final = 50
 MAX_BODY_BYTES: Final = 8 << 20  # a script of the largest size, every character escaped
 
 
@@ -86,9 +88,7 @@ class Api:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold)
         except Infeasible as error:
             raise self._infeasible(error) from None
-        except NotAccepting as error:
-            raise Refusal(503, str(error)) from None
-        return self._told(await self.waiting.find(job_id), caller, 201)
+        return await self._told(await self.waiting.find(job_id), caller, 201)
 
     def _may_submit(self, caller: Caller) -> None:
         if not caller.named:
@@ -106,7 +106,7 @@ class Api:
     def _infeasible(self, error: Infeasible) -> Refusal:
         """Why it could never start; where one node is the limit and the cluster knows a remedy, that too."""
         reason = error.reason
-        message = f"it could never start here: {documents.why_doc(reason).text}"
+        message = f"it could never start here: {documents.worded(reason, self.host.clock.when)}"
         remedy = self.config.note if reason.why is Why.SPANS_NODES else ""
         if remedy:
             message += f"; {remedy}"
@@ -127,7 +127,7 @@ class Api:
             if user in (None, each.user) and (state is None or each.state.value == state)
         ]
         chosen.sort(key=lambda each: (_ORDER.get(each.state, 9), places.get(each.id, 0), each.start_us or 0, each.id))
-        return self._list(chosen, caller)
+        return await self._list(chosen, caller)
 
     async def history(self, request: web.Request) -> web.Response:
         """Those that have ended."""
@@ -135,12 +135,12 @@ class Api:
         limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
         before = queries.whole(request, "before", 1, None, None)
         user = request.query.get("user")
-        return self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
+        return await self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
 
     async def job(self, request: web.Request) -> web.Response:
         """One job."""
         caller = self._caller(request)
-        return self._told(await self.waiting.find(queries.job_id(request)), caller)
+        return await self._told(await self.waiting.find(queries.job_id(request)), caller)
 
     async def explain(self, request: web.Request) -> web.Response:
         """Why it is in its state."""
@@ -158,7 +158,7 @@ class Api:
             timeout_s = -1.0
         if not 0 <= timeout_s <= openapi.MAX_WAIT_S:
             raise BadInput("timeout_s", f"found {given!r}", f"seconds, 0 to {openapi.MAX_WAIT_S}")
-        return self._told(await self.waiting.ended(queries.job_id(request), timeout_s), caller)
+        return await self._told(await self.waiting.ended(queries.job_id(request), timeout_s), caller)
 
     async def output(self, request: web.Request) -> web.StreamResponse:
         """What it wrote."""
@@ -193,11 +193,9 @@ class Api:
         if record.alive:
             try:
                 await self.core.post(event(record.id), note=f"by {caller.user}")
-                return self._told(await self.waiting.find(record.id), caller)
+                return await self._told(await self.waiting.find(record.id), caller)
             except (UnknownJob, IllegalTransition):
                 record = await self.waiting.find(record.id)
-            except NotAccepting as error:
-                raise Refusal(503, str(error)) from None
         story = ", ".join(f"{step.state} {documents.iso(self.host.clock.when, step.now_us)}" for step in record.history)
         message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} any more; its story: {story}"
         if record.alive:
@@ -249,8 +247,6 @@ class Api:
             ) from None
         except ValueError as error:
             raise Refusal(409, f"node {name}: {error}", where="node", found=name) from None
-        except NotAccepting as error:
-            raise Refusal(503, str(error)) from None
         shown = self.book.documents(self.host.view(), self.config.contract)
         return answer(next(each for each in shown if each.name == name))
 
@@ -298,15 +294,23 @@ class Api:
     def _caller(self, request: web.Request) -> Caller:
         return caller_of(request, self.operators)
 
-    def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
-        return answer(self._document(record, caller), status)
+    async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
+        return answer(await self._document(record, caller), status)
 
-    def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
-        return answer(docs.JobList([self._document(record, caller) for record in records]))
+    async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
+        """A list; of the first that wait, it says why they wait now."""
+        waiting = [record.id for record in records if record.state is JobState.QUEUED][:_EXPLAINED]
+        explained = set(waiting)
+        shown = [await self._document(each, caller, explained=each.id in explained) for each in records]
+        return answer(docs.JobList(shown))
 
-    def _document(self, record: JobRecord, caller: Caller) -> docs.JobDoc:
-        clock = self.host.clock
-        return documents.job_doc(record, clock.when, clock.now_us(), own=caller.may_change(record.user))
+    async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:
+        clock, present = self.host.clock, None
+        if explained and record.state is JobState.QUEUED:
+            found = await self.host.explain(record.id)
+            present = found.reason if found.state is record.state else None  # else it has gone on meanwhile
+        own = caller.may_change(record.user)
+        return documents.job_doc(record, clock.when, clock.now_us(), own=own, present=present)
 
 
 _PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}

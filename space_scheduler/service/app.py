@@ -91,6 +91,7 @@ class Service:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log)])
         app.add_routes(Api(config, self.host, core, self.book, self.link, self.jobs, self.metrics).routes())
         app.router.add_get("/v1/agent", self.link.accept)
+        app.on_response_prepare.append(_anonymous)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
         if listening is not None:
@@ -133,7 +134,7 @@ class Service:
     def _committed(self, committed: Committed) -> None:
         """Hand on an event that is in the journal, and what followed from it."""
         try:
-            tell(self.log, committed)
+            tell(self.log, committed, self.host.clock.when)
             self.book.committed(committed.event)
             self.metrics.committed(committed)
             self.jobs.committed(committed)
@@ -151,6 +152,11 @@ class Service:
         for each in validities(Path(self.config.identity)):
             if each.days_left < WARN_DAYS:
                 self.log.warn("certificate expires", path=each.path, days_left=round(each.days_left, 1))
+
+
+async def _anonymous(_request: web.Request, response: web.StreamResponse) -> None:
+    """Which library in which version answers is nobody's business."""
+    response.headers["Server"] = "cosched"
 
 
 def host_of(

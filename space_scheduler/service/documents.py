@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cosched.model.job import JobState
-from cosched.model.time import FOREVER_US, plain_seconds, seconds
+from cosched.model.time import FOREVER_US, seconds
 from cosched.wire.api import Explanation, Failure, JobDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
 from space_scheduler.service.records import Explained, JobRecord, Transition
@@ -12,26 +12,26 @@ from space_scheduler.service.records import Explained, JobRecord, Transition
 When = Callable[[int], datetime]
 
 
-def why_doc(reason: Reason) -> WhyDoc:
-    """A reason: its name as programs know it, and its words."""
-    return WhyDoc(reason.why.name.lower(), _worded(reason), dict(reason.numbers))
+def why_doc(reason: Reason, when: When) -> WhyDoc:
+    """A reason: its name as programs know it, and its words with the numbers for people."""
+    return WhyDoc(reason.why.name.lower(), worded(reason, when), dict(reason.numbers))
 
 
-def _worded(reason: Reason) -> str:
-    """For people: times in seconds, since core time in microseconds says nothing to anybody."""
+def worded(reason: Reason, when: When) -> str:
+    """For people. A number of the core whose name ends with ``_us`` is a moment: it is told by the wall clock."""
     told = [f"node={reason.node}"] if reason.node else []
     for name, value in reason.numbers.items():
-        if name.endswith("_us"):
-            told.append(f"{name[:-3]}_s={plain_seconds(value)}")
-        else:
-            told.append(f"{name}={value}")
+        told.append(f"{name[:-3]}={promised(when, value) or 'never'}" if name.endswith("_us") else f"{name}={value}")
     return f"{reason.why.value} ({', '.join(told)})" if told else reason.why.value
 
 
-def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool) -> JobDoc:
-    """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote."""
+def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None) -> JobDoc:
+    """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote.
+
+    ``present``: why it is in its state now, where that is more than the reason of its last step.
+    """
     submission, facts = record.submission, record.facts
-    last = record.history[-1] if record.history else None
+    reason = present or (record.history[-1].reason if record.history else None)
     start_us, end_us = record.start_us, record.end_us
     wait_end_us = start_us if start_us is not None else end_us if end_us is not None else now_us
     run_end_us = end_us if end_us is not None else now_us
@@ -41,7 +41,7 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool) -> JobDoc:
         name=submission.name,
         user=record.user,
         state=record.state.value,
-        reason=why_doc(last.reason) if last and last.reason else None,
+        reason=why_doc(reason, when) if reason else None,
         tasks=submission.tasks,
         kind=submission.kind,
         time_limit_s=seconds(record.job.estimate_us),
@@ -72,7 +72,7 @@ def _failure(failure: Failure | None, *, own: bool) -> Failure | None:
 
 
 def _step(transition: Transition, when: When, *, own: bool) -> Step:
-    reason = why_doc(transition.reason) if transition.reason else None
+    reason = why_doc(transition.reason, when) if transition.reason else None
     note = transition.note or transition.cause
     return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
 
@@ -81,7 +81,7 @@ def explanation(record: JobRecord, explained: Explained, when: When) -> Explanat
     """Why a job is in the state it is in."""
     reason = explained.reason
     text = explained.note or explained.cause or explained.state.value
-    document = why_doc(reason) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
+    document = why_doc(reason, when) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
     cause = explained.cause
     if explained.note and reason:
         cause = f"{cause}: {explained.note}" if cause else explained.note

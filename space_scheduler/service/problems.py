@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from cosched.errors import BadInput
+from cosched.errors import BadInput, Failed
 from cosched.wire.api import Problem
 from space_scheduler.service.log import Log
 
@@ -50,6 +50,8 @@ def told(log: Log) -> Middleware:
             return answer(refusal.problem, refusal.status)
         except BadInput as error:
             return answer(refusal_of(error).problem, 400)
+        except Failed as error:  # the journal cannot be written or read, or the service is being stopped
+            return answer(Problem(str(error)), 503)
         except web.HTTPRequestEntityTooLarge:
             message = f"the body is longer than the {request.client_max_size} bytes that are taken"
             return answer(Problem(message, "body"), 413)

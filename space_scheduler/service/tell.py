@@ -3,21 +3,22 @@
 import logging
 import re
 
-from cosched.model.time import FOREVER_US, seconds
+from cosched.model.time import seconds
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Start, Tell
 from space_scheduler.reasons import Reason
+from space_scheduler.service.documents import When, promised
 from space_scheduler.service.log import Log
 from space_scheduler.service.records import Committed
 
 
-def tell(log: Log, committed: Committed) -> None:
+def tell(log: Log, committed: Committed, when: When) -> None:
     """Every event but the core's own clockwork, and every decision with its reason and its numbers."""
     event = committed.event
     if not isinstance(event, ev.Boundary | ev.TimerDue):
         log.info(_words(event), seq=committed.seq, **_of_event(event), **_ends(committed))
     for instruction in committed.instructions:
-        _decision(log, instruction)
+        _decision(log, instruction, when)
 
 
 def _words(event: ev.Event) -> str:
@@ -51,22 +52,24 @@ def _ends(committed: Committed) -> dict[str, object]:
     return {"note": "; ".join(sorted(notes))} if notes else {}
 
 
-def _decision(log: Log, instruction: Instruction) -> None:
+def _decision(log: Log, instruction: Instruction, when: When) -> None:
     if isinstance(instruction, Start):
         nodes = {share.node: share.tasks for share in instruction.allocation.nodes}
-        log.info("start", job=instruction.job.id, **_why(instruction.reason), nodes=nodes)
+        log.info("start", job=instruction.job.id, **_why(instruction.reason, when), nodes=nodes)
     elif isinstance(instruction, Kill):
-        log.info("kill", job=instruction.job_id, **_why(instruction.reason))
+        log.info("kill", job=instruction.job_id, **_why(instruction.reason, when))
     elif isinstance(instruction, Tell):
-        at_us = instruction.promised_us
-        promised = {} if at_us >= FOREVER_US else {"start_at_s": seconds(at_us)}
-        log.info("promise", job=instruction.job_id, **promised, **_why(instruction.reason))
+        start = promised(when, instruction.promised_us)
+        log.info("promise", job=instruction.job_id, start=start, **_why(instruction.reason, when))
 
 
-def _why(reason: Reason) -> dict[str, object]:
+def _why(reason: Reason, when: When) -> dict[str, object]:
     fields: dict[str, object] = {"reason": reason.why.name.lower()}
     for name, value in reason.numbers.items():
-        fields[f"{name[:-3]}_s" if name.endswith("_us") else name] = seconds(value) if name.endswith("_us") else value
+        if name.endswith("_us"):
+            fields[name[:-3]] = promised(when, value)
+        else:
+            fields[name] = value
     if reason.node:
         fields["at_node"] = reason.node
     return fields

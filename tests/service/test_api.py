@@ -100,6 +100,11 @@ async def test_lists_by_user_and_state_in_the_queues_order(service: Running) -> 
         assert waits["state"] == "queued"
         assert waits["start_time"] is None
         assert waits["wait_s"] >= 0
+        assert waits["reason"]["why"] == "not_enough_free"
+        assert waits["reason"]["text"].startswith("fewer processors are free than the job needs (procs=1, free_procs=0")
+        assert [job["reason"]["why"] for job in jobs[1:3]] == ["not_enough_free", "not_enough_free"]
+        ahead = await service.get(f"/v1/jobs/{first}/explain")
+        assert f"promised={ahead['promised_start']}" in ahead["reason"]["text"]
         cluster = await service.get("/v1/cluster")
         assert (cluster["queued"], cluster["running"], cluster["free_procs"]) == (3, 1, 0)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -22,6 +23,10 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
         {key: value for key, value in json.loads(line).items() if key != "time"}
         for line in stream.getvalue().splitlines()
     ]
+
+
+def when(core_us: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=core_us)
 
 
 def test_a_line_of_json() -> None:
@@ -86,21 +91,28 @@ def test_decisions_are_told_with_reason_and_numbers() -> None:
         Tell(10, FOREVER_US, cause, Reason(Why.NODES_AWAY)),
         SetTimer(5, cause, Reason(Why.WAKE)),
     )
-    tell(Log(stream), Committed(1, 0, cause, instructions))
+    tell(Log(stream), Committed(1, 0, cause, instructions), when)
     assert lines(stream) == [
         {"level": "info", "event": "start", "job": 7, "reason": "fits", "free_procs": 8, "nodes": {"n1": 4}},
         {"level": "info", "event": "kill", "job": 8, "reason": "node_lost", "at_node": "n2"},
-        {"level": "info", "event": "promise", "job": 9, "start_at_s": 90.0, "reason": "reserved", "shadow_s": 1.5},
-        {"level": "info", "event": "promise", "job": 10, "reason": "nodes_away"},
+        {
+            "level": "info",
+            "event": "promise",
+            "job": 9,
+            "start": "2026-01-01T00:01:30.000+00:00",
+            "reason": "reserved",
+            "shadow": "2026-01-01T00:00:01.500+00:00",
+        },
+        {"level": "info", "event": "promise", "job": 10, "start": None, "reason": "nodes_away"},
     ]
 
 
 def test_events_are_told_with_what_was_noted() -> None:
     stream = io.StringIO()
     step = Transition(3, 0, JobState.FAILED, note="the script ended with status 1")
-    tell(Log(stream), Committed(3, 0, ev.JobEnded(7, JobState.FAILED), (), ((7, step),)))
-    tell(Log(stream), Committed(4, 0, ev.NodeDrained("n1", "new disk")))
-    tell(Log(stream), Committed(5, 0, ev.Boundary()))
+    tell(Log(stream), Committed(3, 0, ev.JobEnded(7, JobState.FAILED), (), ((7, step),)), when)
+    tell(Log(stream), Committed(4, 0, ev.NodeDrained("n1", "new disk")), when)
+    tell(Log(stream), Committed(5, 0, ev.Boundary()), when)
     first, second = lines(stream)
     assert first == {
         "level": "info", "event": "job ended", "seq": 3, "job": 7, "outcome": "failed",

@@ -46,23 +46,10 @@ def told(log: Log) -> Middleware:
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
-        except Refusal as refusal:
-            return answer(refusal.problem, refusal.status)
-        except BadInput as error:
-            return answer(refusal_of(error).problem, 400)
-        except Failed as error:  # the journal cannot be written or read, or the service is being stopped
-            return answer(Problem(str(error)), 503)
-        except web.HTTPRequestEntityTooLarge:
-            message = f"the body is longer than the {request.client_max_size} bytes that are taken"
-            return answer(Problem(message, "body"), 413)
-        except web.HTTPException as error:
-            words = _WORDS.get(error.status, error.reason)
-            refused = answer(Problem(words, request.path, request.method), error.status)
-            if "Allow" in error.headers:
-                refused.headers["Allow"] = error.headers["Allow"]
-            return refused
         except ConnectionError:
             raise  # the client has gone: there is nobody to tell
+        except (Refusal, BadInput, Failed, web.HTTPException) as error:
+            return _told(request, error)
         except Exception as error:
             log.fault("request failed", error, method=request.method, path=request.path)
             return answer(
@@ -70,3 +57,21 @@ def told(log: Log) -> Middleware:
             )
 
     return middleware
+
+
+def _told(request: web.Request, error: Refusal | BadInput | Failed | web.HTTPException) -> web.Response:
+    if isinstance(error, BadInput):
+        error = refusal_of(error)
+    if isinstance(error, Refusal):
+        return answer(error.problem, error.status)
+    if isinstance(error, Failed):  # the journal cannot be written or read, or the service is being stopped
+        return answer(Problem(str(error)), 503)
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return answer(
+            Problem(f"the body is longer than the {request.client_max_size} bytes that are taken", "body"), 413
+        )
+    words = _WORDS.get(error.status, error.reason)
+    refused = answer(Problem(words, request.path, request.method), error.status)
+    if "Allow" in error.headers:
+        refused.headers["Allow"] = error.headers["Allow"]
+    return refused

@@ -3,6 +3,7 @@
 import msgspec
 
 from cosched.errors import Failed
+from space_scheduler.policy.place import PLACES
 
 
 class MachineRules(msgspec.Struct, frozen=True):
@@ -18,6 +19,12 @@ class MachineRules(msgspec.Struct, frozen=True):
     release_at_limit: bool = False
     max_nodes_per_job: int | None = None
     place: str = "first-fit"
+
+    def __post_init__(self) -> None:
+        if self.place not in PLACES:
+            raise ValueError(f"no way of placing is called {self.place!r}; there are {', '.join(PLACES)}")
+        if self.max_nodes_per_job is not None and self.max_nodes_per_job < 1:
+            raise ValueError(f"a job cannot lie on {self.max_nodes_per_job} nodes: at least 1")
 
 
 class BadPlan(Failed):

@@ -129,6 +129,13 @@ def test_what_could_never_start_is_refused_with_the_limit(
     assert drive.state.refusal(Job(2, 1, 1, 0, memory_bytes=8)) is None
 
 
+def test_rules_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="no way of placing is called 'best'; there are first-fit, spread"):
+        MachineRules(place="best")
+    with pytest.raises(ValueError, match="a job cannot lie on 0 nodes"):
+        MachineRules(max_nodes_per_job=0)
+
+
 # --- reservations -----------------------------------------------------------------------------------------------------
 
 

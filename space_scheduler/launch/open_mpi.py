@@ -7,6 +7,8 @@ from cosched.wire.messages import Peer
 from space_scheduler.launch import open_mpi_reports
 from space_scheduler.launch.interface import Context
 
+_LOOPBACK = "127.0.0.0/8"
+
 
 class OpenMpi:
     """The part of both."""
@@ -29,6 +31,8 @@ class OpenMpi:
             "OMPI_MCA_btl": "tcp,self",
             "OMPI_MCA_mpi_yield_when_idle": "1",
             "OMPI_MCA_mpi_abort_delay": "1",
+            # ranks on one node talk over loopback, which Open MPI leaves out unless it is asked for
+            **({"OMPI_MCA_btl_tcp_if_include": _LOOPBACK} if len(context.peers) == 1 else {}),
             **on_network(context, "OMPI_MCA_btl_tcp_if_include"),
         }
 
@@ -38,5 +42,5 @@ class OpenMpi:
 
 
 def on_network(context: Context, variable: str) -> dict[str, str]:
-    """That variable with the named network; nothing for a job on one node, where loopback does."""
+    """That variable with the network that has been named; nothing for a job on one node."""
     return {variable: context.network} if len(context.peers) > 1 and context.network else {}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cosched.wire.hostfile import hostfile
@@ -68,9 +69,13 @@ class Hosts:
         self._init.send_signal(signal.SIGKILL)
         self._init.wait()
 
+    def peers_of(self, tasks: Sequence[int]) -> tuple[Peer, ...]:
+        """The first hosts with so many tasks each."""
+        return tuple(Peer(p.name, p.address, p.port, n) for p, n in zip(self.peers, tasks, strict=False))
+
     def job(self, tasks: Sequence[int], submitted: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of a job with so many tasks on the first hosts, its node file and remote shell written."""
-        peers = tuple(Peer(p.name, p.address, p.port, n) for p, n in zip(self.peers, tasks, strict=False))
+        peers = self.peers_of(tasks)
         context = Context(
             job_id=7, attempt=1, name="test", tasks=sum(tasks), user="root", cluster="lab", peers=peers,
             network=self.network, submitted=submitted or {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
@@ -103,6 +108,16 @@ class Hosts:
         )  # fmt: skip
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
+    def inside(self, *argv: str) -> str:
+        """What a command prints that sees the processes of all hosts."""
+        command = ["nsenter", "--target", self._inside, "--pid", "--mount", "--", *argv]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def clear(self) -> None:
+        """End whatever runs there."""
+        while left := [line.split()[0] for line in processes_in(self)]:
+            self.inside("sh", "-c", 'kill -KILL "$@" || true', "sh", *left)
+
     @staticmethod
     def _enter(pid: str, directory: str) -> list[str]:
         # the directory is of the mount namespace that is entered; --wd alone would keep the one outside
@@ -129,12 +144,23 @@ exec {enter} env -i {variables} sh -c "$*"
         path.chmod(0o755)
 
 
+@dataclass(frozen=True)
+class System:
+    """An Open MPI on hosts: its ``mpirun``, and the program of ``fail.c`` linked with it."""
+
+    name: str
+    hosts: Hosts
+    mpirun: Path
+    program: Path
+
+    def run(self, tasks: Sequence[int], *words: str | Path, **changes: str) -> Ended:
+        """``mpirun WORDS`` on the first node of a job with so many tasks on each, with changes to its environment."""
+        return self.hosts.run(1, [self.mpirun, *words], self.hosts.job(tasks) | changes)
+
+
 def processes_in(hosts: Hosts) -> list[str]:
     """Command lines of what runs in there, without what holds the hosts."""
-    listed = subprocess.run(
-        ["nsenter", "--target", hosts._inside, "--pid", "--mount", "--", "ps", "-eo", "pid=,args="],
-        capture_output=True, text=True, check=True, timeout=20,
-    ).stdout  # fmt: skip
+    listed = hosts.inside("ps", "-eo", "pid=,args=")
     held = ("sleep infinity", "hosts.sh", "ps -eo", "unshare --")
     return [line.strip() for line in listed.splitlines() if not any(word in line for word in held)]
 

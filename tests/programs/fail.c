@@ -1,6 +1,8 @@
 /* An MPI program that ends as it is told: HOW [RANK], HOW one of ok, exit, early, leave, abort, invalid, crash, kill,
-   wait (until somebody ends it). */
+   wait (until somebody ends it), where (every rank tells its host, its processors and some of its environment). */
+#define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +42,15 @@ int main(int argc, char **argv) {
             raise(SIGKILL);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0)
+    if (strcmp(how, "where") == 0) {
+        const char *job = getenv("COSCHED_JOB_ID"), *yields = getenv("OMPI_MCA_mpi_yield_when_idle");
+        char host[64] = "";
+        cpu_set_t cpus;
+
+        gethostname(host, sizeof host - 1);
+        sched_getaffinity(0, sizeof cpus, &cpus);
+        printf("%d %s job=%s yields=%s cpus=%d\n", rank, host, job ? job : "", yields ? yields : "", CPU_COUNT(&cpus));
+    } else if (rank == 0)
         printf("%d ranks\n", size);
     MPI_Finalize();
     return 0;

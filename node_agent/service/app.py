@@ -72,7 +72,6 @@ class Agent:
             self._taken_over,
         )
         self.groups.tell = self.link.tell
-        self._enforces: dict[str, str] = {}
         self._abandoning: asyncio.Task[None] | None = None
 
     def hello(self) -> Hello:
@@ -87,7 +86,7 @@ class Agent:
             config.launch.address,
             config.launch.port,
             cosched.__version__,
-            self._enforces,
+            self.desk.enforces,
             self.epochs.epoch,
             tuple(attempt.report() for attempt in self.groups.attempts if not attempt.forgotten),
             config.contract,
@@ -135,8 +134,7 @@ class Agent:
         with contextlib.suppress(TimeoutError, GuardGone, GuardRefused):
             async with asyncio.timeout(2.0):
                 await self.groups.guard.ready.wait()
-                status = await self.groups.guard.ask({"do": "status"})
-                self._enforces = {str(name): str(can) for name, can in (status.get("can") or {}).items()}
+                self.desk.take(await self.groups.guard.ask({"do": "status"}))
 
     async def _fatal(self, work: Coroutine[object, object, None]) -> None:
         """A part that fails for a reason nobody thought of takes the agent down: its supervisor starts it anew."""

@@ -102,9 +102,7 @@ def _rsh(config: NodeConfig) -> Finding:
     if config.security.users == "switch":
         for path in (interpreter, *interpreter.parents):
             if not os.stat(path).st_mode & stat.S_IXOTH:
-                found = (
-                    f"{interpreter} is closed to other users (at {path}): their jobs stay on one node"
-                )
+                found = f"{interpreter} is closed to other users (at {path}): their jobs stay on one node"
                 return Finding("cosched-rsh", "warn", found)
     closed = []
     for place in (Path(config.paths.run), Path(config.paths.state)):
@@ -146,17 +144,13 @@ def _protected(config: NodeConfig, can: dict[str, str]) -> Finding:
     if parallel != desk:
         found = f"not protected: {config.cgroup.cosched} is no sibling of {config.cgroup.desk}, the desk's group"
         return Finding("the desk", "warn", found)
-    return Finding(
-        "the desk", "ok", "protected: a ceiling for parallel work, idle class beside the desk's group"
-    )
+    return Finding("the desk", "ok", "protected: a ceiling for parallel work, idle class beside the desk's group")
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
     for sight in (Terminals().sight(set), sessions()):
         if sight.error:
-            yield Finding(
-                f"presence: {sight.source}", "warn", f"{sight.error}; unknown counts as present"
-            )
+            yield Finding(f"presence: {sight.source}", "warn", f"{sight.error}; unknown counts as present")
         elif sight.idle_s is None:
             yield Finding(f"presence: {sight.source}", "warn", "none here to watch")
         else:

@@ -28,6 +28,7 @@ _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
+_DEAF_S = 0.2
 
 
 def now_us() -> int:
@@ -58,7 +59,9 @@ class Desk:
         self.usage = Usage()
         self.armed = False
         self.limited_cpus: float | None = None
+        self.enforces: dict[str, str] = {}
         self._asked: Arm | Relax | None = None
+        self._problem = ""
         self._contract: SocialContract | None = None
         self.heard_us: int | None = None
         self.lease_us = 0
@@ -125,12 +128,16 @@ class Desk:
             _log.info("the desk: %s (%s)", self.watched.presence, self.watched.source)
 
     def _key_pressed(self) -> None:
-        """Something was read from a pseudo-terminal. One sign a look is enough, so listening stops until the next."""
+        """Something was read from a pseudo-terminal. Whoever types fast, or for a job, costs no more than a few looks."""
         assert self._keys is not None
         used = self._keys.used()
-        if used and used - self._terminals_of_jobs():
-            self._listen(False)
-            self._judge([Sight("terminals", 0.0)])
+        self._listen(False)
+        if not used or not used - self._terminals_of_jobs():
+            asyncio.get_running_loop().call_later(_DEAF_S, self._listen, True)
+            return
+        before = self.watched.presence
+        self._judge([Sight("terminals", 0.0)])
+        if self.watched.presence is not before:
             self._key.set()
 
     def _listen(self, on: bool) -> None:
@@ -184,13 +191,18 @@ class Desk:
             if type(wanted) is not type(self._asked):
                 _log.info("the contract: %s", f"armed, {wanted.why}" if isinstance(wanted, Arm) else "relaxed")
             self._asked = wanted
-            self._take(await self._guard.ask({"do": "status"}))
+            self.take(await self._guard.ask({"do": "status"}))
         except (GuardGone, GuardRefused) as error:
             self.armed, self._asked = False, None
-            _log.warning("the guard was not told who is at the desk: %s", error)
+            if self._problem != str(error):
+                _log.warning("the guard was not told who is at the desk: %s", error)
+            self._problem = str(error)
 
-    def _take(self, status: dict[str, Any]) -> None:
+    def take(self, status: dict[str, Any]) -> None:
+        """What the guard says of its limits."""
+        self._problem = ""
         self.armed = bool(status.get("armed"))
+        self.enforces = {str(name): str(can) for name, can in (status.get("can") or {}).items()}
         limits = status.get("limits") or {}
         cpus = limits.get("cpus")
         self.limited_cpus = float(cpus) if isinstance(cpus, int | float) else None

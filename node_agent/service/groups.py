@@ -218,6 +218,9 @@ class Groups:
         if attempt.ended is not None:
             return
         _log.warning("job %s is not known to the guard any more", attempt.key)
+        for command in [key for key in self._exits if key[:2] == (attempt.job_id, attempt.attempt)]:
+            if not (waiting := self._exits.pop(command)).done():
+                waiting.set_result(_UNKNOWN)
         if attempt.ran and attempt.exit is None:
             self._program_ended(attempt, _UNKNOWN)
         attempt.empty = attempt.empty or GroupEnded(attempt.job_id, attempt.attempt)
@@ -226,7 +229,14 @@ class Groups:
 
     def _compare(self, attempt: Attempt, group: dict[str, Any]) -> None:
         """Take over what the guard knows of an attempt."""
-        raise NotImplementedError
+        for command in group.get("commands", ()):
+            number = int(command["n"])
+            attempt.commands = max(attempt.commands, number)
+            over = "status" in command or "signal" in command or "cause" in command
+            if number == _SCRIPT:
+                attempt.ran = True
+            if over:
+                self._ended(attempt, {**command, "job": attempt.job_id, "attempt": attempt.attempt})
 
 
 def exit_of(message: Message) -> Exit:

@@ -61,11 +61,11 @@ class JournalledCore:
         self._committed: list[Committed] = []
         self._resumed = True
         with readable(self.journal.path):
-            self.rebuilt = found = rebuild(self.journal, self.policy, self.rules)
+            self.rebuilt = found = rebuild(self.journal)
             self.records = self.journal.alive()
             self.launches = self.journal.launches()
             self.ended = self.journal.ended()
-        self.state, self.timer_us = found.state, found.timer_us
+        self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
         if problem := differing(self.state, self.records):
             raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
         self._snapshot_seq = found.snapshot_seq

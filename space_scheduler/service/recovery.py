@@ -4,18 +4,22 @@ That is what lets a scheduler come back with another policy, with a broken one, 
 exactly what it had said: who was started, and where (design, section 4).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from cosched.errors import Failed
 from cosched.model.job import JobState
 from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
-from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.interface import Plan, Policy, Snapshot
+from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Entry
+from space_scheduler.service.reading import Entry, Run, Saved
 from space_scheduler.service.records import JobRecord, Launch
 from space_scheduler.service.schema import JournalRefused
 
@@ -44,40 +48,67 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Rebuilt(msgspec.Struct):
-    """The core's state as the journal has it, and the time its timer is set to."""
+class _NoPolicy:
+    """Decides nothing. Keeps whatever memory was recorded as it is, and the queue in the order of arrival."""
 
-    state: SchedulerState
-    timer_us: int | None
-    events: int
-    snapshot_seq: int
+    order: Order = staticmethod(fcfs)
+    memory_type: Any = Any
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Nobody asks."""
+        raise AssertionError("a recovery asks no policy")
 
 
-def rebuild(journal: Journal, policy: Policy, rules: MachineRules) -> Rebuilt:
-    """The state that the journal tells of, from its last snapshot on. Raises :class:`JournalRefused`.
+class Recorded:
+    """The state that the journal tells of: recorded events and decisions under the rules of their time, no policy."""
 
-    The policy gives the queue its order and is not asked for anything else.
-    """
+    def __init__(self, path: Path, saved: Saved | None, runs: Sequence[Run]) -> None:
+        """Begin at a snapshot (None: at the first event). ``runs`` are all starts of the service, oldest first."""
+        self.path = path
+        self.events = 0
+        self.snapshot_seq = saved.seq if saved else 0
+        self.timer_us = saved.state.timer_us if saved else None
+        self._coming = list(runs)
+        rules = self._rules_at(self.snapshot_seq + 1) or MachineRules()
+        policy = _NoPolicy()
+        self._state = SchedulerState.restore(policy, rules, saved.state) if saved else SchedulerState(policy, rules)
+
+    def apply(self, entry: Entry) -> None:
+        """Apply the next event. Raises :class:`JournalRefused` where it does not fit."""
+        state = self._state
+        state.rules = self._rules_at(entry.seq) or state.rules
+        try:
+            instructions = state.replay(entry.event, entry.now_us, entry.decision)
+        except (BadPlan, ValueError, KeyError, RuntimeError) as error:
+            raise JournalRefused(
+                f"journal {self.path}: event {entry.seq} does not follow from those before it: {error}"
+            ) from error
+        self.timer_us = timer_after(self.timer_us, entry.event, instructions)
+        self.events += 1
+
+    def state(self, policy: Policy, rules: MachineRules) -> SchedulerState:
+        """A state of its own that a policy goes on with. Raises ``Failed`` where the policy cannot order the queue."""
+        try:
+            return SchedulerState.restore(policy, rules, self._state.snapshot())
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(f"the policy cannot order the queue: {type(error).__name__}: {error}") from error
+
+    def _rules_at(self, seq: int) -> MachineRules | None:
+        rules = None
+        while self._coming and self._coming[0].first_seq <= seq:
+            rules = self._coming.pop(0).rules
+        return rules
+
+
+def rebuild(journal: Journal) -> Recorded:
+    """What the journal tells of, from its last snapshot on. Raises :class:`JournalRefused`."""
     saved = journal.snapshot()
-    if saved is None:
-        found = Rebuilt(SchedulerState(policy, rules), None, 0, 0)
-    else:
-        found = Rebuilt(SchedulerState.restore(policy, rules, saved.state), saved.state.timer_us, 0, saved.seq)
+    found = Recorded(journal.path, saved, journal.runs)
     for entry in journal.entries(saved):
-        apply(found, entry, journal)
+        found.apply(entry)
     return found
-
-
-def apply(found: Rebuilt, entry: Entry, journal: Journal) -> None:
-    """Apply one recorded event to the state."""
-    try:
-        instructions = found.state.replay(entry.event, entry.now_us, entry.decision)
-    except (BadPlan, ValueError, KeyError, RuntimeError) as error:
-        raise JournalRefused(
-            f"journal {journal.path}: event {entry.seq} does not follow from those before it: {error}"
-        ) from error
-    found.timer_us = timer_after(found.timer_us, entry.event, instructions)
-    found.events += 1
 
 
 def timer_after(timer_us: int | None, event: Event, instructions: Iterable[Instruction]) -> int | None:

@@ -20,6 +20,7 @@ from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core import RESUMED, caused
 from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
+from space_scheduler.service.recovery import Recorded
 from space_scheduler.service.schema import connect, readable
 
 _CONTEXT: Final = 5
@@ -106,26 +107,22 @@ class _Replay:
     def over(self, entries: Iterable[Entry]) -> Replay:
         """Take in all entries, to the end or to the first difference."""
         first, *coming = self.runs
-        policy = self.policy_of(first)
-        if self.saved:
-            deciding = SchedulerState.restore(policy, first.rules, self.saved.state)
-            recorded = SchedulerState.restore(policy, first.rules, self.saved.state)
-        else:
-            deciding, recorded = SchedulerState(policy, first.rules), SchedulerState(policy, first.rules)
+        recorded = Recorded(self.path, self.saved, self.runs)
+        policy, rules = self.policy_of(first), first.rules
+        deciding = recorded.state(policy, rules)
         difference = None
         for entry in entries:
             run = None
             while coming and coming[0].first_seq <= entry.seq:
                 run = coming.pop(0)
-            if run or entry.note == RESUMED:  # what a service does that starts: the state as the journal has it
-                policy, rules = (self.policy_of(run), run.rules) if run else (policy, deciding.rules)
-                paper = recorded.snapshot()
-                deciding = SchedulerState.restore(policy, rules, paper)
-                recorded = SchedulerState.restore(policy, rules, paper)
+            if run:
+                policy, rules = self.policy_of(run), run.rules
+            if run or entry.note == RESUMED:  # what a service does that starts: it goes on from what is recorded
+                deciding = recorded.state(policy, rules)
             difference = self._differs(deciding, entry)
             if difference:
                 break
-            recorded.replay(entry.event, entry.now_us, entry.decision)
+            recorded.apply(entry)
         replayed = [run for run in self.runs if run not in coming]
         return Replay(
             first_seq=self.saved.seq + 1 if self.saved else 1,

@@ -128,7 +128,7 @@ class Desk:
             _log.info("the desk: %s (%s)", self.watched.presence, self.watched.source)
 
     def _key_pressed(self) -> None:
-        """Something was read from a pseudo-terminal. Whoever types fast, or for a job, costs no more than a few looks."""
+        """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
         assert self._keys is not None
         used = self._keys.used()
         self._listen(False)

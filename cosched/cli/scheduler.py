@@ -20,7 +20,10 @@ from cosched.errors import BadInput
     help="The cluster's settings.",
 )
 @click.option("--check", is_flag=True, help="Check settings, identity and policy, and end.")
-def command(config: Path, check: bool) -> None:
+@click.option(
+    "--take-over", is_flag=True, help="Give orders also to nodes that obeyed another scheduler."
+)
+def command(config: Path, check: bool, take_over: bool) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 
     It says "ready" on standard output once it listens, and logs to standard error.
@@ -35,17 +38,17 @@ def command(config: Path, check: bool) -> None:
         for line in _checked(settings, config):
             click.echo(line)
         return
-    asyncio.run(_run(settings))
+    asyncio.run(_run(settings, take_over))
 
 
-async def _run(settings: ClusterConfig) -> None:
+async def _run(settings: ClusterConfig, take_over: bool) -> None:
     from space_scheduler.service.app import serve  # noqa: PLC0415 (--check needs no web server)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, stop, lambda: click.echo("ready"))
+    await serve(settings, stop, lambda: click.echo("ready"), take_over=take_over)
 
 
 def _checked(settings: ClusterConfig, path: Path) -> list[str]:

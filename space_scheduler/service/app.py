@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 from typing import Final
 
 from aiohttp import web
@@ -48,8 +49,10 @@ class Service:
     ``port`` is where TLS is listened for (of use where the settings say 0), None where it is not.
     """
 
-    def __init__(self, config: ClusterConfig, log: Log | None = None) -> None:
+    def __init__(self, config: ClusterConfig, log: Log | None = None, *, take_over: bool = False) -> None:
+        """``take_over``: give orders also to nodes that have obeyed another journal's scheduler."""
         self.config = config
+        self._take_over = take_over
         self.log = log or Log()
         self.port: int | None = None
         self._runner: web.AppRunner | None = None
@@ -75,7 +78,7 @@ class Service:
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
         if listening is not None:
             self._sockets.append(listening)
-        self.host = host_of(config, self._committed, self._problem)
+        self.host = host_of(config, self._committed, self._problem, take_over=self._take_over)
         recovered = await self.host.start()
         # until the next await nothing of this start's events has been handed on
         fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
@@ -160,9 +163,16 @@ async def _anonymous(_request: web.Request, response: web.StreamResponse) -> Non
 
 
 def host_of(
-    config: ClusterConfig, on_committed: Callable[[Committed], None], on_problem: Callable[[str], None]
+    config: ClusterConfig,
+    on_committed: Callable[[Committed], None],
+    on_problem: Callable[[str], None],
+    *,
+    take_over: bool = False,
 ) -> CoreHost:
-    """The core's host as the settings have it. Raises :class:`BadInput` and :class:`Failed`."""
+    """The core's host as the settings have it. Raises :class:`BadInput` and :class:`Failed`.
+
+    An epoch counts starts; one that takes over is the seconds since 1970, which no count reaches, and a later one.
+    """
     policy = resolve(config.policy, config.order, where="policy")
     state = Path(config.state)
     try:
@@ -178,12 +188,15 @@ def host_of(
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,
         on_problem=on_problem,
+        least_epoch=int(time()) if take_over else 1,
     )
 
 
-async def serve(config: ClusterConfig, stop: asyncio.Event, ready: Callable[[], None], log: Log | None = None) -> None:
+async def serve(
+    config: ClusterConfig, stop: asyncio.Event, ready: Callable[[], None], *, take_over: bool = False
+) -> None:
     """Run the service until ``stop`` is set; ``ready`` is called once it listens."""
-    service = Service(config, log)
+    service = Service(config, take_over=take_over)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
     await service.start()
     try:

@@ -56,6 +56,7 @@ class CoreHost:
         on_committed: Callable[[Committed], None] = lambda committed: None,
         on_problem: Callable[[str], None] = lambda problem: None,
         sources: Sources | None = None,
+        least_epoch: int = 1,
     ) -> None:
         """A host on the journal at ``path``, which is made if there is none; its directory must be there.
 
@@ -63,7 +64,8 @@ class CoreHost:
         after ``snapshot_every`` events, and those of more than ``keep_events`` before it are dropped (None: never; jobs
         and their stories stay either way). ``on_committed`` is called on the event loop for every event with its
         instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when something goes
-        wrong or (with "") is well again. Neither may raise.
+        wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at least: how a fresh
+        journal takes over nodes that have obeyed another.
         """
         self.path = path
         self._worker = Worker(
@@ -78,6 +80,7 @@ class CoreHost:
             on_committed=on_committed,
             on_problem=on_problem,
             sources=sources,
+            least_epoch=least_epoch,
         )
 
     async def start(self) -> Recovered:

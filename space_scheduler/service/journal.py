@@ -72,10 +72,19 @@ class Journal:
         self.next_job_id: int = self._db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()[0]
         self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
 
-    def begin_run(self, anchor: Anchor, software: str, policy: str, order: str | None, rules: MachineRules) -> Run:
+    def begin_run(
+        self,
+        anchor: Anchor,
+        software: str,
+        policy: str,
+        order: str | None,
+        rules: MachineRules,
+        *,
+        least_epoch: int = 1,
+    ) -> Run:
         """Write this start down: its epoch is higher than every other's. Raises :class:`JournalUnwritable`."""
         run = Run(
-            epoch=max((each.epoch for each in self.runs), default=0) + 1,
+            epoch=max(max((each.epoch for each in self.runs), default=0) + 1, least_epoch),
             instance=uuid.uuid4().hex,
             software=software,
             anchor=anchor,

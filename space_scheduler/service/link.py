@@ -35,7 +35,7 @@ class Keeper(Protocol):
     """Who hears of what nodes say and of their coming and going."""
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
-        """An agent was welcomed."""
+        """An agent was welcomed, and has taken the welcome."""
 
     def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """An agent reports something about a job."""
@@ -52,6 +52,7 @@ class Session:
         self._socket = socket
         self._transport = transport
         self._log = log
+        self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
         self._waiting_bytes = 0
 
@@ -162,7 +163,6 @@ class Link:
                 self.config.contract,
             )
         )
-        self.keeper.hello(entry, hello)
         writer = asyncio.create_task(session.write())
         try:
             await self._read(socket, entry, session)
@@ -203,7 +203,7 @@ class Link:
         if hello.procs < 1 or hello.memory_bytes < 1 or not 0 < hello.port < 1 << 16 or not hello.address:
             raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
         if hello.highest_epoch > self.fence.epoch:
-            expected = f"at most {self.fence.epoch}, this scheduler's: the node obeys one with a longer journal"
+            expected = f"at most {self.fence.epoch}, this scheduler's (--take-over, if its journal is the one to obey)"
             raise BadInput("hello: highest_epoch", f"found {hello.highest_epoch}", expected)
         return hello
 
@@ -240,6 +240,9 @@ class Link:
             self._now_heard(entry)
             if self.closing:
                 continue  # what is said now is said again to the next scheduler
+            if not session.agreed and entry.hello is not None:
+                session.agreed = True
+                self.keeper.hello(entry, entry.hello)
             self._hand_on(entry, session, message)
 
     def _decoded(self, kind: WSMsgType, data: Any) -> wire.FromAgent:

@@ -66,8 +66,10 @@ class Worker:
         on_committed: Callable[[Committed], None],
         on_problem: Callable[[str], None],
         sources: Sources | None,
+        least_epoch: int = 1,
     ) -> None:
         self._path = path
+        self._least_epoch = least_epoch
         self._policy = policy
         self._policy_name = policy_name
         self._order_name = order_name
@@ -157,7 +159,14 @@ class Worker:
         try:
             anchors = tuple(run.anchor for run in journal.runs)
             self._clock = clock = Clock(anchors, journal.last_us, self._sources)
-            run = journal.begin_run(clock.anchor, cosched.__version__, self._policy_name, self._order_name, self._rules)
+            run = journal.begin_run(
+                clock.anchor,
+                cosched.__version__,
+                self._policy_name,
+                self._order_name,
+                self._rules,
+                least_epoch=self._least_epoch,
+            )
             self._core = JournalledCore(
                 journal,
                 self._policy,

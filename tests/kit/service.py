@@ -124,6 +124,11 @@ class Running:
             assert time.monotonic() < deadline_s, f"not {what}; the log: {self.log.getvalue()}"
             await asyncio.sleep(0.01)
 
+    async def beaten(self, node: str, presence: Presence = Presence.AWAY) -> None:
+        """Wait for a heartbeat of that node that says so."""
+        entry = self.service.book.entry(node)
+        await self.until(lambda: entry.beat is not None and entry.beat.presence is presence, f"{presence} at {node}")
+
     async def logged(self, *words: str) -> str:
         """The first line of the log that has all these words, as soon as it is there."""
 
@@ -134,12 +139,16 @@ class Running:
         return line()
 
     @asynccontextmanager
-    async def agent(self, node: str = "n1", *, answers: bool = True, **hello: Any) -> AsyncIterator["Agent"]:
-        """An agent that was welcomed and has come into service."""
+    async def agent(
+        self, node: str = "n1", *, answers: bool = True, agrees: bool = True, **hello: Any
+    ) -> AsyncIterator["Agent"]:
+        """An agent that was welcomed; where it ``agrees``, it has sent its first heartbeat."""
         async with self.dial("node", node) as connection:
             agent = Agent(connection, node, answers=answers)
             await agent.say(agent.hello(**hello))
             await agent.heard(wire.Welcome)
+            if agrees:
+                await agent.say(wire.Heartbeat(Usage(), Presence.UNKNOWN))
             try:
                 yield agent
             finally:
@@ -243,10 +252,10 @@ class Agent:
 
 
 @asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[Running]:
+async def running(cluster: Cluster, *, take_over: bool = False) -> AsyncIterator[Running]:
     """The cluster's service, started; stopped in the end."""
     log = StringIO()
-    service = Service(cluster.config, Log(log, people=False))
+    service = Service(cluster.config, Log(log, people=False), take_over=take_over)
     await service.start()
     run = Running(cluster, service, log)
     try:

@@ -159,7 +159,7 @@ class TestNodes:
         async with service.agent("n1", enforces={"memory": "yes", "cpu": "no cgroup"}) as agent:
             await joined(service, "n1")
             await agent.beat()
-            await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+            await service.beaten("n1")
             first, second, _ = (await service.get("/v1/nodes"))["nodes"]
             assert (first["name"], first["state"], first["presence"]) == ("n1", "up", "away")
             assert (first["procs"], first["memory_bytes"]) == (2, 2 << 30)

@@ -63,7 +63,7 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
         (hello(memory_bytes=-1), "sizes or an address that cannot be"),
         (hello(port=0), "sizes or an address that cannot be"),
         (hello(address=""), "sizes or an address that cannot be"),
-        (hello(highest_epoch=7), "hello: highest_epoch: found 7; expected at most 1, this scheduler's"),
+        (hello(highest_epoch=7), "hello: highest_epoch: found 7; expected at most 1, this scheduler's (--take-over, "),
         (wire.Prepared(wire.OrderId(1, 1, 1)), "hello: a Prepared; expected a Hello first"),
     ],
 )
@@ -78,6 +78,23 @@ async def test_a_hello_that_is_not_welcome(service: Running, first: wire.FromAge
     assert words in (await service.logged("message refused: hello", words))
     assert service.service.link.refused["hello"] == 1
     assert service.service.book.entry("n1").hello is None
+
+
+async def test_who_does_not_take_the_welcome_does_not_count(service: Running) -> None:
+    async with service.agent("n1", agrees=False) as agent:
+        assert service.service.book.entry("n1").session is not None
+        await service.get("/v1/cluster")
+        assert service.service.book.entry("n1").size is None
+        await agent.beat()
+        await joined(service, "n1")
+
+
+async def test_a_fresh_journal_takes_over_when_told_so(cluster: Cluster, make_cluster: Callable[..., Cluster]) -> None:
+    async with running(cluster, take_over=True) as service, service.agent("n1", highest_epoch=1000) as agent:
+        await joined(service, "n1")
+        assert agent.heard_already(wire.Welcome)[0].fence.epoch > 1000
+    async with running(cluster) as service, service.agent("n1", highest_epoch=1000):
+        await joined(service, "n1")
 
 
 async def test_a_node_that_is_not_in_the_list(service: Running) -> None:
@@ -126,7 +143,7 @@ async def test_what_is_not_understood_is_counted_and_said_once(service: Running)
         unknown = msgspec.msgpack.encode({"type": "GroupEnded", "job_id": 1, "attempt": 1, "sudo": True})
         await agent.connection.send(unknown)
         await agent.beat()  # and the connection goes on
-        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await service.beaten("n1")
         assert service.service.link.refused["undecodable"] == 5
         lines = [line for line in service.log.getvalue().splitlines() if "undecodable" in line]
         assert len(lines) == 1
@@ -163,7 +180,7 @@ async def test_a_second_hello_and_reports_of_unknown_jobs_change_nothing(service
         assert (await agent.heard(wire.Forget)).order.job_id == 5
         await agent.say(wire.OutputChunk(77, b"unasked", 7, True))
         await agent.beat()
-        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await service.beaten("n1")
         assert service.service.link.refused["second hello"] == 1
         assert (await service.get("/v1/cluster"))["procs"] == 2
 
@@ -177,7 +194,7 @@ async def test_one_agent_a_node(service: Running) -> None:
             assert isinstance(refused, wire.Rejected)
             assert "an agent of n1 is connected, heard" in refused.reason
         await first.beat(Presence.PRESENT)
-        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await service.beaten("n1", Presence.PRESENT)
         assert await service.logged("message refused: hello", "is connected")
 
 

@@ -22,7 +22,7 @@ async def test_what_is_measured(service: Running) -> None:
     async with service.agent("n1") as agent:
         await agent.beat()
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
-        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await service.beaten("n1")
         await agent.connection.send(b"\xff")
         first = await service.submit()
         await service.job_in(first, "running")
@@ -63,8 +63,8 @@ async def test_what_is_measured(service: Running) -> None:
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:
     async with service.agent("n1") as agent:
-        await agent.say(wire.Heartbeat(wire.Usage(cpu_local=1.0), wire.Presence.UNKNOWN))
-        await service.until(lambda: service.service.book.entry("n1").beat is not None, "a heartbeat")
+        await agent.say(wire.Heartbeat(wire.Usage(cpu_local=1.0), wire.Presence.PRESENT))
+        await service.beaten("n1", wire.Presence.PRESENT)
         found = await samples(service)
     cpus = {labels: value for (name, labels), value in found.items() if name == "cosched_node_cpus_used"}
     assert cpus == {(("node", "n1"), ("side", "local")): 1.0}

@@ -1,0 +1,130 @@
+"""From ``submit`` to the first rank that runs, on four nodes of a lab, beside plain ``mpirun`` on the same nodes.
+
+``plain`` is Open MPI's own launch with the cheapest remote shell there is, ``nsenter`` into the other nodes' networks:
+no daemon, no identity, no control group. ``api`` is a submission over the service's socket, ``command`` the whole process
+``cosched submit``. One of each in turn; the first round warms up. Every rank prints the time at which it runs, and the
+earliest counts. Needs root, for a lab of tier 1 with namespaces that ``nsenter`` may enter.
+
+    ./run bench launch [ROUNDS]
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.measure import spread
+from cosched.client.client import Client
+from cosched.lab.lab import Lab
+from cosched.wire.api import Submission
+
+RANK = "sh -c 'date +%s%N'"
+PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}
+
+
+def plain(lab: Lab, folder: Path) -> float:
+    """Seconds of a plain ``mpirun`` from node 1 until the first rank runs."""
+    environment = {
+        "PATH": PATH,
+        "TMPDIR": str(folder),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_plm_ssh_agent": str(folder / "shell"),
+        "PRTE_MCA_prte_default_hostfile": str(folder / "hosts"),
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+    }
+    first = lab.nodes[0]
+    command = [str(folder / "shell"), first, f"mpirun {RANK}"]
+    began_ns = time.time_ns()
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    if ended.returncode:
+        raise SystemExit(f"plain mpirun failed: {ended.stderr}")
+    return _first(ended.stdout, began_ns)
+
+
+def prepare_plain(lab: Lab, folder: Path) -> None:
+    """The host file and the remote shell of the plain launch."""
+    (folder / "hosts").write_text("".join(f"{node} slots=1\n" for node in lab.nodes))
+    pids = {node["name"]: node["pid"] for node in lab.state["nodes"]}
+    cases = "\n".join(f"{name}) pid={pid} ;;" for name, pid in pids.items())
+    shell = folder / "shell"
+    shell.write_text(
+        f'#!/bin/sh\nhost=$1; shift\ncase $host in\n{cases}\nesac\nexec nsenter -t $pid -n -u sh -c "$*"\n',
+        encoding="utf-8",
+    )
+    shell.chmod(0o755)
+
+
+def by_api(client: Client) -> float:
+    """Seconds from a submission over the socket until the first rank runs."""
+    began_ns = time.time_ns()
+    job = client.submit(
+        Submission(
+            script=f"#!/bin/sh\nexec mpirun {RANK}\n",
+            tasks=4,
+            time_limit_s=60,
+            directory="/",
+            environment={"PATH": PATH},
+        )
+    )
+    return _first(_output(client, job.job_id), began_ns)
+
+
+def by_command(lab: Lab, client: Client, folder: Path) -> float:
+    """Seconds from the start of the process ``cosched submit`` until the first rank runs."""
+    script = folder / "job.sh"
+    script.write_text(f"#!/bin/sh\nexec mpirun {RANK}\n")
+    command = [sys.executable, "-m", "cosched.cli.main", "submit", "-n", "4", "--time", "60s", str(script)]
+    environment = {**os.environ, "PATH": PATH, "COSCHED_LAB": lab.name}
+    began_ns = time.time_ns()
+    ended = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=True)
+    number = next(int(word) for word in ended.stdout.replace(":", " ").split() if word.isdigit())
+    return _first(_output(client, number), began_ns)
+
+
+def _output(client: Client, job_id: int) -> str:
+    give_up_s = time.monotonic() + 60
+    while (job := client.wait(job_id, 30)).state not in _ENDED:
+        if time.monotonic() > give_up_s:
+            raise SystemExit(f"job {job_id} is {job.state} after a minute")
+    if job.state != "completed":
+        raise SystemExit(f"job {job_id} {job.state}: {job.failure}")
+    return client.output(job_id, "stdout").data.decode()
+
+
+def _first(output: str, began_ns: int) -> float:
+    return (min(map(int, output.split())) - began_ns) / 1e9
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    taken: dict[str, list[float]] = {"plain": [], "api": [], "command": []}
+    with tempfile.TemporaryDirectory() as name, Lab.up(nodes=4, name=f"launch-{os.getpid()}") as lab:
+        if lab.tier != 1:
+            raise SystemExit(f"needs a lab of tier 1: {lab.why}")
+        folder = Path(name)
+        prepare_plain(lab, folder)
+        with lab.client() as client:
+            for round_ in range(rounds + 1):
+                once = (plain(lab, folder), by_api(client), by_command(lab, client, folder))
+                if round_:
+                    for values, value in zip(taken.values(), once, strict=True):
+                        values.append(value)
+    print(
+        "| launch | median s [lowest … highest] | p99 s | × plain (medians) | over 1.3 × plain, ms |\n|---|---|---|---|---|"
+    )
+    base = statistics.median(taken["plain"])
+    for name, values in taken.items():
+        ordered = sorted(values)
+        p99 = ordered[min(len(ordered) - 1, round(0.99 * len(ordered)))]
+        median = statistics.median(values)
+        print(f"| {name} | {spread(values)} | {p99:.3g} | {median / base:.2f} | {(median - 1.3 * base) * 1000:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,9 +21,8 @@ class _Watched:
 
     def __init__(self) -> None:
         self.mark = b""
-        self.supervisors: set[int] = set()
+        self.supervisors: dict[int, int] = {}  # pid -> start, for numbers are used again
         self.memory_bytes: int | None = None
-        self.processes = -1
 
 
 class CgroupsNone(Cgroups):
@@ -61,7 +60,7 @@ class CgroupsNone(Cgroups):
             "cpu ceiling": f"{'only in whole CPUs, by affinity' if several else 'no: one CPU'} ({self._why})",
             "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
             "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
-            "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor was killed",
+            "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor died",
             "processes limit": "no: RLIMIT_NPROC would count all of the user's processes",
         }
 
@@ -89,7 +88,9 @@ class CgroupsNone(Cgroups):
         group.mark = f"{MARK}={mark}".encode()
         group.memory_bytes = memory_bytes
         if supervisor is not None:
-            group.supervisors.add(supervisor)
+            found = process.stat_of(supervisor)
+            if found is not None:
+                group.supervisors[supervisor] = found.start_ticks
 
     def names(self) -> list[str]:
         """As the interface says."""
@@ -102,12 +103,15 @@ class CgroupsNone(Cgroups):
             return []
         below: dict[int, list[int]] = {}
         living = set()
+        started = {}
         for pid in process.all_pids():
             found = process.stat_of(pid)
             if found is not None:
                 below.setdefault(found.parent, []).append(pid)
+                started[pid] = found.start_ticks
                 if found.state not in "ZX":
                     living.add(pid)
+        group.supervisors = {pid: start for pid, start in group.supervisors.items() if started.get(pid) == start}
         members: set[int] = set()
         waiting = [child for pid in group.supervisors for child in below.get(pid, [])]
         while waiting:

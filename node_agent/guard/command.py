@@ -1,0 +1,133 @@
+"""The last steps between the guard and a user's program: in a forked child, from its first instruction to exec.
+
+The order is the point. Cgroup first, so that nothing of the job is ever outside; mounts while there are rights to make
+them; then the user, for good; and all that touches the user's files after that, with his rights alone.
+"""
+
+import errno
+import os
+import resource
+from typing import Final, NamedTuple
+
+from node_agent.linux import files, namespaces, process, users
+from node_agent.linux.cgroups import Cgroups
+
+#: Jobs before the owner's programs when the kernel runs out of memory.
+_OOM_SCORE: Final = "500"
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Place(NamedTuple):
+    """Where a job's commands run. ``keep`` and ``directory`` are absolute; ``directory`` is the job's private one."""
+
+    user: users.User
+    switch: bool
+    private_tmp: bool
+    directory: str
+    keep: tuple[str, ...]
+
+
+class Command(NamedTuple):
+    """One command of a job; ``stdio`` are descriptors, ``output`` and ``error`` paths in place of the last two."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    stdio: tuple[int, int, int]
+    output: str | None
+    error: str | None
+
+
+class StepFailed(Exception):
+    """A step did not succeed; ``code`` as in ``cosched.wire.messages.Refused``."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def settle(place: Place, directory: str) -> None:
+    """See the job's mounts, become its user, be in a directory. Raises :class:`StepFailed`; there is no way back."""
+    try:
+        if place.private_tmp:
+            namespaces.private_mounts()
+            covers = {"/tmp": f"{place.directory}/tmp", "/dev/shm": f"{place.directory}/shm"}
+            namespaces.cover(covers, place.keep)
+    except OSError as error:
+        raise StepFailed("failed", f"private /tmp and /dev/shm: {_story(error)}") from None
+    try:
+        process.no_new_privileges()
+        if place.switch:
+            users.become(place.user)
+    except OSError as error:
+        raise StepFailed("user", f"becoming {place.user.name}: {_story(error)}") from None
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        hint = ""
+        if error.errno == errno.ENOENT and place.private_tmp and namespaces.is_below(directory, "/tmp"):
+            hint = " (a job's /tmp is its own)"
+        raise StepFailed(
+            "directory", f"{directory}: {error.strerror}, as {place.user.name} on this node{hint}"
+        ) from None
+
+
+def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
+    """Turn the calling process into the command. Returns never; raises :class:`StepFailed`."""
+    try:
+        cgroups.enter(name)
+    except OSError as error:
+        raise StepFailed("failed", f"entering the job's cgroup: {_story(error)}") from None
+    os.setsid()
+    process.reset_signals()
+    os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    files.write("/proc/self/oom_score_adj", _OOM_SCORE)
+    settle(place, command.cwd)
+    fds = list(command.stdio)
+    for at, path in ((1, command.output), (2, command.error)):
+        if path is not None:
+            try:
+                fds[at] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise StepFailed("failed", f"{path}: {error.strerror}, as {place.user.name} on this node") from None
+    for at, fd in enumerate(fds):
+        os.dup2(fd, at)
+    env = environment(command.env, place)
+    try:
+        _exec(command.argv, env)
+    except OSError as error:
+        raise StepFailed("failed", f"{command.argv[0]}: {error.strerror}") from None
+
+
+def environment(given: dict[str, str], place: Place) -> dict[str, str]:
+    """What a command finds: what was given, and what belongs to the user on this node."""
+    env = {"PATH": _PATH, **given, **place.user.environment()}
+    if not place.private_tmp:
+        env.setdefault("TMPDIR", f"{place.directory}/tmp")
+    return env
+
+
+def _exec(argv: tuple[str, ...], env: dict[str, str]) -> None:
+    """Execute a program, looked for in the command's own PATH; a script without ``#!`` is the shell's, as ever."""
+    if "/" in argv[0]:
+        candidates = [argv[0]]
+    else:
+        candidates = [os.path.join(folder or ".", argv[0]) for folder in env["PATH"].split(":")]
+    denied = None
+    for path in candidates:
+        try:
+            os.execve(path, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            denied = error
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve("/bin/sh", ("/bin/sh", path, *argv[1:]), env)
+    raise denied or FileNotFoundError(errno.ENOENT, "command not found" if "/" not in argv[0] else "no such program")
+
+
+def _story(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

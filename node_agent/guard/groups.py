@@ -1,0 +1,147 @@
+"""An attempt at a job on this node as the guard knows it, and its directories; what happens to it is in ``jobs``."""
+
+import contextlib
+import os
+import secrets
+from typing import Any, Final
+
+from node_agent.guard import command
+from node_agent.guard.records import Record
+from node_agent.guard.requests import Prepare
+from node_agent.guard.settings import Settings
+from node_agent.linux import files, namespaces, users
+from node_agent.linux.cgroups import group_name
+
+#: Processes and threads a job may have: so many, and so many more for each task.
+_PROCESSES: Final = 512
+_PROCESSES_PER_TASK: Final = 128
+#: Ended commands shown and kept; a script may call mpirun a thousand times.
+ENDED_KEPT: Final = 64
+UNKNOWN: Final[Record] = {"status": None, "signal": None, "cause": "unknown"}
+
+
+class Command:
+    """The n-th command of an attempt. ``exit`` is its record once it has ended."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.pid = 0
+        self.state = "starting"
+        self.exit: Record | None = None
+        self.pidfd: int | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """For ``list``."""
+        found: dict[str, Any] = {"n": self.n, "state": self.state, "pid": self.pid}
+        if self.exit is not None:
+            found.update({key: self.exit.get(key) for key in ("status", "signal", "cause")})
+        return found
+
+
+class Group:
+    """An attempt at a job: what was asked for, its commands, and how far its end has come."""
+
+    def __init__(self, request: Prepare, mark: str = "") -> None:
+        self.request = request
+        self.name = group_name(request.job, request.attempt)
+        self.mark = mark or secrets.token_hex(8)
+        self.user: users.User | None = None  # known when it is prepared
+        self.commands: dict[int, Command] = {}
+        self.deadline_us: int | None = None
+        self.ending: str | None = None  # the cause: limit, killed
+        self.kill_at_us: int | None = None
+        self.poll_at_us: int | None = None
+        self.poll_every_us = 0
+        self.told_empty = True
+        self.watch_fd: int | None = None
+        self.removing = False
+        self.problems: list[str] = []
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, attempt)."""
+        return self.request.job, self.request.attempt
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The job's limit on this node."""
+        per_task = self.request.memory_bytes
+        return None if per_task is None else per_task * self.request.tasks
+
+    @property
+    def processes(self) -> int:
+        """How many processes and threads it may have."""
+        return _PROCESSES + _PROCESSES_PER_TASK * self.request.tasks
+
+    @property
+    def alive(self) -> list[Command]:
+        """Commands whose end is not known."""
+        return [command for command in self.commands.values() if command.state != "ended"]
+
+    @property
+    def state(self) -> str:
+        """preparing, prepared, running, empty (nothing runs, more may come), ending, ended (nothing more may come)."""
+        if self.user is None and not self.ending:
+            return "preparing"
+        if self.alive or not self.told_empty:
+            return "ending" if self.ending else "running"
+        if self.ending:
+            return "ended"
+        return "empty" if self.commands else "prepared"
+
+    def record(self, boot_id: str) -> Record:
+        """For ``state/records``: all that a successor of this guard must know."""
+        return {
+            "boot_id": boot_id,
+            "request": self.request._asdict(),
+            "user": list(self.user) if self.user else None,
+            "mark": self.mark,
+            "deadline_us": self.deadline_us,
+            "ending": self.ending,
+            "kill_at_us": self.kill_at_us,
+        }
+
+    @classmethod
+    def of_record(cls, record: Record) -> "Group":
+        """What a predecessor of this guard knew. Raises KeyError, TypeError or ValueError for a damaged record."""
+        group = cls(Prepare(**record["request"]), str(record["mark"]))
+        group.user = users.User(*record["user"])
+        group.deadline_us = record["deadline_us"]
+        group.ending = record["ending"]
+        group.kill_at_us = record["kill_at_us"]
+        return group
+
+
+def place(settings: Settings, group: Group, user: users.User, *, private_tmp: bool) -> command.Place:
+    """Where a group's commands run, and what they see."""
+    directory = f"{settings.paths.state}/jobs/{group.request.job}.{group.request.attempt}"
+    keep = (*settings.paths.keep, settings.paths.run, directory)
+    return command.Place(user, settings.security.users == "switch", private_tmp, directory, keep)
+
+
+def make_directories(where: command.Place, shm_bytes: int) -> None:
+    """A job's private directories. Its own is the guard's, so that nobody else moves what is in it. Raises OSError."""
+    os.mkdir(where.directory, 0o711)
+    os.chmod(where.directory, 0o711)
+    for name in ("tmp", "shm"):
+        path = f"{where.directory}/{name}"
+        os.mkdir(path, 0o700)
+        if where.switch:
+            os.chown(path, where.user.uid, where.user.gid)
+    if where.private_tmp:
+        fd = os.open(f"{where.directory}/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(OSError):  # a directory will do: slower, but as private
+                namespaces.mount_memory(fd, where.user.uid, where.user.gid, shm_bytes)
+        finally:
+            os.close(fd)
+
+
+def remove_directories(state: str, job: int, attempt: int) -> None:
+    """Remove what :func:`make_directories` made and what the job left in it. Raises OSError."""
+    namespaces.unmount(f"{state}/jobs/{job}.{attempt}/shm")
+    fd = os.open(f"{state}/jobs", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        files.remove_tree(f"{job}.{attempt}", fd)
+    finally:
+        os.close(fd)

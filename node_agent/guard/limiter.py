@@ -1,0 +1,109 @@
+"""The contract on the whole parallel side: armed from the start, relaxed on request for a while, armed by itself.
+
+Memory is limited always, and parallel work stays in the idle class: only the ceiling on CPU is ever lifted.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from node_agent.guard.requests import Refusal
+from node_agent.guard.settings import Contract
+from node_agent.linux.cgroups import Cgroups
+from node_agent.linux.process import US_PER_S
+
+#: Nobody is trusted for longer: a request beyond that is cut.
+MAX_RELAX_US: Final = 120 * US_PER_S
+#: systemd may write its own values over ours (daemon-reload), and a refused memory limit may fit later.
+_AGAIN_US: Final = 10 * US_PER_S
+
+
+class Limits(NamedTuple):
+    """What parallel work may use, all jobs together (``cosched.model.contract.Limits``, without the count of tasks)."""
+
+    cpus: float | None
+    idle: bool
+    memory_bytes: int
+
+
+def limits(contract: Contract, counts_as_present: bool, cpus: int, memory_bytes: int) -> Limits:
+    """What ``cosched.model.contract.limits`` says (a test compares them)."""
+    ceiling = contract.cpu_ratio * cpus if counts_as_present and contract.cpu_ratio < 1 else None
+    return Limits(ceiling, contract != Contract(1.0, 1.0, 1), int(contract.memory_ratio * memory_bytes))
+
+
+class Limiter:
+    """Who alone writes the contract's limits. ``owner`` is the maximum that the desk's owner allows."""
+
+    def __init__(self, cgroups: Cgroups, owner: Contract, cpus: int, memory_bytes: int, epoch: int) -> None:
+        self._cgroups = cgroups
+        self._owner = owner
+        self._machine = cpus, memory_bytes
+        self.contract = owner
+        self.armed = True
+        self.until_us = 0
+        self.epoch = epoch
+        self.problems: list[str] = []
+        self._again_us = 0
+
+    @property
+    def limits(self) -> Limits:
+        """What is in force."""
+        return limits(self.contract, self.armed, *self._machine)
+
+    def set_contract(self, cpu_ratio: float, memory_ratio: float, mpl: int, now_us: int) -> None:
+        """The cluster's contract, cut by the owner's."""
+        owner = self._owner
+        self.contract = Contract(
+            min(cpu_ratio, owner.cpu_ratio), min(memory_ratio, owner.memory_ratio), min(mpl, owner.mpl)
+        )
+        self._apply(now_us)
+
+    def relax(self, until_us: int, epoch: int, now_us: int) -> int:
+        """No ceiling until then, at most for :data:`MAX_RELAX_US`. Returns until when. Raises :class:`Refusal`."""
+        if epoch < self.epoch:
+            raise Refusal("stale", f"relax of epoch {epoch}; epoch {self.epoch} has been seen")
+        self.epoch = epoch
+        if until_us <= now_us:
+            raise Refusal("stale", f"relax until {until_us}, which was {now_us - until_us} us ago")
+        self.until_us = min(until_us, now_us + MAX_RELAX_US)
+        if self.armed:
+            self.armed = False
+            self._apply(now_us)
+            if self.problems and self._ceiling_failed():
+                self.arm(now_us)
+                raise Refusal("failed", "; ".join(self.problems))
+        return self.until_us
+
+    def arm(self, now_us: int) -> None:
+        """The ceiling holds from now on. (Always written: it costs less than a doubt.)"""
+        self.armed, self.until_us = True, 0
+        self._apply(now_us)
+
+    def tick(self, now_us: int) -> str | None:
+        """Do what is due. Returns why the guard has armed by itself, if it has."""
+        if not self.armed and now_us >= self.until_us:
+            self.arm(now_us)
+            return "expired"
+        if now_us >= self._again_us:
+            self._apply(now_us)
+        return None
+
+    def due_us(self) -> int:
+        """When :meth:`tick` is wanted next."""
+        return self._again_us if self.armed else min(self._again_us, self.until_us)
+
+    def shown(self) -> dict[str, Any]:
+        """For ``status``."""
+        return {
+            "armed": self.armed,
+            "until_us": self.until_us,
+            "epoch": self.epoch,
+            "contract": self.contract._asdict(),
+            "limits": {**self.limits._asdict(), "problems": self.problems},
+        }
+
+    def _apply(self, now_us: int) -> None:
+        self.problems = self._cgroups.set_limits(*self.limits)
+        self._again_us = now_us + (US_PER_S if self._ceiling_failed() else _AGAIN_US)
+
+    def _ceiling_failed(self) -> bool:
+        return self._cgroups.kernel_groups and any(problem.startswith("CPU") for problem in self.problems)

@@ -1,0 +1,84 @@
+"""What must outlive the guard, as small files in ``state/records``, a directory that only the guard writes to.
+
+``JOB.ATTEMPT.group``     what was asked for, its deadline, and why it is being ended if it is
+``JOB.ATTEMPT.N.run``     a supervisor that watches over command N, by pid and start time
+``JOB.ATTEMPT.N.exit``    how command N ended: written by its supervisor, whole and durable or not at all
+"""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from node_agent.linux import files
+
+Record = dict[str, Any]
+_GROUP: Final = re.compile(r"(\d{1,18})\.(\d{1,9})\.group\Z")
+_COMMAND: Final = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,10})\.(run|exit)\Z")
+
+
+class Records:
+    """The directory ``state/records``, by descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def write_group(self, job: int, attempt: int, record: Record) -> None:
+        """What the guard knows of an attempt. Not durable: a power cut ends what it describes."""
+        files.replace(f"{job}.{attempt}.group", json.dumps(record), self.fd, durable=False)
+
+    def group(self, job: int, attempt: int) -> Record | None:
+        """What was known of an attempt."""
+        return self._read(f"{job}.{attempt}.group")
+
+    def groups(self) -> list[tuple[int, int]]:
+        """(job, attempt) of all that are known."""
+        return sorted((int(m[1]), int(m[2])) for m in map(_GROUP.match, os.listdir(self.fd)) if m)
+
+    def write_run(self, job: int, attempt: int, n: int, record: Record) -> None:
+        """A command is being watched over."""
+        files.replace(f"{job}.{attempt}.{n}.run", json.dumps(record), self.fd, durable=False)
+
+    def write_exit(self, job: int, attempt: int, n: int, record: Record) -> None:
+        """How a command ended."""
+        files.replace(f"{job}.{attempt}.{n}.exit", json.dumps(record), self.fd, durable=True)
+
+    def run(self, job: int, attempt: int, n: int) -> Record | None:
+        """Who watches over a command."""
+        return self._read(f"{job}.{attempt}.{n}.run")
+
+    def exit(self, job: int, attempt: int, n: int) -> Record | None:
+        """How a command ended, or None when that is not known."""
+        return self._read(f"{job}.{attempt}.{n}.exit")
+
+    def commands(self, job: int, attempt: int) -> list[int]:
+        """The numbers of an attempt's commands that left a trace."""
+        return sorted({n for n, _ in self._of(job, attempt)})
+
+    def drop_command(self, job: int, attempt: int, n: int) -> None:
+        """Forget one command."""
+        for kind in ("run", "exit"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{job}.{attempt}.{n}.{kind}", dir_fd=self.fd)
+
+    def drop(self, job: int, attempt: int) -> None:
+        """Forget an attempt, what describes it last."""
+        for n, kind in self._of(job, attempt):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{job}.{attempt}.{n}.{kind}", dir_fd=self.fd)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{job}.{attempt}.group", dir_fd=self.fd)
+
+    def _of(self, job: int, attempt: int) -> Iterator[tuple[int, str]]:
+        for match in map(_COMMAND.match, os.listdir(self.fd)):
+            if match and (int(match[1]), int(match[2])) == (job, attempt):
+                yield int(match[3]), match[4]
+
+    def _read(self, name: str) -> Record | None:
+        try:
+            record = json.loads(files.read(name, self.fd))
+        except (OSError, ValueError):
+            return None  # missing or damaged: unknown, never a success
+        return record if isinstance(record, dict) else None

@@ -1,0 +1,195 @@
+"""A supervisor: forked by the guard for one command, its parent, and the only one who can learn how it ended.
+
+It stands outside the job's cgroup, so that what kills the job doesn't reach it, in a session of its own, so that what
+ends the guard doesn't either. It writes the exit record whether or not there is still a guard to hear of it.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import stat
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from node_agent.guard import command
+from node_agent.guard.records import Record, Records
+from node_agent.linux import process
+from node_agent.linux.cgroups import Cgroups
+
+_MAX_SCRIPT_BYTES: Final = 16 << 20
+_PIECE_BYTES: Final = 1 << 20
+_LAST_FD: Final = 1 << 20
+
+
+class Plan(NamedTuple):
+    """What a supervisor is to start and to watch. ``script_fd`` is the script's text, ``oom_kills`` what there were."""
+
+    job: int
+    attempt: int
+    n: int
+    group: str
+    command: command.Command
+    place: command.Place
+    script_fd: int | None
+    oom_kills: int
+    boot_id: str
+
+
+def close_all_but(keep: Iterable[int]) -> None:
+    """Close every descriptor from 3 on but these."""
+    start = 3
+    for fd in sorted({fd for fd in keep if fd >= start}):
+        os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, _LAST_FD)
+
+
+def supervise(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> None:
+    """Start the command, tell the guard, wait for its end, write the record. Runs in a process of its own.
+
+    Told on ``report_fd``, a line each: {pid} or {error, message}; then, once the command has ended, {exited: record}.
+    """
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+    script = [] if plan.script_fd is None else [plan.script_fd]
+    close_all_but([records.fd, report_fd, *plan.command.stdio, *script])
+    os.chdir("/")
+    process.set_name("cosched-superv")
+    process.become_subreaper()
+    try:
+        if plan.script_fd is not None:
+            path = _copy_script(plan.script_fd, plan.place)
+            plan = plan._replace(command=plan.command._replace(argv=(path, *plan.command.argv[1:])))
+        pid, failed = _started(plan, cgroups, records, report_fd)
+    except OSError as error:
+        _tell(report_fd, {"error": "failed", "message": f"starting the command: {error.strerror}"})
+        return
+    if failed:
+        records.drop_command(plan.job, plan.attempt, plan.n)
+        _tell(report_fd, failed)
+        return
+    _tell(report_fd, {"pid": pid})
+    record = _ended(plan, pid, cgroups, records)
+    with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
+        records.write_exit(plan.job, plan.attempt, plan.n, record)
+    _tell(report_fd, {"exited": record})
+    if not cgroups.kernel_groups:
+        os.close(report_fd)
+        _outlast_descendants()
+
+
+def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> tuple[int, Record]:
+    """The command's pid; and what went wrong, if it did not come to exec."""
+    go_read, go_write = os.pipe()
+    failed_read, failed_write = os.pipe()  # closed by exec
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for fd in (go_write, failed_read, report_fd, records.fd):
+                os.close(fd)
+            if os.read(go_read, 1):
+                command.become(plan.command, plan.place, cgroups, plan.group)
+        except command.StepFailed as error:
+            _tell(failed_write, {"error": error.code, "message": str(error)})
+        except BaseException as error:
+            _tell(failed_write, {"error": "failed", "message": f"{type(error).__name__}: {error}"})
+        finally:
+            os._exit(127)
+    for fd in {go_read, failed_write, *plan.command.stdio, *([] if plan.script_fd is None else [plan.script_fd])}:
+        if fd > 2:
+            os.close(fd)
+    own, child = process.stat_of(os.getpid()), process.stat_of(pid)
+    records.write_run(
+        plan.job,
+        plan.attempt,
+        plan.n,
+        {
+            "boot_id": plan.boot_id,
+            "supervisor": os.getpid(),
+            "supervisor_start": own.start_ticks if own else -1,
+            "pid": pid,
+            "start_time": child.start_ticks if child else -1,
+        },
+    )
+    os.write(go_write, b"g")
+    os.close(go_write)
+    text = b""
+    while piece := os.read(failed_read, 4096):
+        text += piece
+    os.close(failed_read)
+    if not text:
+        return pid, {}
+    os.waitpid(pid, 0)
+    failed: Record = json.loads(text)
+    return pid, failed
+
+
+def _ended(plan: Plan, pid: int, cgroups: Cgroups, records: Records) -> Record:
+    """Wait for the command (and for orphans, which are its descendants), and say how it ended."""
+    child = process.stat_of(pid)
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            break
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code = os.waitstatus_to_exitcode(status)
+    group = records.group(plan.job, plan.attempt) or {}
+    return {
+        "job": plan.job,
+        "attempt": plan.attempt,
+        "n": plan.n,
+        "boot_id": plan.boot_id,
+        "pid": pid,
+        "start_time": child.start_ticks if child else -1,
+        "status": code if code >= 0 else None,
+        "signal": -code if code < 0 else None,
+        "cause": _cause(code, group.get("ending"), cgroups.usage(plan.group).oom_kills > plan.oom_kills),
+        "cpu_us": round((used.ru_utime + used.ru_stime) * process.US_PER_S),
+        "memory_peak_bytes": used.ru_maxrss << 10,
+    }
+
+
+def _cause(code: int, ending: object, out_of_memory: bool) -> str:
+    """Why a command ended: by order before by itself, and for lack of memory only when it did not end well."""
+    if isinstance(ending, str):
+        return ending
+    return "memory" if code != 0 and out_of_memory else "own"
+
+
+def _outlast_descendants() -> None:
+    """Without cgroups: stay until the last descendant has ended, so that they can be found below."""
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def _copy_script(fd: int, place: command.Place) -> str:
+    """The job script as a file that its user may read and run, in the job's directory, which is not his."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SCRIPT_BYTES:
+        raise OSError(22, f"the script is not a file of at most {_MAX_SCRIPT_BYTES} bytes")
+    path = f"{place.directory}/script"
+    copy = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        at = 0
+        while piece := os.pread(fd, _PIECE_BYTES, at):
+            while piece:
+                written = os.write(copy, piece)
+                at += written
+                piece = piece[written:]
+        if place.switch:
+            os.fchown(copy, place.user.uid, place.user.gid)
+        os.fchmod(copy, 0o500)
+    finally:
+        os.close(copy)
+    return path
+
+
+def _tell(fd: int, what: Record) -> None:
+    with contextlib.suppress(OSError):  # the guard has gone: the record is for its successor
+        os.write(fd, json.dumps(what).encode() + b"\n")

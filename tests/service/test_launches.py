@@ -9,6 +9,7 @@ import msgspec
 from cosched.identity.grants import load_grant_pub
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
+from space_scheduler.service.discard import Discarder
 from tests.kit.service import ME, Agent, Cluster, Running, running
 
 
@@ -316,3 +317,51 @@ async def test_an_owners_own_contract_cuts_what_is_offered(service: Running) -> 
         size = service.service.book.entry("n1").size
         assert size is not None
         assert (size.procs, size.memory_bytes) == (4, 2 << 30)
+
+
+async def test_what_a_submission_leaves_open_is_the_clusters(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(default_memory="512MiB", default_time="2min")
+    async with running(cluster) as service, service.agent("n1") as agent:
+        await joined(service, "n1")
+        job_id = await service.submit()
+        prepare = await agent.heard(wire.Prepare)
+        assert (prepare.memory_bytes, prepare.limit_us) == (512 << 20, 120_000_000)
+        assert (await service.job(job_id)).memory_bytes == 512 << 20
+
+
+async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(keep_output="100ms")
+    async with running(cluster) as service, service.agent("n1") as agent:
+        await joined(service, "n1")
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+        host, parts = service.service.host, service.service
+        discarder = Discarder(cluster.config, host, parts.launches, parts.link, parts.log)
+        assert await discarder.look() == 0, "it runs"
+        await agent.ends(job_id, wire.Exit(status=0))
+        await service.job_in(job_id, "completed")
+        ended_us = (await host.job(job_id)).end_us or 0
+        await service.until(lambda: host.clock.now_us() > ended_us + 100_000, "kept long enough")
+        assert await discarder.look() == 1
+        assert (await agent.heard(wire.Discard)).order == wire.OrderId(job_id, 1, 5)
+        assert await discarder.look() == 0
+
+
+async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(keep_output="100ms")
+    async with running(cluster) as service:
+        async with service.agent("n1") as agent:
+            await joined(service, "n1")
+            job_id = await service.submit()
+            await service.job_in(job_id, "running")
+            await agent.ends(job_id, wire.Exit(status=0))
+            await service.job_in(job_id, "completed")
+        await service.until(lambda: service.service.book.entry("n1").session is None, "away")
+        host, parts = service.service.host, service.service
+        discarder = Discarder(cluster.config, host, parts.launches, parts.link, parts.log)
+        ended_us = (await host.job(job_id)).end_us or 0
+        await service.until(lambda: host.clock.now_us() > ended_us + 100_000, "kept long enough")
+        assert await discarder.look() == 0
+        async with service.agent("n1") as agent:
+            assert await discarder.look() == 1
+            await agent.heard(wire.Discard)

@@ -390,3 +390,12 @@ async def test_a_caller_that_has_gone_disturbs_nobody(path: Path) -> None:
         gone.cancel()
         await live.submit()
         await live.until(lambda: len(live.host.view().jobs) == 2)
+
+
+async def test_a_fresh_journal_can_begin_above_the_epochs_of_another(path: Path) -> None:
+    async with living(path) as live:
+        assert live.host.epoch == 1
+    for least, epoch in ((1000, 1000), (1, 1001), (1001, 1002)):
+        again = Live(path, least_epoch=least)
+        assert (await again.host.start()).epoch == again.host.epoch == epoch
+        await again.host.close()

@@ -16,7 +16,7 @@ import msgspec
 from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput, nearest
-from cosched.lab.commands import CannotRun, at_terminal, attached, terminal_size
+from cosched.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.lab.plan import HEAD
 from cosched.report.table import Table, console
@@ -79,15 +79,17 @@ def up(
             say=lambda text: click.echo(text, err=as_json),
             interrupted=interrupted,
         )
-    if as_json:
-        click.echo(msgspec.json.encode(status(name)))
-        return
-    memory = memory_text(lab.state["memory_bytes"])
-    click.echo(
-        f"{lab.name} {'was up already' if lab.was_up else 'is up'}: {len(lab.nodes)} nodes "
-        f"({lab.nodes[0]} … {lab.nodes[-1]}) of {cpus} CPU{'s' if cpus > 1 else ''} and {memory}\n"
-        f"  cosched nodes\n  cosched lab run {lab.nodes[0]} -- hostname\n  cosched lab down"
-        + (f" --name {name}" if name != DEFAULT_NAME else "")
+        click.echo(msgspec.json.encode(status(name)) if as_json else _welcome(lab))
+
+
+def _welcome(lab: Lab) -> str:
+    cpus: int = lab.state["settings"]["cpus"]
+    nodes = f"{len(lab.nodes)} nodes ({lab.nodes[0]} … {lab.nodes[-1]})" if len(lab.nodes) > 1 else "1 node (node1)"
+    named = f" --name {lab.name}" if lab.name != DEFAULT_NAME else ""
+    return (
+        f"{lab.name} {'was up already' if lab.was_up else 'is up'}: {nodes} of {cpus} CPU{'s' if cpus > 1 else ''} "
+        f"and {memory_text(lab.state['memory_bytes'])} each\n"
+        f"  cosched nodes\n  cosched lab run{named} {lab.nodes[0]} -- hostname\n  cosched lab down{named}"
     )
 
 
@@ -139,17 +141,20 @@ def run(name: str | None, quiet: bool, node: str, argv: tuple[str, ...]) -> int:
         click.echo(lab.headline, err=True)
         sys.stderr.flush()
     terminal = os.isatty(0) and os.isatty(1)
+
+    def start() -> Command:
+        streams = () if terminal else (0, 1, 2)
+        started = lab.start(node, argv, streams=streams, size=terminal_size(0) if terminal else (24, 80))
+        if started.directory != os.getcwd():
+            click.echo(
+                f"cosched: {os.getcwd()} is not to be seen on {node}; started in {started.directory} "
+                "('lab up --keep DIR' shows it)",
+                err=True,
+            )
+        return started
+
     try:
-        with lab.start(
-            node, argv, streams=() if terminal else (0, 1, 2), size=terminal_size(0) if terminal else (24, 80)
-        ) as started:
-            if started.directory != os.getcwd():
-                click.echo(
-                    f"cosched: {os.getcwd()} is not to be seen on {node}; started in {started.directory} "
-                    "('lab up --keep DIR' shows it)",
-                    err=True,
-                )
-            return at_terminal(started) if terminal else attached(started)
+        return at_terminal(start) if terminal else attached(start)
     except CannotRun as error:
         click.echo(f"cosched: {error}", err=True)
         return error.shell_status

@@ -23,6 +23,7 @@ _WANTED: Final = ("cpu", "memory", "pids", "cpuset", "io")
 _CONTROLLERS: Final = {"cpu", "cpuacct", "cpuset", "memory", "freezer", "pids", "blkio", "devices"}
 _PERIOD_US: Final = 10_000  # short: a throttled desk waits at most for that long
 _REMOVAL_S: Final = 10.0
+_MOUNTS = Path("/proc/self/mounts")
 
 
 class Hierarchy(NamedTuple):
@@ -44,7 +45,7 @@ class Share(NamedTuple):
 def hierarchies() -> list[Hierarchy]:
     """The trees to use: version 2 where it has CPU and memory, else version 1; none where either is missing."""
     first, second = [], []
-    for line in Path("/proc/self/mounts").read_text().splitlines():
+    for line in _MOUNTS.read_text(encoding="utf-8").splitlines():
         _, place, kind, options, *_ = line.split(" ")
         mount = Path(place.encode().decode("unicode_escape"))
         if kind == "cgroup2":

@@ -10,7 +10,7 @@ import socket
 import struct
 import termios
 import tty
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
@@ -99,45 +99,62 @@ class CannotRun(Failed):
         self.shell_status = shell_status
 
 
-def attached(command: Command) -> int:
+def attached(start: Callable[[], Command]) -> int:
     """Stand in for a command with our own descriptors: pass signals on, wait, give its exit status."""
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        command.signal(number)
-
-    with _handlers(dict.fromkeys(_FORWARDED, forward)):
+    with _begun(start, _FORWARDED) as command:
         return command.wait()
 
 
-def at_terminal(command: Command, source: int = 0, sink: int = 1) -> int:
+def at_terminal(start: Callable[[], Command], source: int = 0, sink: int = 1) -> int:
     """Be the terminal of a command: keys there, its output here, until it has ended; its exit status."""
+    with _begun(start, (signal.SIGTERM, signal.SIGHUP)) as command, _raw(source):
 
-    def resize(number: int, frame: FrameType | None) -> None:
-        rows, columns = terminal_size(source)
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(command.master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+        def resize(number: int = 0, frame: FrameType | None = None) -> None:
+            rows, columns = terminal_size(source)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(command.master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+        with _handlers({signal.SIGWINCH: resize}):
+            resize()
+            return _mediated(command, source, sink)
+
+
+def _mediated(command: Command, source: int, sink: int) -> int:
+    sources: list[int | socket.socket] = [source, command.master, command.connection]
+    while True:
+        ready, _, _ = select.select(sources, [], [])
+        if command.master in ready and not _passed_on(command.master, sink):
+            sources.remove(command.master)
+        if source in ready:
+            keys = os.read(source, _PIECE_BYTES)
+            if keys:
+                os.write(command.master, keys)
+            else:
+                sources.remove(source)
+        if command.connection in ready:
+            status = command.wait()
+            while select.select([command.master], [], [], 0)[0] and _passed_on(command.master, sink):
+                pass
+            return status
+
+
+@contextlib.contextmanager
+def _begun(start: Callable[[], Command], forwarded: Iterable[signal.Signals]) -> Iterator[Command]:
+    """A command, started so that no signal is lost: from the moment it runs, it gets those that we get."""
+    forwarded = tuple(forwarded)
+    signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
+    try:
+        command = start()
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
+        raise
 
     def forward(number: int, frame: FrameType | None) -> None:
         command.signal(number)
 
-    handlers = {signal.SIGWINCH: resize, signal.SIGTERM: forward, signal.SIGHUP: forward}
-    with _raw(source), _handlers(handlers):
-        sources: list[int | socket.socket] = [source, command.master, command.connection]
-        while True:
-            ready, _, _ = select.select(sources, [], [])
-            if command.master in ready and not _passed_on(command.master, sink):
-                sources.remove(command.master)
-            if source in ready:
-                keys = os.read(source, _PIECE_BYTES)
-                if keys:
-                    os.write(command.master, keys)
-                else:
-                    sources.remove(source)
-            if command.connection in ready:
-                status = command.wait()
-                while select.select([command.master], [], [], 0)[0] and _passed_on(command.master, sink):
-                    pass
-                return status
+    with command, _handlers(dict.fromkeys(forwarded, forward)):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, forwarded)
+        yield command
 
 
 def terminal_size(descriptor: int) -> tuple[int, int]:
@@ -162,11 +179,11 @@ def _passed_on(source: int, sink: int) -> bool:
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,29 @@
+"""Labs for tests: each in a runtime directory of its own, gone at the end."""
+
+from collections.abc import Iterator
+
+import pytest
+from kit.labs import Bench, bench, need_root, ordinary_user
+
+
+@pytest.fixture
+def root_bench() -> Iterator[Bench]:
+    """Where root makes labs."""
+    need_root()
+    with bench() as made:
+        yield made
+
+
+@pytest.fixture
+def user_bench() -> Iterator[Bench]:
+    """Where an ordinary user makes labs."""
+    prefix, python, uid = ordinary_user()
+    with bench(prefix, python, uid) as made:
+        yield made
+
+
+@pytest.fixture(params=["tier 1", "tier 2", "tier 3"])
+def tiered_bench(request: pytest.FixtureRequest) -> tuple[Bench, int]:
+    """A bench for each tier: root's, an ordinary user's, and his again, asked for tier 3."""
+    tier = int(request.param[-1])
+    return request.getfixturevalue("root_bench" if tier == 1 else "user_bench"), tier

@@ -1,0 +1,148 @@
+"""However a lab ends, nothing is left: interrupted while it is made, its holder killed, its maker killed."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kit.labs import ROOT, Bench, wait_for
+
+Tiered = tuple[Bench, int]
+MOMENTS = 6
+
+
+def gone(bench: Bench) -> bool:
+    return bench.left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_up_that_is_interrupted_at_any_moment_leaves_nothing(tiered_bench: Tiered, number: signal.Signals) -> None:
+    bench, tier = tiered_bench
+    began = time.monotonic()
+    bench.up("--nodes", 2, "--tier", tier)
+    whole_s = time.monotonic() - began
+    bench.down()
+    moments = random.Random(f"{tier} {number}")
+    late = 0
+    for _ in range(MOMENTS):
+        making = bench.begun(
+            "up",
+            "--name",
+            bench.name,
+            "--nodes",
+            2,
+            "--tier",
+            tier,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(moments.uniform(0, 0.9 * whole_s))  # any moment is as good as another
+        making.send_signal(number)
+        making.wait(60)
+        if json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "up":
+            late += 1  # the lab was made already
+            bench.down()
+        assert bench.left() == []
+    assert late < MOMENTS / 2
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["half made", "up"])
+def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, whole: bool) -> None:
+    bench, tier = tiered_bench
+    making = bench.begun("up", "--name", bench.name, "--nodes", 2, "--tier", tier, stdout=subprocess.PIPE)
+    with making:
+        assert making.stdout is not None
+        making.stdout.readline()  # the tier is known, the holder waits for the plan or works on it
+        if whole:
+            making.wait(60)
+            assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "up"
+            return
+        making.kill()
+    wait_for(lambda: not [left for left in bench.left() if left.startswith("process")], "the holder to end", 30)
+    told = json.loads(bench.done("status", "--json", "--name", bench.name))
+    assert told["state"] == "crashed"
+    assert gone(bench)
+
+
+@pytest.mark.parametrize("after", ["status", "up", "down"])
+def test_a_holder_that_is_killed_takes_all_with_it_and_any_command_cleans_up(tiered_bench: Tiered, after: str) -> None:
+    bench, tier = tiered_bench
+    bench.up("--nodes", 2, "--tier", tier)
+    holder = json.loads(bench.done("status", "--json"))["holder"]
+    with bench.running("node1", "sh", "-c", "(setsid sleep 606 &) ; echo here; sleep 606") as running:
+        assert running.stdout.readline() == "here\n"
+        os.kill(holder, signal.SIGKILL)
+    ended = bench.done(after, "--name", bench.name, *(("--nodes", 2) if after == "up" else ()))
+    if after == "up":
+        assert "had crashed" in ended
+        bench.down()
+    else:
+        assert "had crashed; what it left is removed" in ended
+    wait_for(lambda: gone(bench), f"nothing to be left, was {bench.left()}", 10)
+
+
+def test_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:
+    bench, tier = tiered_bench
+    bench.up("--nodes", 1, "--tier", tier)
+    stubborn = "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print('deaf', flush=True); os.setsid() if os.fork() == 0 else 0; time.sleep(607)"  # noqa: E501
+    with bench.running("node1", bench.python, "-c", stubborn) as running:
+        assert running.stdout.readline() == "deaf\n"
+        bench.down()
+        assert gone(bench)
+
+
+def test_several_labs_live_side_by_side_and_all_go_down(root_bench: Bench) -> None:
+    names = [root_bench.name, f"{root_bench.name}-b"]
+    for name in names:
+        root_bench.done("up", "--name", name, "--nodes", 1)
+    assert root_bench.call("run", "node1", "--", "true").returncode == 2  # which one?
+    assert [root_bench.done("run", "-q", "--name", name, "node1", "--", "hostname") for name in names] == [
+        "node1\n"
+    ] * 2
+    root_bench.done("down", "--all")
+    assert gone(root_bench)
+
+
+def test_a_service_that_dies_at_once_is_told_with_its_log_and_nothing_is_left(root_bench: Bench) -> None:
+    ended = root_bench.call("up", "--name", root_bench.name, "--nodes", 1, "--policy", "nosuch:policy")
+    assert ended.returncode == 1
+    assert "scheduler of head ended with status" in ended.stderr
+    assert "nosuch" in ended.stderr
+    assert gone(root_bench)
+
+
+def test_a_checkout_under_tmp_with_spaces_in_its_path_works(root_bench: Bench) -> None:
+    checkout = root_bench.runtime.parent / "a checkout with spaces"
+    checkout.mkdir()
+    for room in ("cosched", "node_agent", "space_scheduler", "local_load"):
+        shutil.copytree(ROOT / room, checkout / room, ignore=shutil.ignore_patterns("__pycache__"))
+    root_bench.env["PYTHONPATH"] = str(checkout)
+    root_bench.up("--nodes", 1, "--users", 1, cwd=checkout)
+    where = "import cosched; print(cosched.__file__)"
+    ran = root_bench.run("node1", sys.executable, "-P", "-c", where, cwd=checkout)
+    assert ran.stdout.strip() == str(checkout / "cosched" / "__init__.py")
+    assert root_bench.run("node1", "pwd", cwd=checkout).stdout.strip() == str(checkout)
+    assert root_bench.output("node1", "ls", Path("/tmp", root_bench.runtime.parent.name)).splitlines() == [
+        checkout.name,
+        "run",
+    ]
+    told = json.loads(root_bench.done("status", "--json"))
+    assert told["nodes"][0]["services"] == {"guard": "running", "agent": "running", "user": "running"}
+
+
+def test_the_user_at_a_desk_is_seen_as_present(tiered_bench: Tiered) -> None:
+    bench, tier = tiered_bench
+    if tier == 3:
+        pytest.skip("in tier 3 all nodes have the same terminals")
+    bench.up("--nodes", 2, "--users", "50%", "--tier", tier)
+
+    def presence() -> list[str]:
+        return [node["presence"] for node in json.loads(bench.done("status", "--json"))["nodes"]]
+
+    wait_for(lambda: presence() == ["present", "away"], f"somebody at node1 and nobody at node2, was {presence()}", 30)

@@ -1,0 +1,259 @@
+"""Labs for real, in each tier: up, nodes that do not see each other, commands at their desks, down."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from kit.labs import Bench, wait_for
+
+Tiered = tuple[Bench, int]
+NODES = ("node1", "node2")
+
+
+@pytest.fixture
+def two_nodes(tiered_bench: Tiered) -> Tiered:
+    bench, tier = tiered_bench
+    bench.up("--nodes", 2, "--tier", tier)
+    return tiered_bench
+
+
+def test_up_status_down_leave_nothing(two_nodes: Tiered) -> None:
+    bench, tier = two_nodes
+    told = json.loads(bench.done("status", "--json"))
+    assert (told["name"], told["state"], told["tier"]) == (bench.name, "up", tier)
+    assert [(node["name"], node["state"]) for node in told["nodes"]] == [(name, "up") for name in NODES]
+    assert all(node["services"] == {"guard": "running", "agent": "running"} for node in told["nodes"])
+    assert told["scheduler"] == {"scheduler": "running"}
+    first, *_, last = bench.down().splitlines()
+    assert first.startswith(f"lab {bench.name}: tier {tier}, ")
+    assert last == f"lab {bench.name} is down"
+    assert bench.left() == []
+    assert bench.down() == f"lab {bench.name} was not up\n"
+    assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"
+
+
+def test_every_command_says_first_which_tier_and_why_not_a_better_one(tiered_bench: Tiered) -> None:
+    bench, tier = tiered_bench
+    line = bench.up("--nodes", 1, "--tier", tier).splitlines()[0]
+    assert line.startswith(f"lab {bench.name}: tier {tier}, ")
+    assert ("; not tier " in line) == (tier > 1)
+    assert bench.done("status").splitlines()[0] == line
+    ran = bench.call("run", "node1", "--", "true")
+    assert (ran.stdout, ran.stderr.splitlines()[0]) == ("", line)
+    assert bench.down().splitlines()[0] == line
+
+
+def test_a_second_up_with_the_same_settings_is_content_and_with_others_it_says_so(two_nodes: Tiered) -> None:
+    bench, tier = two_nodes
+    before = json.loads(bench.done("status", "--json"))["holder"]
+    assert "was up already" in bench.up("--nodes", 2, "--tier", tier)
+    other = bench.call("up", "--name", bench.name, "--nodes", 3)
+    assert other.returncode == 2
+    assert f"--nodes: 3, but the lab {bench.name} is up with 2" in other.stderr
+    assert json.loads(bench.done("status", "--json"))["holder"] == before
+
+
+def test_a_command_has_the_callers_pipes_directory_arguments_and_its_status_comes_back(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    shell = bench.run(
+        "node1", "sh", "-c", 'tr a-z A-Z; pwd; echo "$1"; echo to the error >&2; exit 7', "x", "a  b", cwd="/usr",
+        input="piped\n",
+    )  # fmt: skip
+    assert (shell.returncode, shell.stdout) == (7, "PIPED\n/usr\na  b\n")
+    assert "to the error" in shell.stderr
+    assert bench.run("node1", "sh", "-c", "kill -9 $$").returncode == 128 + 9
+    missing = bench.run("node1", "no-such-program")
+    assert (missing.returncode, missing.stderr) == (127, "cosched: node1: no-such-program: command not found\n")
+    assert bench.run("node1", "/etc/hosts").returncode == 126
+    other = bench.run("node7", "true")
+    assert other.returncode == 2
+    assert "no node 'node7'" in other.stderr
+
+
+def test_a_long_environment_and_bytes_that_are_no_text_arrive(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    bench.env["LONG"] = "x" * 100_000
+    bench.env["ODD"] = os.fsdecode(b"caf\xe9")
+    ended = subprocess.run(
+        bench.argv("run", "-q", "node2", "--", "sh", "-c", 'echo ${#LONG}; printf %s "$ODD"'), env=bench.environment(),
+        cwd="/", capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert ended.stdout == b"100000\ncaf\xe9"
+
+
+def test_a_signal_to_the_caller_reaches_the_command(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    script = "trap 'exit 42' INT; echo ready; while :; do sleep 0.05; done"
+    with bench.running("node1", "sh", "-c", script) as running:
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 42
+
+
+def test_a_command_whose_caller_dies_gets_hung_up(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    with bench.running("node1", "sh", "-c", "echo $$; exec sleep 600") as running:
+        pid = running.stdout.readline().strip()
+        running.kill()
+    wait_for(lambda: bench.run("node1", "sh", "-c", f"kill -0 {pid}").returncode != 0, "the command to end")
+
+
+def test_at_a_terminal_the_command_has_one_of_the_node(two_nodes: Tiered) -> None:
+    bench, _ = two_nodes
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir("/")
+        os.execvpe(
+            bench.prefix[0] if bench.prefix else bench.python,
+            bench.argv("run", "-q", "node1", "--", "sh"),
+            bench.environment(),
+        )
+    typed = b"sh -c 'tty; exec sleep 600'\n"  # one job: no moment at which the key reaches the shell instead
+    seen = b""
+    try:
+        for keys, until in ((typed, b"/dev/pts/"), (b"\x03", b"^C"), (b"echo after=$?; exit 9\n", b"after=130")):
+            os.write(master, keys)
+            seen = read_until(master, until)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(master)
+    assert status == 9
+    assert b"after=130" in seen
+
+
+def read_until(master: int, mark: bytes) -> bytes:
+    seen = b""
+    while mark not in seen.replace(b"echo after=", b""):
+        assert select.select([master], [], [], 30)[0], f"waited for {mark!r}, saw {seen!r}"
+        seen += os.read(master, 4096)
+    return seen
+
+
+def test_a_directory_that_a_node_does_not_see_is_said(root_bench: Bench, tmp_path: Path) -> None:
+    root_bench.up("--nodes", 1)
+    ran = root_bench.run("node1", "pwd", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert ran.stdout.strip() != str(tmp_path)
+    assert f"{tmp_path} is not to be seen on node1" in ran.stderr
+
+
+def test_a_kept_directory_is_seen(root_bench: Bench, tmp_path: Path) -> None:
+    kept = tmp_path / "with a space"
+    kept.mkdir()
+    (kept / "file").write_text("seen\n")
+    root_bench.up("--nodes", 1, "--keep", kept)
+    assert root_bench.run("node1", "cat", "file", cwd=kept).stdout == "seen\n"
+    assert root_bench.output("node1", "ls", tmp_path).splitlines() == [kept.name]
+
+
+@pytest.fixture
+def separated(tiered_bench: Tiered) -> Bench:
+    """Two nodes with namespaces."""
+    bench, tier = tiered_bench
+    bench.up("--nodes", 2, "--tier", tier)
+    return bench
+
+
+with_namespaces = pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 2"], indirect=True)
+
+
+@with_namespaces
+def test_nodes_have_names_of_their_own_and_know_each_other(separated: Bench) -> None:
+    assert [separated.output(node, "hostname").strip() for node in NODES] == list(NODES)
+    known = separated.output("node1", "getent", "hosts", "node2", "head").split()
+    assert known[1::2] == ["node2", "head"]
+
+
+@with_namespaces
+def test_nodes_do_not_see_each_others_processes(separated: Bench) -> None:
+    commands = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+    with separated.running("node1", "sh", "-c", "echo here; exec sleep 604") as running:
+        running.stdout.readline()
+        assert "sleep 604" in separated.output("node1", "sh", "-c", commands)
+        assert "sleep 604" not in separated.output("node2", "sh", "-c", commands)
+        assert b"sleep\x00604\0" in [path.read_bytes() for path in cmdlines()]  # the host does see it
+
+
+def cmdlines() -> list[Path]:
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+
+
+@with_namespaces
+def test_nodes_do_not_see_each_others_files_memory_and_terminals(separated: Bench) -> None:
+    mark = f"mark-{separated.name}"
+    places = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+    separated.output("node1", "sh", "-c", "; ".join(f"echo mine >{place}/{mark}" for place in places))
+    script = "; ".join(f"test -e {place}/{mark} && echo {place}" for place in places) + "; ls /dev/pts"
+    assert separated.run("node1", "sh", "-c", script).stdout.split() == [*places, "ptmx"]
+    assert separated.run("node2", "sh", "-c", script).stdout.split() == ["ptmx"]
+    assert [place for place in places if Path(place, mark).exists()] == []
+    consoles = separated.output("node1", "sh", "-c", "ls /dev")
+    assert set(consoles.split()) <= {
+        "fd", "full", "fuse", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty",
+        "urandom", "zero",
+    }  # fmt: skip
+
+
+@with_namespaces
+def test_ipc_is_a_nodes_own(separated: Bench) -> None:
+    made = separated.output("node1", "ipcmk", "-M", "4096")
+    assert "Shared memory id" in made
+    assert len(separated.output("node1", "ipcs", "-m").strip().splitlines()) == 3
+    assert len(separated.output("node2", "ipcs", "-m").strip().splitlines()) == 2
+
+
+SERVE = """
+import socket
+with socket.create_server(("", 9999)) as server:
+    print("listening", flush=True)
+    connection, peer = server.accept()
+    with connection:
+        connection.sendall(peer[0].encode())
+"""
+ASK = "import socket; c = socket.create_connection(('node1', 9999), 10); print(c.recv(99).decode()); c.close()"
+
+
+@with_namespaces
+def test_nodes_reach_each_other_by_name(separated: Bench) -> None:
+    python = separated.python
+    with separated.running("node1", python, "-c", SERVE) as server:
+        assert server.stdout.readline() == "listening\n"
+        assert separated.output("node2", python, "-c", ASK) == "10.77.0.2\n"
+        assert server.wait(30) == 0
+
+
+@with_namespaces
+def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
+    python = separated.python
+    told = separated.output("node2", python, "-P", "-m", "cosched.cli.main", "nodes", "--json")
+    assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
+
+
+def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None:
+    root_bench.up("--nodes", 2, "--cpus", 2, "--mem", "256MiB")
+    lines = root_bench.output("node2", "cat", "/proc/self/cgroup").splitlines()
+    places = {line.split(":")[1]: line.split(":")[2] for line in lines}
+    group = f"/cosched-lab/{root_bench.name}/node2"
+    if places.get(""):  # version 2, in whole or beside version 1
+        places.setdefault("memory", places[""])
+        places.setdefault("cpu", places[""])
+    by_controller = {name: place for names, place in places.items() for name in names.split(",")}
+    assert by_controller["cpu"] == by_controller["memory"] == f"{group}/desk"
+    limits = [path.read_text().strip() for path in Path("/sys/fs/cgroup").glob(f"**{group}/memory.limit_in_bytes")]
+    limits += [path.read_text().strip() for path in Path("/sys/fs/cgroup").glob(f"**{group}/memory.max")]
+    assert limits == [str(256 << 20)]
+
+
+def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: Bench) -> None:
+    user_bench.up("--nodes", 2, "--tier", 3)
+    ended = subprocess.run(
+        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.cli.main", "submit", "-n", "2", "/bin/true"],
+        env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert "tier 3" in ended.stderr

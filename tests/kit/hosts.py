@@ -161,7 +161,7 @@ class System:
 def processes_in(hosts: Hosts) -> list[str]:
     """Command lines of what runs in there, without what holds the hosts."""
     listed = hosts.inside("ps", "-eo", "pid=,args=")
-    held = ("sleep infinity", "hosts.sh", "ps -eo", "unshare --")
+    held = ("sleep infinity", "hosts.sh", "ps -eo", "unshare --", "<defunct>")
     return [line.strip() for line in listed.splitlines() if not any(word in line for word in held)]
 
 

@@ -31,6 +31,8 @@ def system(launcher: System) -> Iterator[System]:
     """An Open MPI on hosts where nothing of another test runs."""
     yield launcher
     launcher.hosts.clear()
+    for host in range(1, 4):
+        launcher.hosts.run(host, ["sh", "-c", 'rm -rf "$TMPDIR"/*'], launcher.hosts.job([1, 1, 1]))
 
 
 @pytest.fixture(

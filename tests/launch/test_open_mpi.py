@@ -6,6 +6,7 @@ Real launches over three hosts of namespaces, by a remote shell that is nsenter,
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,19 +70,22 @@ def test_a_job_on_one_node_needs_no_network_no_name_and_no_remote_shell(system: 
 def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how: str) -> None:
     ended = system.run(TASKS, system.program, how, "2")
     found = diagnose(ended.err.encode(), system.hosts.peers_of(TASKS))
-    if system.name == "debian" and how == "early" and found and found.rank is None:
-        # Open MPI 4 sometimes loses its second message when a rank ends while others are in MPI_Init
-        assert "does not say which" in found.message
+    if how == "early" and found != EXPECTED[how]:
+        # where others are still in MPI_Init, either Open MPI may lose its message; but nobody else is accused
+        assert found is None or "does not say which" in found.message
     else:
         assert found == EXPECTED[how], ended.err
     assert ended.status == {"exit": 3, "early": 5, "leave": 1, "abort": 7, "invalid": 6, "crash": 139, "kill": 137}[how]
-    assert processes_in(system.hosts) == []
+    wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
 
 
 def test_a_program_that_is_not_there_is_named(system: System) -> None:
     ended = system.run(TASKS, "./nosuch")
     assert ended.status != 0
-    assert diagnose(ended.err.encode(), system.hosts.peers_of(TASKS)) == EXPECTED["missing"]
+    found = diagnose(ended.err.encode(), system.hosts.peers_of(TASKS))
+    assert found
+    assert found.message == f"mpirun found no program ./nosuch that can be run on {found.node}"
+    assert found.node in ("node1", "node2", "node3")  # whichever is the first to look
 
 
 def test_a_host_that_is_not_the_jobs_is_refused_by_the_remote_shell(system: System) -> None:
@@ -91,17 +95,24 @@ def test_a_host_that_is_not_the_jobs_is_refused_by_the_remote_shell(system: Syst
     assert diagnose(ended.err.encode(), system.hosts.peers_of(TASKS)) == EXPECTED["host"]
 
 
-def running(system: System) -> "subprocess.Popen[str]":
+@pytest.fixture
+def running(system: System) -> Iterator["subprocess.Popen[str]"]:
     """mpirun with a program that waits, all of whose ranks are in MPI_Barrier or waiting."""
-    command = system.hosts.command(
-        1, ["timeout", "60", system.mpirun, system.program, "wait", "3"], system.hosts.directory
-    )
-    process = subprocess.Popen(
-        command, env=system.hosts.job(TASKS), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "waiting\n"
-    return process
+    words = ["timeout", "60", system.mpirun, system.program, "wait", "3"]
+    with subprocess.Popen(
+        system.hosts.command(1, words, system.hosts.directory),
+        env=system.hosts.job(TASKS),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "waiting\n"
+            yield process
+        finally:
+            system.hosts.clear()
+            process.communicate(timeout=30)
 
 
 def pids_of(system: System, *words: str) -> list[str]:
@@ -109,37 +120,39 @@ def pids_of(system: System, *words: str) -> list[str]:
     return [pid for pid, program, *_ in lines if any(word == Path(program).name for word in words)]
 
 
-def test_mpirun_that_is_told_to_end_takes_all_ranks_on_all_nodes_with_it(system: System) -> None:
-    process = running(system)
+def test_mpirun_that_is_told_to_end_takes_all_ranks_on_all_nodes_with_it(
+    system: System, running: "subprocess.Popen[str]"
+) -> None:
     system.hosts.inside("kill", "-TERM", *pids_of(system, "prterun", "mpirun.openmpi"))
-    process.communicate(timeout=30)
+    running.wait(timeout=30)
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
 
 
-def test_temporary_files_are_in_the_jobs_own_place_and_do_not_outlive_mpirun(system: System) -> None:
+def temporary_files(system: System, host: int) -> str:
+    return system.hosts.run(host, ["ls", system.hosts.directory / "tmp"], os.environ).out
+
+
+def test_temporary_files_do_not_outlive_mpirun(system: System) -> None:
     """After a signal some may; the job's private directories end with it."""
-    temporary = system.hosts.directory / "tmp"
-
-    def left(host: int) -> str:
-        return system.hosts.run(host, ["ls", temporary], os.environ).out
-
     assert system.run(TASKS, system.program, "ok").status == 0
     for host in (1, 2, 3):
-        wait_for(lambda host=host: not left(host), f"the removal of node{host}'s files")
-    running(system)
+        wait_for(lambda host=host: not temporary_files(system, host), f"the removal of node{host}'s files")
+
+
+@pytest.mark.usefixtures("running")
+def test_temporary_files_are_in_the_jobs_own_place(system: System) -> None:
     for host in (1, 2, 3):
-        assert left(host), f"node{host} has no session there, so the above proves nothing"
+        assert temporary_files(system, host), f"node{host} has no session there"
 
 
-def test_the_loss_of_a_daemon_does_not_look_like_a_success(system: System) -> None:
+def test_the_loss_of_a_daemon_does_not_look_like_a_success(system: System, running: "subprocess.Popen[str]") -> None:
     """Open MPI 5 then exits with status 0 as often as not."""
-    process = running(system)
     daemons = pids_of(system, "prted", "orted")
     names = {pid: system.hosts.inside("nsenter", "--target", pid, "--uts", "hostname").strip() for pid in daemons}
     system.hosts.inside("kill", "-KILL", *(pid for pid, name in names.items() if name == "node3"))
-    _, error = process.communicate(timeout=30)
+    _, error = running.communicate(timeout=30)
     found = unnoticed(error.encode(), system.hosts.peers_of(TASKS))
-    assert found == EXPECTED["daemon"] or process.returncode != 0
+    assert found == EXPECTED["daemon"] or running.returncode != 0
 
 
 @pytest.mark.system("openmpi-bin")

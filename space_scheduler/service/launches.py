@@ -89,6 +89,8 @@ class Launches:
 
     def committed(self, committed: Committed) -> None:
         """Carry out what follows from an event that is in the journal."""
+        if isinstance(committed.event, ev.NodeLost) and (entry := self.book.get(committed.event.name)):
+            self._into_service(entry)  # it may be back already
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
@@ -162,8 +164,8 @@ class Launches:
     def lost(self, entry: NodeEntry) -> None:
         """A node was silent for a lease: its jobs end, and it offers nothing any more."""
         message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
-        if entry.size is not None:
-            entry.size = None
+        if entry.joining is not None or entry.size is not None:
+            entry.joining = entry.size = None
             self._post(ev.NodeLost(entry.name), note=message)
         for flight in list(self.flights.values()):
             if entry.name in flight.gang.sides:
@@ -188,11 +190,11 @@ class Launches:
             self._order(entry.name, key, Ask.KILL)
 
     def _into_service(self, entry: NodeEntry) -> None:
-        if entry.stale or entry.session is None:
+        if entry.stale or entry.session is None or not entry.session.agreed:
             return
         size = entry.offers(self.config.contract)
-        if entry.size != size:
-            entry.size = size  # at once, so that it is not said twice
+        if size != (entry.joining or entry.size):
+            entry.joining = size
             self._post(ev.NodeJoined(size))
 
     # carrying out

@@ -25,9 +25,10 @@ def boottime_s() -> float:
 class NodeEntry:
     """One node of the allow-list, or one that the journal still has.
 
-    ``size`` is what the core counts with while the node is in service, else None. ``heard_s`` is when it was last heard
-    (boot time), or from when on its silence counts; None: nothing is expected of it. ``stale`` are (job, attempt) that
-    it still has and that have ended here: it comes into service when they are gone.
+    ``size`` is what the core counts with while the node is in service, else None; ``joining`` what it was told and has
+    not journalled yet. ``heard_s`` is when the node was last heard (boot time), or from when on its silence counts;
+    None: nothing is expected of it. ``stale`` are (job, attempt) that it still has and that have ended here: it comes
+    into service when they are gone.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,6 +37,7 @@ class NodeEntry:
         self.beat: Heartbeat | None = None
         self.session: Session | None = None
         self.size: Node | None = None
+        self.joining: Node | None = None
         self.drained = False
         self.reason = ""
         self.heard_s: float | None = None
@@ -99,6 +101,7 @@ class NodeBook:
         if isinstance(event, ev.NodeJoined):
             entry = self.entry(event.node.name)
             entry.size, entry.known = event.node, True
+            entry.joining = None if entry.joining == event.node else entry.joining
         elif isinstance(event, ev.NodeLost):
             self.entry(event.name).size = None
         elif isinstance(event, ev.NodeDrained):

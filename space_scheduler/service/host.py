@@ -19,6 +19,7 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.service import jobs
 from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.opening import Settings
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, View
 from space_scheduler.service.recovery import Recovered
 from space_scheduler.service.work import NotAccepting, Work
@@ -68,20 +69,18 @@ class CoreHost:
         journal takes over nodes that have obeyed another.
         """
         self.path = path
-        self._worker = Worker(
+        settings = Settings(
             path,
             policy,
-            policy_name=policy_name,
-            order_name=order_name,
-            rules=rules or MachineRules(),
-            pass_interval_us=pass_interval_us,
-            snapshot_every=snapshot_every,
-            keep_events=keep_events,
-            on_committed=on_committed,
-            on_problem=on_problem,
-            sources=sources,
-            least_epoch=least_epoch,
+            policy_name,
+            order_name,
+            rules or MachineRules(),
+            snapshot_every,
+            keep_events,
+            least_epoch,
+            sources,
         )
+        self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
 
     async def start(self) -> Recovered:
         """Open the journal, recover, begin to work. Raises ``JournalRefused`` or ``JournalUnwritable`` (``Failed``).
@@ -89,7 +88,7 @@ class CoreHost:
         A pass is run at once: what it decides is handed on after ``start`` has returned.
         """
         opened = await self._worker.start(asyncio.get_running_loop())
-        self.cluster_id, self.clock = opened.cluster_id, opened.clock
+        self.cluster_id, self.clock = opened.journal.cluster_id, opened.clock
         self.epoch, self.instance = opened.run.epoch, opened.run.instance
         return opened.recovered
 

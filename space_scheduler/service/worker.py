@@ -11,24 +11,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-import cosched
 from cosched.errors import Failed
 from space_scheduler.machine.record import UnknownJob
-from space_scheduler.machine.state import MachineRules
-from space_scheduler.policy.interface import Policy
-from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Run
+from space_scheduler.service.opening import Opened, Settings, opened
 from space_scheduler.service.records import Committed, View
-from space_scheduler.service.recovery import Recovered
 from space_scheduler.service.schema import JournalUnwritable
 from space_scheduler.service.work import MISFITS, NotAccepting, Work
 
@@ -39,47 +31,20 @@ _SLOWEST_RETRY_S: Final = 60.0
 _NAP_S: Final = 1.0  # waits are by a clock that stops in suspension: never longer than this
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What a start found."""
-
-    cluster_id: str
-    run: Run
-    clock: Clock
-    recovered: Recovered
-
-
 class Worker:
     """The thread, and the queue to it. ``view`` may be read from anywhere."""
 
     def __init__(
         self,
-        path: Path,
-        policy: Policy,
-        *,
-        policy_name: str,
-        order_name: str | None,
-        rules: MachineRules,
+        settings: Settings,
         pass_interval_us: int,
-        snapshot_every: int,
-        keep_events: int | None,
         on_committed: Callable[[Committed], None],
         on_problem: Callable[[str], None],
-        sources: Sources | None,
-        least_epoch: int = 1,
     ) -> None:
-        self._path = path
-        self._least_epoch = least_epoch
-        self._policy = policy
-        self._policy_name = policy_name
-        self._order_name = order_name
-        self._rules = rules
+        self._settings = settings
         self._pass_interval_us = pass_interval_us
-        self._snapshot_every = snapshot_every
-        self._keep_events = keep_events
         self._on_committed = on_committed
         self._on_problem = on_problem
-        self._sources = sources
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -102,13 +67,13 @@ class Worker:
     async def start(self, loop: asyncio.AbstractEventLoop) -> Opened:
         """Open the journal in the thread; from then on it works."""
         self._loop = loop
-        opened: asyncio.Future[Opened] = loop.create_future()
+        asked: asyncio.Future[Opened] = loop.create_future()
         self._finished = loop.create_future()
         self._thread = threading.Thread(
-            target=self._main, args=(Work(_nothing, opened),), name="cosched-core", daemon=True
+            target=self._main, args=(Work(_nothing, asked),), name="cosched-core", daemon=True
         )
         self._thread.start()
-        return await opened
+        return await asked
 
     async def close(self) -> None:
         """Let the thread end what it was given, and end."""
@@ -132,14 +97,15 @@ class Worker:
 
     # the thread
 
-    def _main(self, opened: Work) -> None:
+    def _main(self, asked: Work) -> None:
         try:
-            found = self._open()
+            found = opened(self._settings)
+            self._journal, self._core, self._clock = found.journal, found.core, found.clock
         except BaseException as error:  # the poster's, whatever it is: he waits for it
-            self._call(partial(opened.answer, None, error), self._finish)
+            self._call(partial(asked.answer, None, error), self._finish)
             return
         self._publish()
-        self._call(partial(opened.answer, found))
+        self._call(partial(asked.answer, found))
         try:
             while not self._closing or not self._inbox.empty():
                 self._turn(self._waited_for())
@@ -153,31 +119,6 @@ class Worker:
         finally:
             self._journal.close()
             self._call(self._finish)
-
-    def _open(self) -> Opened:
-        self._journal = journal = Journal(self._path)
-        try:
-            anchors = tuple(run.anchor for run in journal.runs)
-            self._clock = clock = Clock(anchors, journal.last_us, self._sources)
-            run = journal.begin_run(
-                clock.anchor,
-                cosched.__version__,
-                self._policy_name,
-                self._order_name,
-                self._rules,
-                least_epoch=self._least_epoch,
-            )
-            self._core = JournalledCore(
-                journal,
-                self._policy,
-                self._rules,
-                snapshot_every=self._snapshot_every,
-                keep_events=self._keep_events,
-            )
-        except BaseException:
-            journal.close()
-            raise
-        return Opened(journal.cluster_id, run, clock, self._core.recovered(run.epoch))
 
     def _waited_for(self) -> list[Work]:
         """What was posted, when there is something to do or the time has come for something."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cosched.lab import kernel
+from node_agent.linux import files
 
 PARENT: Final = "cosched-lab"
 SIDES: Final = ("desk", "cosched", "system")
@@ -75,10 +75,10 @@ def doors(name: str, node: str, side: str) -> list[str]:
     return [str(each.mount / PARENT / name / node / side / "cgroup.procs") for each in hierarchies()]
 
 
-def enter(files: Sequence[str]) -> None:
-    """Move the calling process."""
-    for file in files:
-        kernel.write(file, "0")
+def enter(ways: Sequence[str]) -> None:
+    """Move the calling process by its :func:`doors`."""
+    for door in ways:
+        files.write(door, "0")
 
 
 def remove(name: str) -> bool:
@@ -124,12 +124,8 @@ def _directory(hierarchy: Hierarchy, *names: str) -> Path:
         if hierarchy.version == 2:
             _enable(group)
         parent, group = group, group / name
-        try:
+        with contextlib.suppress(FileExistsError):
             group.mkdir()
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise OSError(error.errno, f"{group}: {error.strerror}") from None
         if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
             for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group, and then nothing can enter
                 if not (group / file).read_text().strip():
@@ -151,9 +147,9 @@ def _enable(group: Path) -> None:
 
 def _set(file: Path, value: str) -> None:
     try:
-        kernel.write(str(file), value)
+        files.write(str(file), value)
     except OSError as error:
-        raise OSError(error.errno, f"{file}: {error.strerror}") from None
+        raise OSError(error.errno, error.strerror, str(file)) from None
 
 
 def _tree(group: Path) -> list[Path]:
@@ -171,7 +167,7 @@ def _pids(group: Path) -> list[int]:
 def _removed(hierarchy: Hierarchy, name: str) -> bool:
     for group in _tree(hierarchy.mount / PARENT / name):
         with contextlib.suppress(OSError):  # not a freezer, or gone
-            kernel.write(str(group / "freezer.state"), "THAWED")  # a frozen process does not die
+            files.write(str(group / "freezer.state"), "THAWED")  # a frozen process does not die
         for pid in _pids(group):
             if pid:  # 0 is one of another pid namespace, which dies with it
                 with contextlib.suppress(ProcessLookupError):

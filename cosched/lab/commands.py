@@ -38,7 +38,10 @@ class Command:
 
         Raises :class:`CannotRun` where the program cannot be started, :class:`Failed` where the node is gone.
         """
-        order = {"argv": list(argv), "env": dict(env), "cwd": directory, "rows": size[0], "columns": size[1]}
+        umask = os.umask(0o022)
+        os.umask(umask)
+        order = {"argv": list(argv), "env": dict(env), "cwd": directory, "umask": umask}
+        order |= {"rows": size[0], "columns": size[1]}
         self._ended: dict[str, Any] | None = None
         try:
             self.connection = control.connect(node)

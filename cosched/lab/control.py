@@ -2,7 +2,7 @@
 
 requests
     {do: status}                           answers {services: {name: {pid, ended}}}
-    {do: run, tty: false} + 4 descriptors  the order (JSON: argv, env, cwd), stdin, stdout, stderr
+    {do: run, tty: false} + 4 descriptors  the order (JSON: argv, env, cwd, umask), stdin, stdout, stderr
     {do: run, tty: true} + 1 descriptor    the order, which has rows and columns too
               answers {pid, cwd} (with a terminal: and its master's descriptor), or {error, status};
               later, when it has ended, {status} or {signal}

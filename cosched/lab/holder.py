@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
@@ -24,6 +25,8 @@ from cosched.lab.init import Init, Service
 from cosched.lab.netlink import Network
 from cosched.lab.plan import HEAD, HEAD_ADDRESS, Node, Plan, python
 from cosched.lab.sweep import kill_descendants
+from node_agent.linux import files
+from node_agent.linux.process import become_subreaper, set_name
 
 _PREFIX: Final = 24
 _BRIDGE: Final = "lan"
@@ -49,7 +52,7 @@ def main() -> None:
             _on_one_host(plan, channel)
     except OSError as error:
         with contextlib.suppress(OSError):
-            channel.sendall(json.dumps({"error": str(error.strerror or error)}).encode())
+            channel.sendall(json.dumps({"error": kernel.told(error)}).encode())
         sys.exit(1)
 
 
@@ -85,10 +88,9 @@ def _child(do: Callable[[], None], channel: socket.socket) -> None:
     try:
         do()
     except BaseException as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
-        print(said, file=sys.stderr, flush=True)  # noqa: T201 (the holder's log)
+        traceback.print_exc()  # into the holder's log
         with contextlib.suppress(OSError):
-            channel.sendall(json.dumps({"error": said}).encode())
+            channel.sendall(json.dumps({"error": kernel.told(error)}).encode())
     finally:
         os._exit(1)
 
@@ -96,13 +98,13 @@ def _child(do: Callable[[], None], channel: socket.socket) -> None:
 def _head_in_namespaces(plan: Plan, channel: socket.socket) -> None:
     """Process 1 of the lab: the network, the nodes, the scheduler."""
     kernel.die_with_parent()
-    kernel.call_me(f"lab-{plan.name}")
+    set_name(f"lab-{plan.name}")
     socket.sethostname(HEAD)
     rooms.separate_mounts()
     if plan.tier == 1:
         cgroups.enter(cgroups.doors(plan.name, HEAD, "system"))
     with contextlib.suppress(OSError):  # smaller tables for the nodes' connections: a look at all of them is cheap
-        kernel.write("/proc/sys/net/ipv4/tcp_child_ehash_entries", "1024")
+        files.write("/proc/sys/net/ipv4/tcp_child_ehash_entries", "1024")
     head = _head(plan, channel)
     with Network() as network:
         network.set_up("lo")
@@ -140,7 +142,7 @@ def _fork_node(plan: Plan, node: Node, channel: socket.socket) -> socket.socket:
 
 def _node_in_namespaces(plan: Plan, node: Node, line: socket.socket) -> None:
     """Process 1 of a node: its network, its mounts, its services."""
-    kernel.call_me(f"{plan.name}-{node.name}")
+    set_name(f"{plan.name}-{node.name}")
     namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     control.send(line, {}, [namespace])
     os.close(namespace)
@@ -162,8 +164,8 @@ def _node_in_namespaces(plan: Plan, node: Node, line: socket.socket) -> None:
 
 def _on_one_host(plan: Plan, channel: socket.socket) -> None:
     """Everything as plain processes below this one."""
-    kernel.adopt_orphans()
-    kernel.call_me(f"lab-{plan.name}")
+    become_subreaper()
+    set_name(f"lab-{plan.name}")
     head = _head(plan, channel)
     try:
         _start_scheduler(head, plan)
@@ -183,8 +185,8 @@ def _on_one_host(plan: Plan, channel: socket.socket) -> None:
 
 def _plain_node(plan: Plan, node: Node, line: socket.socket) -> None:
     kernel.die_with_parent()
-    kernel.adopt_orphans()
-    kernel.call_me(f"{plan.name}-{node.name}")
+    become_subreaper()
+    set_name(f"{plan.name}-{node.name}")
     init = _node(plan, node, control.listen(node.control))
     control.send(line, {})
     line.close()

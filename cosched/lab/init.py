@@ -180,7 +180,7 @@ class Init:
             directory = _visible(order["cwd"], order["env"].get("HOME", ""))
             program = process.Program(
                 order["argv"], order["env"] | self.marks, directory, (streams[0], streams[1], streams[2]), terminal,
-                self.desk, self.mortal,
+                self.desk, self.mortal, int(order.get("umask", -1)),
             )  # fmt: skip
             pid = process.start(program)
         except process.CannotStart as error:

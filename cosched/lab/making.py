@@ -86,6 +86,13 @@ class Making:
 
     def make(self) -> bool:
         """Make the lab; whether it was up already. Raises :class:`BadInput`, :class:`Failed`, KeyboardInterrupt."""
+        before = os.umask(0o022)  # the guard refuses settings that others may write, users must reach their agent
+        try:
+            return self._claim()
+        finally:
+            os.umask(before)
+
+    def _claim(self) -> bool:
         while True:
             with state.locked(self._directory, make=True):
                 found = state.read(self._directory)

@@ -43,7 +43,7 @@ class Network:
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
             self._socket.bind((0, 0))
         except OSError as error:
-            raise NetworkError(error.errno, f"rtnetlink: {error.strerror}") from None
+            raise NetworkError(error.errno, error.strerror, "rtnetlink") from None
         self._socket.settimeout(_TIMEOUT_S)
         self._sequence = 0
 
@@ -93,10 +93,10 @@ class Network:
                 if answered == _ERROR and sequence == self._sequence:
                     break
         except OSError as error:
-            raise NetworkError(error.errno, f"{what}: {error.strerror or error}") from None
+            raise NetworkError(error.errno, error.strerror or str(error), what) from None
         (negative,) = struct.unpack_from("=i", answer, _HEADER.size)
         if negative:
-            raise NetworkError(-negative, f"{what}: {os.strerror(-negative)}")
+            raise NetworkError(-negative, os.strerror(-negative), what)
 
 
 def _link(index: int = 0, *, up: bool = False) -> bytes:

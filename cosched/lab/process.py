@@ -30,7 +30,7 @@ class Program:
     """What to start. ``groups`` are the files by which it enters its control groups.
 
     ``streams`` become its standard input, output and error; with ``terminal``, the first is its controlling terminal.
-    ``mortal`` programs are killed by the kernel when the caller dies.
+    ``umask`` -1 is the caller's. ``mortal`` programs are killed by the kernel when the caller dies.
     """
 
     argv: Sequence[str]
@@ -40,6 +40,7 @@ class Program:
     terminal: bool = False
     groups: Sequence[str] = ()
     mortal: bool = False
+    umask: int = -1
 
 
 def start(program: Program) -> int:
@@ -75,6 +76,8 @@ def _become(program: Program, tell: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(program.directory)
+        if program.umask >= 0:
+            os.umask(program.umask)
         status = NOT_EXECUTABLE
         os.execvpe(program.argv[0], list(program.argv), dict(program.env))
     except FileNotFoundError as error:

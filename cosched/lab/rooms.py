@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cosched.lab import kernel
+from node_agent.linux.namespaces import mount
 
 _PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/run": "0755"}
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
@@ -60,8 +61,8 @@ def own_places() -> list[str]:
 
 def separate_mounts() -> None:
     """Have mounts made from here on stay here, and show the processes of this namespace."""
-    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
 
 
 def cover(keep: Iterable[str]) -> None:
@@ -69,20 +70,20 @@ def cover(keep: Iterable[str]) -> None:
     held = _held([*keep, *(f"/dev/{name}" for name in _DEVICES)])
     shared_memory = os.path.realpath("/dev/shm")
     try:
-        kernel.mount("tmpfs", "/dev", "tmpfs", kernel.MS_NOSUID, "mode=0755")
+        mount("tmpfs", "/dev", "tmpfs", kernel.MS_NOSUID, "mode=0755")
         for name, target in _DEVICE_LINKS.items():
             os.symlink(target, f"/dev/{name}")
         if shared_memory != "/dev/shm":
             os.symlink(shared_memory, "/dev/shm")
         for place, mode in sorted(_covered(shared_memory).items()):  # those that hold others first
             os.makedirs(place, exist_ok=True)
-            kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode}")
+            mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode}")
         for place, descriptor in held.items():
             if place.startswith("/dev/") and place[5:] in _DEVICES:
                 os.close(os.open(place, os.O_CREAT | os.O_CLOEXEC, 0o666))
             else:
                 os.makedirs(place, exist_ok=True)
-            kernel.mount(f"/proc/self/fd/{descriptor}", place, flags=kernel.MS_BIND | kernel.MS_REC)
+            mount(f"/proc/self/fd/{descriptor}", place, flags=kernel.MS_BIND | kernel.MS_REC)
     finally:
         for descriptor in held.values():
             os.close(descriptor)
@@ -98,9 +99,9 @@ def own_terminals() -> None:
     os.mkdir("/dev/pts")
     options = "newinstance,ptmxmode=0666,mode=0620"
     try:
-        kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, f"{options},gid=5")
+        mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, f"{options},gid=5")
     except OSError:  # the group tty has no number in this user namespace
-        kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+        mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
 
 
 def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:
@@ -112,8 +113,8 @@ def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:
     own_terminals()
     with contextlib.suppress(OSError):  # few programs use POSIX message queues
         os.mkdir("/dev/mqueue")
-        kernel.mount("mqueue", "/dev/mqueue", "mqueue")
-    kernel.mount(f"/proc/self/fd/{known}", "/etc/hosts", flags=kernel.MS_BIND)
+        mount("mqueue", "/dev/mqueue", "mqueue")
+    mount(f"/proc/self/fd/{known}", "/etc/hosts", flags=kernel.MS_BIND)
     os.close(known)
     with contextlib.suppress(FileExistsError):  # where /var/lock leads
         os.mkdir("/run/lock", 0o777)

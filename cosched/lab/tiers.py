@@ -66,10 +66,8 @@ def tried(attempt: Callable[[], None]) -> str:
         try:
             os.close(told)
             attempt()
-        except OSError as error:
-            os.write(tell, str(error.strerror or error).encode())
         except BaseException as error:
-            os.write(tell, repr(error).encode())
+            os.write(tell, kernel.told(error).encode())
         finally:
             os._exit(0)
     os.close(tell)

@@ -70,7 +70,7 @@ def test_the_kernels_refusal_says_what_was_asked() -> None:
     def twice() -> None:
         with Network() as network:
             network.add_bridge("lan")
-            with pytest.raises(NetworkError, match="bridge lan: File exists"):
+            with pytest.raises(NetworkError, match="File exists: 'bridge lan'"):
                 network.add_bridge("lan")
 
     assert in_own_network(twice) == ""

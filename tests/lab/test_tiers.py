@@ -26,7 +26,7 @@ def test_a_tier_that_is_asked_for_is_no_better_than_that() -> None:
 def best_of(bench: Bench, before: str) -> dict[str, object]:
     """What an ordinary user can have, after something was done to his process."""
     code = (
-        f"import json, os, sys; from cosched.lab import kernel; {before}; "
+        f"import json, os, sys; from cosched.lab import kernel; from node_agent.linux import files; {before}; "
         "os.execv(sys.executable, [sys.executable, '-P', '-c', "
         "'import json; from cosched.lab import tiers; print(json.dumps(tiers.best()._asdict()))'])"
     )
@@ -45,7 +45,7 @@ def test_an_ordinary_user_has_the_second(user_bench: Bench) -> None:
     assert possible["remedy"] == "as root, desks get limits too"
 
 
-FORBID = "kernel.enter_user_namespace(); kernel.write('/proc/sys/user/max_{}_namespaces', '0')"
+FORBID = "kernel.enter_user_namespace(); files.write('/proc/sys/user/max_{}_namespaces', '0')"
 
 
 @pytest.mark.parametrize("kind", ["user", "net"])

@@ -1,9 +1,9 @@
 """From ``submit`` to the first rank that runs, on four nodes of a lab, beside plain ``mpirun`` on the same nodes.
 
 ``plain`` is Open MPI's own launch with the cheapest remote shell there is, ``nsenter`` into the other nodes' networks:
-no daemon, no identity, no control group. ``api`` is a submission over the service's socket, ``command`` the whole process
-``cosched submit``. One of each in turn; the first round warms up. Every rank prints the time at which it runs, and the
-earliest counts. Needs root, for a lab of tier 1 with namespaces that ``nsenter`` may enter.
+no daemon, no identity, no control group. ``api`` is a submission over the service's socket, ``command`` the whole
+process ``cosched submit``. One of each in turn; the first round warms up. Every rank prints the time at which it runs,
+and the earliest counts. Needs root, for a lab of tier 1 with namespaces that ``nsenter`` may enter.
 
     ./run bench launch [ROUNDS]
 """
@@ -115,9 +115,8 @@ def main() -> None:
                 if round_:
                     for values, value in zip(taken.values(), once, strict=True):
                         values.append(value)
-    print(
-        "| launch | median s [lowest … highest] | p99 s | × plain (medians) | over 1.3 × plain, ms |\n|---|---|---|---|---|"
-    )
+    print("| launch | median s [lowest … highest] | p99 s | × plain (medians) | over 1.3 × plain, ms |")
+    print("|---|---|---|---|---|")
     base = statistics.median(taken["plain"])
     for name, values in taken.items():
         ordered = sorted(values)

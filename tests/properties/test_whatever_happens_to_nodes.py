@@ -109,9 +109,7 @@ class WhateverHappensToNodes(WhateverHappens):
         node = self.pick(which)
         held = [job_id for job_id, shares in self.places.items() if any(share.node == node.name for share in shares)]
         self.fired["back with a gang that has not ended"] += node.name in self.lost and bool(held)
-        again = node if same else Node(node.name, *size)
-        self.fired["smaller than what is held"] += again.procs < self.used(node.name)[0]
-        self.node_joins(again)
+        self.node_joins(node if same else Node(node.name, *size))
 
     @precondition(lambda self: self.nodes)
     @rule(which=pick)
@@ -154,6 +152,15 @@ class WhateverHappensToNodes(WhateverHappens):
         self.lose(which)
         self.decide()
         self.comes_again(which, (1, 4), same=True)
+
+    @precondition(lambda self: self.places)
+    @rule(which=pick)
+    def comes_again_too_small(self, which: int) -> None:
+        """One processor fewer than its jobs hold."""
+        holders = [node for node in self.nodes.values() if self.used(node.name)[0]]
+        node = holders[which % len(holders)]
+        self.fired["smaller than what is held"] += 1
+        self.node_joins(Node(node.name, self.used(node.name)[0] - 1, node.memory_bytes))
 
     @precondition(lambda self: self.those(JobState.ENDING))
     @rule(which=pick, outcome=st.sampled_from([JobState.NODE_LOST, JobState.LAUNCH_FAILED, JobState.COMPLETED]))

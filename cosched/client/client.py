@@ -142,6 +142,10 @@ class Client:
         """GET /v1/cluster."""
         return self._document("GET", "/v1/cluster", ClusterDoc)
 
+    def metrics(self) -> str:
+        """GET /metrics: what Prometheus scrapes."""
+        return self._asked("GET", "/metrics").body.decode()
+
     def _document(
         self,
         method: str,

@@ -3,18 +3,17 @@
 import contextlib
 import fcntl
 import os
-import signal
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cosched.lab import cgroups, kernel
+from node_agent.linux.process import reset_signals
 
 #: What a shell says of a command that is not there, and of one that cannot be executed.
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
-_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class CannotStart(Exception):
@@ -71,10 +70,7 @@ def _become(program: Program, tell: int) -> None:
         if program.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         cgroups.enter(program.groups)
-        for number in _IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        reset_signals()
         os.chdir(program.directory)
         if program.umask >= 0:
             os.umask(program.umask)

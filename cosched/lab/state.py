@@ -19,6 +19,7 @@ from typing import Any, Final
 from cosched.client.places import made_runtime_dir, runtime_dir
 from cosched.errors import Failed
 from cosched.lab import cgroups, sweep
+from node_agent.linux.process import stat_of
 
 MAKING: Final = "making"
 UP: Final = "up"
@@ -98,12 +99,8 @@ def write(directory: Path, state: dict[str, Any]) -> None:
 
 def start_time(pid: int) -> int | None:
     """When that process started, in clock ticks since boot; None when it has ended. Number and start are unique."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    found = stat_of(pid)
+    return None if found is None or found.state in "ZX" else found.start_ticks
 
 
 def is_held(state: dict[str, Any]) -> bool:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from node_agent.linux.process import all_pids, stat_of
+
 _DEADLINE_S: Final = 10.0
 Find = Callable[[dict[int, int]], set[int]]
 
@@ -62,12 +64,10 @@ def _signal(pids: set[int], number: int) -> None:
 def _parents() -> dict[int, int]:
     """Each living process and its parent."""
     found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
-                if state not in (b"Z", b"X"):
-                    found[int(name)] = int(parent)
+    for pid in all_pids():
+        stat = stat_of(pid)
+        if stat is not None and stat.state not in "ZX":
+            found[pid] = stat.parent
     return found
 
 

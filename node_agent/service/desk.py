@@ -14,7 +14,7 @@ from typing import Any
 
 from cosched.config.node import NodeConfig
 from cosched.model.contract import SocialContract
-from cosched.model.node import Presence, Usage
+from cosched.model.node import Usage
 from cosched.wire.messages import Heartbeat
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.load import Load
@@ -22,7 +22,7 @@ from node_agent.linux.presence import KeyWatch, Terminals, sessions, terminals_o
 from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
 from node_agent.policy.sight import Sight
 from node_agent.service.guard import Guard
-from node_agent.service.whose import Whose, parent_of
+from node_agent.service.whose import Whose
 
 _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
@@ -44,14 +44,13 @@ class Desk:
         self._guard = guard
         self._whose = whose
         self._terminals = Terminals()
-        self._roots: dict[int, tuple[int, int]] = {}
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
             config.cgroup.desk,
             config.memory_bytes,
             own=self._own,
-            tasks=self._tasks,
+            tasks=self._whose.tasks,
             min_uid=config.security.min_uid,
             use_cgroups=config.cgroup.mode != "none",
         )
@@ -112,8 +111,6 @@ class Desk:
                 self._keys = None
 
     async def _look(self) -> None:
-        if self._config.cgroup.mode == "none":
-            self._roots = await self._whose.roots()
         self.usage = Usage(*self._load.look())
         terminals = self._terminals.sight(self._terminals_of_jobs, self._config.presence.away_after_s)
         sights = [terminals, sessions(), self._processes()]
@@ -155,16 +152,10 @@ class Desk:
         return Sight("processes", 0.0 if busy else float("inf"))
 
     def _terminals_of_jobs(self) -> set[int]:
-        return terminals_of(self._tasks())
-
-    def _tasks(self) -> set[int]:
-        """The processes of jobs."""
-        if self._config.cgroup.mode != "none":
-            return self._whose.tasks()
-        return below(set(self._roots))
+        return terminals_of(self._whose.tasks())
 
     def _own(self) -> set[int]:
-        return {os.getpid(), os.getppid()}
+        return {os.getpid(), self._guard.pid}
 
     async def _tell_guard(self) -> None:
         """Contract, limits, and then how they are."""
@@ -206,22 +197,3 @@ class Desk:
         limits = status.get("limits") or {}
         cpus = limits.get("cpus")
         self.limited_cpus = float(cpus) if isinstance(cpus, int | float) else None
-
-
-def below(roots: set[int], proc: Path = Path("/proc")) -> set[int]:
-    """Processes and all their descendants."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir(proc):
-        if name.isdigit():
-            children.setdefault(parent_of(int(name), proc), []).append(int(name))
-    found: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting += children.get(pid, ())
-    return found
-
-
-__all__ = ["Desk", "Presence", "below", "now_us"]

@@ -80,16 +80,15 @@ class Groups:
         self.attempts.keep(attempt)
         if attempt.ended:
             return
+        attempt.empty = None  # each kill is followed by the guard's word that nothing is left
         request = {"do": "kill", "job": attempt.job_id, "attempt": attempt.attempt, "grace_us": grace_us}
         try:
             await self.guard.ask(request)
         except GuardRefused as error:
             if error.code != "unknown":
                 raise
-            attempt.empty = attempt.empty or GroupEnded(attempt.job_id, attempt.attempt)
-        if attempt.empty is None and not attempt.ran and attempt.commands == 0:
             attempt.empty = GroupEnded(attempt.job_id, attempt.attempt)
-        self._close(attempt)
+            self._close(attempt)
 
     async def forget(self, attempt: Attempt) -> None:
         """Have its cgroup, private directories and records removed. Raises GuardRefused, GuardGone."""
@@ -152,12 +151,8 @@ class Groups:
         if kind == "exited":
             self._ended(attempt, message)
         elif kind == "empty" and attempt is not None:
-            attempt.empty = GroupEnded(
-                attempt.job_id,
-                attempt.attempt,
-                int(message.get("cpu_us") or 0),
-                int(message.get("memory_peak_bytes") or 0),
-            )
+            used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
+            attempt.empty = GroupEnded(attempt.job_id, attempt.attempt, *used)
             self._close(attempt)
 
     def _ended(self, attempt: Attempt | None, message: Message) -> None:
@@ -232,10 +227,9 @@ class Groups:
         for command in group.get("commands", ()):
             number = int(command["n"])
             attempt.commands = max(attempt.commands, number)
-            over = "status" in command or "signal" in command or "cause" in command
             if number == _SCRIPT:
                 attempt.ran = True
-            if over:
+            if command.get("state") == "ended":
                 self._ended(attempt, {**command, "job": attempt.job_id, "attempt": attempt.attempt})
 
 

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +49,15 @@ class Guard:
             finally:
                 self._hang_up()
             await asyncio.sleep(random.uniform(*_RETRY_S))
+
+    @property
+    def pid(self) -> int:
+        """The guard's process; 0 while there is none."""
+        if self._client is None:
+            return 0
+        with socket.socket(fileno=os.dup(self._client.fileno())) as connection:
+            pid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return pid
 
     async def ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> Message:
         """Its answer. Raises :class:`GuardGone`, :class:`GuardRefused`, or ValueError where the request is too long."""

@@ -1,22 +1,18 @@
 """Which job a process of this node belongs to.
 
-By its cgroup, which it cannot leave: ``…/cosched/job-ID.ATTEMPT``. Where there are no cgroups (mode ``none``), by its
-ancestors: the guard knows the processes that it started, and its supervisors adopt what their children leave behind, so
-the way up from any process of a job leads to one of them. Such a process can give itself away to nobody, since only
-those supervisors and their descendants count.
+By its cgroup, which it cannot leave: ``…/cosched/job-ID.ATTEMPT``. Where there are no cgroups the guard is asked, which
+knows its own by descent and by a mark.
 """
 
+import os
 import re
-import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.guard import Guard
 
 _JOB = re.compile(r"job-(\d+)\.(\d+)")
-_FRESH_S = 1.0
+_TREES = ("", "freezer", "cpuacct", "cpu", "pids", "memory")
 
 
 class Whose:
@@ -27,39 +23,31 @@ class Whose:
         self._cosched = "/" + cosched.strip("/")
         self._mount = mount
         self._proc = proc
-        self._roots: dict[int, tuple[int, int]] = {}
-        self._asked_s = -_FRESH_S
 
     async def attempt_of(self, pid: int) -> tuple[int, int] | None:
         """Job and attempt of a process, or None for one that is in none."""
         by_cgroup = self._by_cgroup(pid)
         if by_cgroup is not None:
             return by_cgroup
-        return ancestor(pid, await self.roots(), self._proc)
-
-    async def roots(self) -> dict[int, tuple[int, int]]:
-        """Processes whose descendants are a job's, where the guard has to tell; empty where cgroups do."""
-        if time.monotonic() - self._asked_s >= _FRESH_S:
-            try:
-                groups = (await self._guard.ask({"do": "list"})).get("groups", ())
-            except (GuardGone, GuardRefused):
-                groups = ()
-            self._roots = dict(_roots(groups))
-            self._asked_s = time.monotonic()
-        return self._roots
+        try:
+            answer = await self._guard.ask({"do": "whose", "pid": pid})
+        except (GuardGone, GuardRefused):
+            return None
+        return int(answer["job"]), int(answer["attempt"])
 
     def tasks(self) -> set[int]:
-        """The processes of all jobs, by their cgroups."""
+        """The processes of all jobs: those in their cgroups, or where there are none all below the guard."""
+        tops = [self._mount / tree / self._cosched.lstrip("/") for tree in _TREES]
+        top = next((each for each in tops if each.is_dir()), None)
+        if top is None:
+            guard = self._guard.pid
+            return below({guard}, self._proc) - {guard} if guard else set()
         found: set[int] = set()
-        for hierarchy in ("", "cpuacct", "cpu,cpuacct", "cpu", "freezer", "pids"):
-            top = self._mount / hierarchy / self._cosched.lstrip("/")
-            for listing in top.glob("job-*/**/cgroup.procs"):
-                try:
-                    found.update(int(line) for line in listing.read_text().split())
-                except (OSError, ValueError):
-                    continue  # removed since
-            if found:
-                break
+        for listing in top.glob("job-*/**/cgroup.procs"):
+            try:
+                found.update(int(line) for line in listing.read_text().split())
+            except (OSError, ValueError):
+                continue  # removed since
         return found
 
     def _by_cgroup(self, pid: int) -> tuple[int, int] | None:
@@ -76,32 +64,25 @@ class Whose:
         return None
 
 
-def ancestor(pid: int, roots: dict[int, tuple[int, int]], proc: Path = Path("/proc")) -> tuple[int, int] | None:
-    """The job of the first of a process and its ancestors that is one of ``roots``."""
-    if not roots:
-        return None
-    for _ in range(1000):
-        if pid in roots:
-            return roots[pid]
-        parent = parent_of(pid, proc)
-        if parent <= 1:
-            return None
-        pid = parent
-    return None
+def below(roots: set[int], proc: Path = Path("/proc")) -> set[int]:
+    """Processes and all their descendants."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir(proc):
+        if name.isdigit():
+            children.setdefault(_parent(int(name), proc), []).append(int(name))
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return found
 
 
-def parent_of(pid: int, proc: Path = Path("/proc")) -> int:
+def _parent(pid: int, proc: Path) -> int:
     """A process's parent; 0 for none, or when it has ended."""
     try:
         return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _roots(groups: Iterable[dict[str, Any]]) -> Iterable[tuple[int, tuple[int, int]]]:
-    for group in groups:
-        job = (int(group["job"]), int(group["attempt"]))
-        for command in group.get("commands", ()):
-            for key in ("supervisor", "pid"):
-                if command.get(key):
-                    yield int(command[key]), job

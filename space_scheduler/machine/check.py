@@ -1,0 +1,55 @@
+"""A plan against the state, with the feasibility function that planned it, before anything of it is applied."""
+
+from typing import TYPE_CHECKING
+
+from space_scheduler.feasibility import obstacle
+from space_scheduler.machine.rules import BadPlan
+from space_scheduler.policy.interface import Plan, PlannedStart
+
+if TYPE_CHECKING:
+    from space_scheduler.machine.state import SchedulerState
+
+
+def placed(state: "SchedulerState", plan: Plan) -> Plan:
+    """The plan with a place on named nodes for every start: a policy that counts processors names none."""
+    if all(start.allocation for start in plan.starts):
+        return plan
+    room = state._room()
+    starts: list[PlannedStart] = []
+    for start in plan.starts:
+        allocation = start.allocation or room.placed(start.job)
+        if allocation is None:
+            raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
+        room.change(allocation, start.job.memory_bytes, -1)
+        starts.append(PlannedStart(start.job, start.reason, allocation))
+    return Plan(starts, plan.memory, plan.wake_us, plan.told)
+
+
+def check(state: "SchedulerState", plan: Plan) -> None:
+    """Raise :class:`BadPlan` unless all of the plan can be applied."""
+    now_us, free_procs, queue = state.now_us, state.free_procs, state.queue
+    room = None if state.cluster is None else state._room()
+    starting: set[int] = set()
+    for start in plan.starts:
+        job = start.job
+        problem: str | None
+        if room is None or start.allocation is None:
+            problem = obstacle(job.procs, job.estimate_us, now_us, free_procs)
+        else:
+            problem = room.misfit(job, start.allocation)
+            room.change(start.allocation, job.memory_bytes, -1)
+        if job.id not in queue or job.id in starting:
+            problem = "it is not in the queue"
+        elif job != queue.job(job.id):
+            problem = "the queue has another job of this number"
+        if problem:
+            raise BadPlan(f"job {job.id} ({job.procs} processors) cannot start with {free_procs} free: {problem}")
+        starting.add(job.id)
+        free_procs -= job.procs
+    for job_id, promised_us, _ in plan.told:
+        if job_id not in queue or job_id in starting:
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
+        if promised_us < now_us:
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")
+    if plan.wake_us is not None and plan.wake_us <= now_us:
+        raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")

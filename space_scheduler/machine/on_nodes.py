@@ -1,0 +1,99 @@
+"""The part of the state machine that knows nodes by name: they join, are drained, resumed and lost."""
+
+from typing import NoReturn
+
+from cosched.model.job import JobState
+from space_scheduler.feasibility import Room
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.cluster import Cluster, NodeStatus
+from space_scheduler.machine.instructions import Instruction, Kill
+from space_scheduler.machine.record import Record
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.policy.interface import Changes
+from space_scheduler.policy.place import PLACES
+from space_scheduler.reasons import Reason, Why
+
+
+class OnNodes:
+    """What :class:`~space_scheduler.machine.state.SchedulerState` does about named nodes."""
+
+    rules: MachineRules
+    now_us: int
+    procs_installed: int
+    procs_total: int
+    free_procs: int
+    records: dict[int, Record]
+    cluster: Cluster | None
+    _changes: Changes
+    _trigger: ev.Event | None
+
+    def nodes(self) -> list[NodeStatus]:
+        """The named nodes in their order, with what is used of them and by whom."""
+        return [] if self.cluster is None else [member.status() for member in self.cluster]
+
+    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
+        if event.node.procs < 0 or event.node.memory_bytes < 0:
+            raise ValueError(f"a node cannot have less than nothing: {event.node}")
+        if self.cluster is None:
+            if self.procs_installed or self.rules.release_at_limit:
+                self._mixed(event)
+            self.cluster = Cluster()
+        if self.cluster.join(event.node):
+            self._capacity_changed(event)
+        return []
+
+    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        changed, member.drained, member.reason = not member.drained, True, event.reason
+        if changed:
+            self._capacity_changed(event)
+        return []
+
+    def _node_resumed(self, event: ev.NodeResumed) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        changed, member.drained, member.reason = member.drained, False, ""
+        if changed:
+            self._capacity_changed(event)
+        return []
+
+    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
+        member = self._named(event)[event.name]
+        if member.lost:
+            return []
+        member.lost = True
+        self._capacity_changed(event)
+        records = [self.records[job_id] for job_id in sorted(member.tasks)]
+        return [
+            self._kill(record, Reason(Why.NODE_LOST, node=event.name), event)
+            for record in records
+            if record.state is not JobState.ENDING
+        ]
+
+    def _named(self, event: ev.Event) -> Cluster:
+        if self.cluster is None:
+            if self.procs_installed:
+                self._mixed(event)
+            return Cluster()  # nobody has joined: it will not know the name
+        return self.cluster
+
+    def _mixed(self, event: ev.Event) -> NoReturn:
+        kind = "counted processors" if self.cluster is None else "named nodes"
+        raise ValueError(f"this machine has {kind}: it cannot take {event}")
+
+    def _capacity_changed(self, event: ev.Event) -> None:
+        assert self.cluster is not None
+        self.procs_total = self.cluster.procs()
+        self.procs_installed = self.cluster.procs(installed=True)
+        self.free_procs = self._room().free_procs
+        self._trigger = event
+        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+
+    def _room(self) -> Room:
+        """What is free on the nodes in service."""
+        assert self.cluster is not None
+        return self.cluster.free(self.rules.max_nodes_per_job, PLACES[self.rules.place])
+
+    def _kill(self, record: Record, reason: Reason, event: ev.AnyEvent) -> Kill:
+        record.become(JobState.ENDING, self.now_us)
+        record.decided(reason, self.now_us, event)
+        return Kill(record.job.id, event, reason)

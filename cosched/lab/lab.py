@@ -13,8 +13,9 @@ from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer, nearest
 from cosched.lab import control, state, tiers
 from cosched.lab.commands import Command
-from cosched.lab.making import Making
+from cosched.lab.making import Making, joined
 from cosched.lab.plan import HEAD, Settings, python
+from cosched.wire.api import NodeDoc
 
 DEFAULT_NAME: Final = "lab"
 
@@ -186,16 +187,15 @@ def status(name: str) -> dict[str, Any]:
     directory = places.lab_dir(name)
     found = state.read(directory)
     lab = Lab(name)
-    joined: dict[str, Any] = {}
+    known: dict[str, NodeDoc] = {}
     problem = ""
     try:
-        with lab.client() as client:
-            joined = {node.name: node for node in client.nodes()}
-    except (NoAnswer, Failed) as error:
+        known = {node.name: node for node in joined(lab.socket)}
+    except NoAnswer as error:
         problem = str(error)
     nodes = []
     for node in found["nodes"]:
-        doc = joined.get(node["name"])
+        doc = known.get(node["name"])
         nodes.append(
             {"name": node["name"], "address": node["address"]}
             | {"state": doc.state if doc else "unknown", "presence": str(doc.presence) if doc else "unknown"}

@@ -16,8 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from cosched.client import places
-from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer
 from cosched.lab import cgroups, control, files, rooms, state, tiers
@@ -33,11 +34,13 @@ from cosched.lab.plan import (
     Settings,
     python,
 )
+from cosched.wire.api import NodeDoc, NodeList
 
 Say = Callable[[str], None]
 
 _STEP_S: Final = 0.02
 _HOLDER_S: Final = 30.0
+_ANSWER_S: Final = 5.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
 #: Below the ports that the kernel gives to those who ask for none.
@@ -214,8 +217,7 @@ class Making:
         while True:
             self._pause(_STEP_S)
             try:
-                with Client(Transport(str(plan.path("api", "scheduler.sock")))) as client:
-                    up = {node.name for node in client.nodes() if node.state == "up"}
+                up = {node.name for node in joined(plan.path("api", "scheduler.sock")) if node.state == "up"}
                 missing = [node.name for node in plan.nodes if node.name not in up]
                 if not missing:
                     return
@@ -248,6 +250,18 @@ class Making:
                 continue
             told += "".join(f"\n{name}: {line}" for line in lines[-_TAIL_LINES:])
         return told
+
+
+def joined(scheduler: Path) -> list[NodeDoc]:
+    """The nodes as the scheduler has them; it has a few seconds to answer. Raises :class:`NoAnswer`."""
+    transport = Transport(str(scheduler))
+    try:
+        answer = transport.request("GET", "/v1/nodes", timeout_s=_ANSWER_S)
+    finally:
+        transport.close()
+    if answer.status != 200:
+        raise NoAnswer(f"{scheduler} answers with status {answer.status}: {answer.body[:200]!r}")
+    return msgspec.json.decode(answer.body, type=NodeList).nodes
 
 
 def _holder(directory: Path, cookie: str) -> socket.socket:

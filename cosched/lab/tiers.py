@@ -3,6 +3,7 @@
 1: namespaces and control groups. 2: namespaces alone, in a user namespace that keeps the caller's user. 3: neither.
 """
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ def best(wanted: int = 0) -> Possible:
     trouble = tried(_user_namespaces)
     if not trouble:
         return Possible(2, True, groups, remedy)
-    return Possible(3, why=trouble, remedy=_remedy_for_namespaces())
+    return Possible(3, why=trouble, remedy=_remedy_for_namespaces(trouble))
 
 
 def tried(attempt: Callable[[], None]) -> str:
@@ -121,7 +122,9 @@ def _remedy_for_groups() -> str:
     return "mount control groups with the controllers cpu and memory"
 
 
-def _remedy_for_namespaces() -> str:
+def _remedy_for_namespaces(trouble: str) -> str:
+    if os.strerror(errno.EOPNOTSUPP) in trouble:
+        return "as root: modprobe bridge veth; this kernel lacks them"
     found = []
     for setting, forbids, allows in _SETTINGS:
         if _read(f"/proc/sys/{setting}") == forbids:

@@ -1,7 +1,7 @@
 """The cluster's settings, ``cluster.yaml``: read by ``cosched scheduler``."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -34,6 +34,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     nodes: list[str] = []
     policy: str = "easy"
     order: str | None = None
+    place: Literal["first-fit", "spread"] = "first-fit"
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
     listen: Listen = Listen()
     state: str = "/var/lib/cosched/scheduler"

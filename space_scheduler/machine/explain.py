@@ -55,6 +55,8 @@ def explain(state: "SchedulerState", record: Record) -> Reason:
 def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
     """What keeps a job from starting now, whoever else waits."""
     if state.cluster is None:
+        if state.rules.awaits_nodes:
+            return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
         why = obstacle(job.procs, job.estimate_us, state.now_us, state.free_procs)
         return Reason(why, {"procs": job.procs, "free_procs": state.free_procs}) if why else None
     empty = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place])

@@ -19,6 +19,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     release_at_limit: bool = False
     max_nodes_per_job: int | None = None
     place: str = "first-fit"
+    awaits_nodes: bool = False
 
     def __post_init__(self) -> None:
         if self.place not in PLACES:

@@ -134,7 +134,8 @@ class SchedulerState(OnNodes):
 
     def refusal(self, job: Job) -> Reason | None:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
-        if self.cluster is None and job.procs <= self.procs_installed:
+        fits_a_pool = self.cluster is None and job.procs <= self.procs_installed
+        if fits_a_pool or (self.cluster is None and self.rules.awaits_nodes):
             return None
         return explain.refusal(self, job)
 

@@ -184,7 +184,7 @@ def host_of(
         policy,
         policy_name=config.policy,
         order_name=config.order,
-        rules=MachineRules(max_nodes_per_job=config.max_nodes_per_job),
+        rules=MachineRules(max_nodes_per_job=config.max_nodes_per_job, place=config.place, awaits_nodes=True),
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,
         on_problem=on_problem,

@@ -4,12 +4,15 @@ import pytest
 from kit.drive import Drive
 from kit.dump import dump
 
+from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import UnknownNode
+from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.record import IllegalTransition, Infeasible
-from space_scheduler.machine.state import BadPlan, MachineRules
+from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
@@ -382,3 +385,19 @@ def test_a_record_keeps_the_last_decision_its_time_and_what_led_to_it() -> None:
     drive.at(8).cancel(2)
     assert (waiting.reason.why, waiting.decided_us, waiting.cause) == (Why.CANCELLED, 8_000_000, ev.JobCancelled(2))
     assert drive.why(2) == "CANCELLED"
+
+
+def test_before_any_node_has_joined_a_wide_job_waits_instead_of_being_refused() -> None:
+    state = SchedulerState(resolve("easy"), MachineRules(awaits_nodes=True))
+    state.handle(ev.JobSubmitted(Job(1, 2, 10, 0)), 0)
+    assert not [one for one in state.handle(ev.Boundary(), 0) if isinstance(one, Start)]
+    assert state.explain(1).why is Why.NODES_AWAY
+    state.handle(ev.NodeJoined(Node("a", 1, 0)), 1)
+    assert not [one for one in state.handle(ev.Boundary(), 1) if isinstance(one, Start)]
+    assert state.explain(1).why is Why.NODES_AWAY
+    refused = state.refusal(Job(2, 2, 10, 0))
+    assert refused is not None
+    assert refused.why is Why.WIDER_THAN_MACHINE
+    state.handle(ev.NodeJoined(Node("b", 1, 0)), 2)
+    (start,) = (one for one in state.handle(ev.Boundary(), 2) if isinstance(one, Start))
+    assert start.allocation.nodes == (Share("a", 1), Share("b", 1))

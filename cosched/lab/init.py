@@ -53,6 +53,7 @@ class Init:
     _ending: bool = False
 
     def __post_init__(self) -> None:
+        process.oom_score("-900")  # a node that is out of memory loses a command, not its process 1 and all with it
         self._selector = selectors.DefaultSelector()
         self._wake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

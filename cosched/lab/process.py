@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cosched.lab import cgroups, kernel
+from node_agent.linux import files
 from node_agent.linux.process import reset_signals
 
 #: What a shell says of a command that is not there, and of one that cannot be executed.
@@ -71,6 +72,7 @@ def _become(program: Program, tell: int) -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         cgroups.enter(program.groups)
         reset_signals()
+        oom_score("0")
         os.chdir(program.directory)
         if program.umask >= 0:
             os.umask(program.umask)
@@ -86,6 +88,12 @@ def _become(program: Program, tell: int) -> None:
         _tell(tell, f"{status} {error!r}")
     finally:
         os._exit(1)
+
+
+def oom_score(text: str) -> None:
+    """How the caller is chosen when memory runs out: -1000, never, to 1000, first. Only root may lower it."""
+    with contextlib.suppress(OSError):
+        files.write("/proc/self/oom_score_adj", text)
 
 
 def _tell(descriptor: int, text: str) -> None:

@@ -249,6 +249,15 @@ def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None
     assert limits == [str(256 << 20)]
 
 
+def test_a_node_without_memory_loses_the_command_not_the_node(root_bench: Bench) -> None:
+    root_bench.up("--nodes", 1, "--mem", "256MiB")
+    eater = root_bench.run("node1", root_bench.python, "-c", "x = bytearray(400 << 20); print(len(x))")
+    assert eater.returncode == 128 + signal.SIGKILL
+    services = json.loads(root_bench.done("status", "--json"))["nodes"][0]["services"]
+    assert services == {"guard": "running", "agent": "running"}
+    assert root_bench.output("node1", "hostname") == "node1\n"
+
+
 def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: Bench) -> None:
     user_bench.up("--nodes", 2, "--tier", 3)
     ended = subprocess.run(

@@ -39,8 +39,8 @@ class Serial:
         }
 
     def defaults(self, context: Context) -> dict[str, str]:
-        """A search path, where the submission brings none."""
-        return {"PATH": _PATH}
+        """A search path, where the submission brings none; one thread a task, since a task is one processor."""
+        return {"PATH": _PATH, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
     def diagnose(self, error: str, peers: Sequence[Peer]) -> Failure | None:
         """A command that the script did not find, on the node where it runs."""

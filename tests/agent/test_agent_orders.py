@@ -43,6 +43,7 @@ async def test_a_jobs_life_on_one_node(cluster: Cluster) -> None:
         await scheduler.tell("a", order(fence, wire.Forget, 5, 4))
         assert await scheduler.output("a", 5) == b"a /root x y z\nlocalhost slots=1\n"
         await scheduler.tell("a", order(fence, wire.Discard, 5, 5))
+        await until(lambda: not (node.state / "spool/5.1").exists(), "the output to be discarded")
         assert await scheduler.output("a", 5) == b""
         assert [
             list(path.iterdir()) for path in (node.state / "attempts", node.state / "spool", node.run / "jobs")

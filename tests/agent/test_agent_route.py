@@ -63,7 +63,7 @@ async def test_a_command_runs_in_the_jobs_cgroup_on_the_other_node(cluster: Clus
         await job.prepare()
         ended = await job.run(
             """
-            echo in | $RSH -x b 'cat; echo "at $COSCHED_NODE $(id -un) $HOME"; grep -m1 cpu /proc/self/cgroup; exit 7'
+            echo in | $RSH -x b 'cat; echo "at $COSCHED_NODE $(id -un) $HOME"; grep -m1 /job- /proc/self/cgroup; exit 7'
             echo "status $?"
             $RSH a 'echo "at $COSCHED_NODE too"'
             $RSH b 'kill -9 $$'; echo "status $?"

@@ -4,24 +4,34 @@ The guard accepts one connection at a time, from the user that its configuration
 ``do``, ``re`` (a number of the caller's) and the fields below; its answer has the same ``re`` and ``ok`` (true, with
 results) or ``error`` (a code of ``wire.messages.Refused``) and ``message``. Events have ``event`` and come unasked.
 Descriptors travel beside the packet (SCM_RIGHTS). At end of file, the guard arms the contract and keeps what runs.
+Answers come when they are there, not in the order of the requests; what happens while no agent listens is in ``list``.
 
 requests
     contract  {cpu_ratio, memory_ratio, mpl}            the cluster's contract; the owner's own maximum still cuts it
-    relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds)
+    relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds); answers
+              {until_us}, at most 120 s from now; an epoch below the highest seen is refused, as is a moment gone by
     arm       {}                                        the ceiling holds from now on
-    prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us}   cgroup, private directories
+    prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us}   cgroup, private directories;
+              answers {problems: [what could not be limited, and why]}
     spawn     {job, attempt, n, argv, env, cwd, script, output, error}  + descriptors: stdin, stdout, stderr
-              n = 0 is the job script, whose text is in a fourth descriptor when ``script`` is true: it is copied into the
-              job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened as the user, or null.
-              Answers {pid}.
-    signal    {job, attempt, n, signal}                 to that command's process group
-    kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty
+              n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true: it
+              is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened as
+              the user, or null. Answers {pid} when the command has been executed, or why it could not be.
+    signal    {job, attempt, n, signal}                 to that command's process group; answers {sent: processes}
+    kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty; ``empty``
+              follows, also where nothing was left; nothing can be spawned any more
     forget    {job, attempt}                            remove cgroup, private directories, records; refused while alive
-    list      {}                                        answers {groups: [{job, attempt, user, state, commands, …}]}
-    status    {}                                        answers {armed, until_us, limits, can: {capability: yes | why not}}
+    whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
+    list      {}                                        answers {groups: [{job, attempt, user, state, ending,
+              deadline_us, cpu_us, memory_peak_bytes, commands: [{n, state, pid, status, signal, cause}]}]}
+              state: preparing, prepared, running, empty (nothing runs, more may come), ending, ended
+              a command's state: starting, running, ended (the last three fields, only then)
+    status    {}                                        answers {armed, until_us, epoch, contract, limits: {cpus, idle,
+              memory_bytes, problems}, can: {capability: yes | why not}}
 events
     exited    {job, attempt, n, status | signal, cause}  a command has ended (cause as in wire.messages.Exit)
-    empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup, after its first command
+    empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have
+              ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
 """
 

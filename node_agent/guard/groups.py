@@ -1,15 +1,11 @@
-"""An attempt at a job on this node as the guard knows it, and its directories; what happens to it is in ``jobs``."""
+"""An attempt at a job on this node as the guard knows it; what happens to it is in ``jobs``."""
 
-import contextlib
-import os
 import secrets
 from typing import Any, Final
 
-from node_agent.guard import command
 from node_agent.guard.records import Record
 from node_agent.guard.requests import Prepare
-from node_agent.guard.settings import Settings
-from node_agent.linux import files, namespaces, users
+from node_agent.linux import users
 from node_agent.linux.cgroups import group_name
 
 #: Processes and threads a job may have: so many, and so many more for each task.
@@ -55,6 +51,7 @@ class Group:
         self.told_empty = True
         self.watch_fd: int | None = None
         self.removing = False
+        self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
         self.problems: list[str] = []
 
     @property
@@ -81,13 +78,13 @@ class Group:
     @property
     def state(self) -> str:
         """preparing, prepared, running, empty (nothing runs, more may come), ending, ended (nothing more may come)."""
-        if self.user is None and not self.ending:
+        if self.user is None and not self.ending and not self.unrecorded:
             return "preparing"
         if self.alive or not self.told_empty:
             return "ending" if self.ending else "running"
         if self.ending:
             return "ended"
-        return "empty" if self.commands else "prepared"
+        return "empty" if self.commands or self.unrecorded else "prepared"
 
     def record(self, boot_id: str) -> Record:
         """For ``state/records``: all that a successor of this guard must know."""
@@ -110,38 +107,3 @@ class Group:
         group.ending = record["ending"]
         group.kill_at_us = record["kill_at_us"]
         return group
-
-
-def place(settings: Settings, group: Group, user: users.User, *, private_tmp: bool) -> command.Place:
-    """Where a group's commands run, and what they see."""
-    directory = f"{settings.paths.state}/jobs/{group.request.job}.{group.request.attempt}"
-    keep = (*settings.paths.keep, settings.paths.run, directory)
-    return command.Place(user, settings.security.users == "switch", private_tmp, directory, keep)
-
-
-def make_directories(where: command.Place, shm_bytes: int) -> None:
-    """A job's private directories. Its own is the guard's, so that nobody else moves what is in it. Raises OSError."""
-    os.mkdir(where.directory, 0o711)
-    os.chmod(where.directory, 0o711)
-    for name in ("tmp", "shm"):
-        path = f"{where.directory}/{name}"
-        os.mkdir(path, 0o700)
-        if where.switch:
-            os.chown(path, where.user.uid, where.user.gid)
-    if where.private_tmp:
-        fd = os.open(f"{where.directory}/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with contextlib.suppress(OSError):  # a directory will do: slower, but as private
-                namespaces.mount_memory(fd, where.user.uid, where.user.gid, shm_bytes)
-        finally:
-            os.close(fd)
-
-
-def remove_directories(state: str, job: int, attempt: int) -> None:
-    """Remove what :func:`make_directories` made and what the job left in it. Raises OSError."""
-    namespaces.unmount(f"{state}/jobs/{job}.{attempt}/shm")
-    fd = os.open(f"{state}/jobs", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        files.remove_tree(f"{job}.{attempt}", fd)
-    finally:
-        os.close(fd)

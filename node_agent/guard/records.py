@@ -71,6 +71,15 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{job}.{attempt}.group", dir_fd=self.fd)
 
+    def epoch(self) -> int:
+        """The highest epoch that was seen, -1 for none."""
+        found = (self._read("epoch") or {}).get("epoch")
+        return found if type(found) is int else -1
+
+    def write_epoch(self, epoch: int) -> None:
+        """An epoch higher than all before was seen."""
+        files.replace("epoch", json.dumps({"epoch": epoch}), self.fd, durable=False)
+
     def _of(self, job: int, attempt: int) -> Iterator[tuple[int, str]]:
         for match in map(_COMMAND.match, os.listdir(self.fd)):
             if match and (int(match[1]), int(match[2])) == (job, attempt):

@@ -24,7 +24,10 @@ _LAST_FD: Final = 1 << 20
 
 
 class Plan(NamedTuple):
-    """What a supervisor is to start and to watch. ``script_fd`` is the script's text, ``oom_kills`` what there were."""
+    """What a supervisor is to start and to watch.
+
+    ``script_fd`` has the script's text, ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were.
+    """
 
     job: int
     attempt: int
@@ -33,6 +36,7 @@ class Plan(NamedTuple):
     command: command.Command
     place: command.Place
     script_fd: int | None
+    jobs_fd: int
     oom_kills: int
     boot_id: str
 
@@ -54,14 +58,14 @@ def supervise(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) ->
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
-    script = [] if plan.script_fd is None else [plan.script_fd]
+    script = [] if plan.script_fd is None else [plan.script_fd, plan.jobs_fd]
     close_all_but([records.fd, report_fd, *plan.command.stdio, *script])
     os.chdir("/")
     process.set_name("cosched-superv")
     process.become_subreaper()
     try:
         if plan.script_fd is not None:
-            path = _copy_script(plan.script_fd, plan.place)
+            path = _copy_script(plan.script_fd, plan.jobs_fd, plan.place)
             plan = plan._replace(command=plan.command._replace(argv=(path, *plan.command.argv[1:])))
         pid, failed = _started(plan, cgroups, records, report_fd)
     except OSError as error:
@@ -98,7 +102,12 @@ def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> 
             _tell(failed_write, {"error": "failed", "message": f"{type(error).__name__}: {error}"})
         finally:
             os._exit(127)
-    for fd in {go_read, failed_write, *plan.command.stdio, *([] if plan.script_fd is None else [plan.script_fd])}:
+    for fd in {
+        go_read,
+        failed_write,
+        *plan.command.stdio,
+        *([] if plan.script_fd is None else [plan.script_fd, plan.jobs_fd]),
+    }:
         if fd > 2:
             os.close(fd)
     own, child = process.stat_of(os.getpid()), process.stat_of(pid)
@@ -168,13 +177,15 @@ def _outlast_descendants() -> None:
             return
 
 
-def _copy_script(fd: int, place: command.Place) -> str:
+def _copy_script(fd: int, jobs_fd: int, place: command.Place) -> str:
     """The job script as a file that its user may read and run, in the job's directory, which is not his."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SCRIPT_BYTES:
         raise OSError(22, f"the script is not a file of at most {_MAX_SCRIPT_BYTES} bytes")
-    path = f"{place.directory}/script"
-    copy = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = os.open(os.path.basename(place.directory), os.O_RDONLY | flags, dir_fd=jobs_fd)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    copy = os.open("script", flags, 0o600, dir_fd=directory)
     try:
         at = 0
         while piece := os.pread(fd, _PIECE_BYTES, at):
@@ -187,7 +198,8 @@ def _copy_script(fd: int, place: command.Place) -> str:
         os.fchmod(copy, 0o500)
     finally:
         os.close(copy)
-    return path
+        os.close(directory)
+    return f"{place.directory}/script"
 
 
 def _tell(fd: int, what: Record) -> None:

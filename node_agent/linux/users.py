@@ -61,6 +61,8 @@ def resolve(name: str, *, switch: bool, min_uid: int, allow_root: bool) -> User:
 
 def become(user: User) -> None:
     """Become that user with all his groups, for good. Raises OSError; afterwards there is no way back."""
+    if user.uid < 0 or user.gid < 0:  # to the kernel, -1 means: as it is
+        raise PermissionError(f"no user has uid {user.uid} and gid {user.gid}")
     os.initgroups(user.name, user.gid)
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)

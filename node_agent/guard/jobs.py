@@ -1,0 +1,394 @@
+"""What happens to attempts at jobs on this node: made ready, given commands, ended at a limit or by order, forgotten.
+
+Nothing here waits. What may take long is done by a child, whose report comes through the loop; what is to happen later
+is a moment in a group, and :meth:`Jobs.tick` does what is due.
+"""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from node_agent.guard import command, groups, supervisor
+from node_agent.guard.adoption import adopted
+from node_agent.guard.children import Children
+from node_agent.guard.groups import Command, Group
+from node_agent.guard.loop import Loop
+from node_agent.guard.records import Record, Records
+from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Spawn, Whose
+from node_agent.guard.rooms import Rooms
+from node_agent.guard.settings import Settings
+from node_agent.linux import process, users
+from node_agent.linux.cgroups import MARK, Cgroups
+
+Answer = Callable[[dict[str, Any] | Refusal], None]
+Emit = Callable[[dict[str, Any]], None]
+
+MAX_GROUPS: Final = 256
+MAX_ALIVE: Final = 64
+_FIRST_POLL_US: Final = 20_000
+_LAST_POLL_US: Final = process.US_PER_S
+
+
+class Jobs:
+    """All attempts on this node. ``emit`` takes events of the protocol."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cgroups: Cgroups,
+        records: Records,
+        jobs_fd: int,
+        loop: Loop,
+        emit: Emit,
+        *,
+        private_tmp: bool,
+    ) -> None:
+        self.groups: dict[tuple[int, int], Group] = {}
+        self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
+        self._cgroups = cgroups
+        self._records = records
+        self._loop = loop
+        self._emit = emit
+        self._jobs_fd = jobs_fd
+        self._children = Children(loop, jobs_fd)
+        self._rooms = Rooms(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
+        self._boot_id = process.boot_id()
+
+    def adopt(self) -> int:
+        """Take over what a predecessor left, and return how many attempts that are."""
+        for group in adopted(self._records, self._cgroups, self._boot_id):
+            self.groups[group.key] = group
+            self._watch(group)
+            for found in group.commands.values():
+                if found.pidfd is not None:
+                    self._follow(group, found, found.pidfd)
+            self._poll(group, 0)
+        self._rooms.remove_stray(self.groups.values())
+        return len(self.groups)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, request: Prepare, answer: Answer) -> None:
+        """Cgroup and private directories; the user and the directory are looked at as the user will see them."""
+        key = request.job, request.attempt
+        known = self.groups.get(key)
+        if known is not None:
+            if known.request != request or known.state != "prepared":
+                raise Refusal("busy", f"attempt {key[1]} at job {key[0]} is {known.state} here already")
+            answer({"problems": known.problems})
+            return
+        if len(self.groups) >= MAX_GROUPS:
+            raise Refusal("busy", f"{MAX_GROUPS} attempts at jobs are here already; forget some")
+        group = Group(request)
+        self._admit(group)
+
+        def done(found: dict[str, Any]) -> None:
+            if "error" not in found and group.ending is None:
+                group.user = users.User(*found["user"])
+                self._watch(group)
+                self._save(group)
+                answer({"problems": group.problems})
+                return
+            if "error" not in found:
+                found = {"error": "stale", "message": "killed while it was being prepared"}
+            refusal = Refusal(str(found["error"]), str(found["message"]))
+            self._remove(group, lambda _: answer(refusal))
+
+        self._rooms.make(group, group.memory_bytes or self.memory_bytes, done)
+        self.groups[key] = group
+
+    def spawn(self, request: Spawn, fds: Sequence[int], answer: Answer) -> None:
+        """Fork a supervisor for a command; the answer comes when the command runs or could not be executed."""
+        group = self._known(request.job, request.attempt)
+        if group.ending or group.removing:
+            raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
+        if group.user is None:
+            raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is not ready yet")
+        if request.n in group.commands or self._records.exit(request.job, request.attempt, request.n):
+            raise Refusal("busy", f"command {request.n} has been started already")
+        if len(group.alive) >= MAX_ALIVE:
+            raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
+        env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
+        plan = supervisor.Plan(
+            request.job,
+            request.attempt,
+            request.n,
+            group.name,
+            command.Command(request.argv, env, request.cwd, (fds[0], fds[1], fds[2]), request.output, request.error),
+            self._rooms.place(group, group.user),
+            fds[3] if request.script else None,
+            self._jobs_fd,
+            self._cgroups.usage(group.name).oom_kills,
+            self._boot_id,
+        )
+        started = Command(request.n)
+
+        def heard(found: dict[str, Any]) -> None:
+            if "pid" in found:
+                started.pid, started.state = found["pid"], "running"
+                answer({"pid": started.pid})
+            elif "exited" in found:
+                self._ended(group, started, found["exited"])
+            else:
+                self._not_started(group, started)
+                answer(Refusal(str(found["error"]), str(found["message"])))
+
+        def gone() -> None:
+            if started.state == "starting" and group.commands.get(started.n) is started:
+                self._not_started(group, started)
+                answer(Refusal("failed", "the command's supervisor died before the command ran"))
+            elif started.state == "running":
+                self._ended(group, started, self._records.exit(*group.key, started.n) or groups.UNKNOWN)
+
+        if request.n == 0 and group.request.limit_us is not None:
+            group.deadline_us = process.boottime_us() + group.request.limit_us
+            self._save(group)
+        group.commands[request.n] = started
+        group.told_empty = False
+        try:
+            pid = self._children.fork(
+                lambda pipe: supervisor.supervise(plan, self._cgroups, self._records, pipe), heard, gone
+            )
+        except Refusal:
+            self._not_started(group, started)
+            raise
+        self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
+
+    def signal(self, request: Signal) -> dict[str, Any]:
+        """To the process group that the command leads, as far as it is in the job's cgroup."""
+        group = self._known(request.job, request.attempt)
+        found = group.commands.get(request.n)
+        if found is None or found.state != "running":
+            raise Refusal("unknown", f"command {request.n} does not run")
+        return {"sent": self._cgroups.signal(group.name, request.signal, group=found.pid)}
+
+    def kill(self, request: Kill) -> dict[str, Any]:
+        """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
+        group = self._known(request.job, request.attempt)
+        if group.ending is None:
+            self._end(group, "killed", request.grace_us)
+        elif group.kill_at_us is not None:
+            group.kill_at_us = min(group.kill_at_us, process.boottime_us() + request.grace_us)
+        group.told_empty = False
+        self._poll(group, 0)
+        return {}
+
+    def forget(self, request: Forget, answer: Answer) -> None:
+        """Remove cgroup, directories and records, unless something is alive."""
+        group = self._known(request.job, request.attempt)
+        if group.state in {"preparing", "running", "ending"} or group.removing:
+            raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is {group.state}; kill it first")
+        self._remove(group, answer)
+
+    def whose(self, request: Whose) -> dict[str, Any]:
+        """Which attempt a process belongs to."""
+        for group in self.groups.values():
+            if group.state != "preparing" and request.pid in self._cgroups.procs(group.name):
+                return {"job": group.request.job, "attempt": group.request.attempt}
+        raise Refusal("unknown", f"process {request.pid} belongs to no job")
+
+    def listing(self) -> list[dict[str, Any]]:
+        """For ``list``."""
+        shown = []
+        for group in self.groups.values():
+            used = self._used(group)
+            shown.append(
+                {
+                    "job": group.request.job,
+                    "attempt": group.request.attempt,
+                    "user": group.request.user,
+                    "state": group.state,
+                    "ending": group.ending,
+                    "deadline_us": group.deadline_us,
+                    "cpu_us": used[0],
+                    "memory_peak_bytes": used[1],
+                    "commands": [found.shown() for found in group.commands.values()],
+                }
+            )
+        return shown
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def due_us(self) -> int | None:
+        """When :meth:`tick` is wanted next; None: not before something happens."""
+        moments = []
+        for group in self.groups.values():
+            if not group.ending and group.deadline_us is not None and not group.told_empty:
+                moments.append(group.deadline_us)
+            moments += [moment for moment in (group.kill_at_us, group.poll_at_us) if moment is not None]
+        return min(moments, default=None)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        for group in list(self.groups.values()):
+            limited = not group.ending and group.deadline_us is not None and not group.told_empty
+            if limited and now_us >= (group.deadline_us or 0):
+                self._end(group, "limit", group.request.grace_us)
+            if group.kill_at_us is not None and now_us >= group.kill_at_us:
+                group.kill_at_us = None
+                self._poll(group, 0)
+            if group.poll_at_us is not None and now_us >= group.poll_at_us:
+                self._look(group, now_us)
+
+    # --- the end of an attempt ----------------------------------------------------------------------------------------
+
+    def _end(self, group: Group, cause: str, grace_us: int) -> None:
+        """SIGTERM now, what is left is killed after the grace. Why is on record before anybody can die of it."""
+        group.ending = cause
+        group.kill_at_us = process.boottime_us() + grace_us
+        self._save(group)
+        self._cgroups.signal(group.name, signal.SIGTERM)
+        self._cgroups.signal(group.name, signal.SIGCONT)  # who is stopped doesn't hear SIGTERM
+        self._poll(group, _FIRST_POLL_US)
+
+    def _look(self, group: Group, now_us: int) -> None:
+        """Whether a group is empty by now; if it is to be, and its grace is over, kill."""
+        group.poll_at_us = None
+        if self._settled(group):
+            return
+        if group.ending and group.kill_at_us is None:
+            with contextlib.suppress(OSError):  # it may have gone just now; the next look tells
+                self._cgroups.kill(group.name)
+        if group.watch_fd is not None and not group.ending:
+            return  # the kernel tells
+        group.poll_every_us = min(2 * group.poll_every_us or _FIRST_POLL_US, _LAST_POLL_US)
+        group.poll_at_us = now_us + group.poll_every_us
+
+    def _settled(self, group: Group) -> bool:
+        """Tell that a group is empty, if it is; each time that commands have ended or a kill was asked for, once."""
+        if group.told_empty:
+            return True
+        if group.alive or not self._cgroups.empty(group.name):
+            return False
+        group.told_empty = True
+        group.poll_at_us = group.kill_at_us = None
+        cpu_us, memory_peak_bytes = self._used(group)
+        self._emit(
+            {
+                "event": "empty",
+                "job": group.request.job,
+                "attempt": group.request.attempt,
+                "cpu_us": cpu_us,
+                "memory_peak_bytes": memory_peak_bytes,
+            }
+        )
+        return True
+
+    def _poll(self, group: Group, in_us: int) -> None:
+        group.poll_every_us = in_us
+        group.poll_at_us = process.boottime_us() + in_us
+
+    def _watch(self, group: Group) -> None:
+        with contextlib.suppress(OSError):
+            group.watch_fd = self._cgroups.watch(group.name)
+        fd = group.watch_fd
+        if fd is not None:
+
+            def changed() -> None:
+                os.pread(fd, 4096, 0)
+                if not group.alive:
+                    self._settled(group)
+
+            self._loop.watch(fd, changed, select.EPOLLPRI)
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def _ended(self, group: Group, found: Command, record: Record) -> None:
+        found.state, found.exit = "ended", record
+        self._emit(
+            {
+                "event": "exited",
+                "job": group.request.job,
+                "attempt": group.request.attempt,
+                "n": found.n,
+                **{key: record.get(key) for key in ("status", "signal", "cause")},
+            }
+        )
+        ended = [n for n, command_ in group.commands.items() if command_.state == "ended" and n != 0]
+        for n in ended[: -groups.ENDED_KEPT]:
+            del group.commands[n]
+            self._records.drop_command(*group.key, n)
+        if not group.alive:
+            self._poll(group, 0)
+
+    def _follow(self, group: Group, found: Command, pidfd: int) -> None:
+        """Hear of the end of a command whose supervisor is a predecessor's child."""
+
+        def look(*, gone: bool) -> None:
+            record = self._records.exit(*group.key, found.n)
+            if found.state == "running" and (record or gone):
+                self._ended(group, found, record or groups.UNKNOWN)
+            if gone:
+                self._loop.unwatch(pidfd)
+                os.close(pidfd)
+                found.pidfd = None
+
+        def again() -> None:  # without cgroups, supervisors outlive their commands
+            if found.state == "running" and found.pidfd is not None:
+                look(gone=False)
+                self._loop.later(process.US_PER_S, again)
+
+        self._loop.watch(pidfd, lambda: look(gone=True))
+        if not self._cgroups.kernel_groups:
+            again()
+
+    def _not_started(self, group: Group, found: Command) -> None:
+        group.commands.pop(found.n, None)
+        if found.n == 0:
+            group.deadline_us = None
+        if not group.alive:
+            self._poll(group, 0)
+
+    def _used(self, group: Group) -> tuple[int, int]:
+        """CPU (us) and peak memory (bytes): the cgroup's, else what supervisors have seen of their descendants."""
+        used = self._cgroups.usage(group.name)
+        exits = [found.exit for found in group.commands.values() if found.exit]
+        if self._cgroups.kernel_groups and used.cpu_us >= 0:
+            return used.cpu_us, max(used.memory_peak_bytes, 0)
+        peaks = [int(record.get("memory_peak_bytes", 0)) for record in exits]
+        return max(used.cpu_us, 0) + sum(int(record.get("cpu_us", 0)) for record in exits), max(peaks, default=0)
+
+    # --- making and removing ------------------------------------------------------------------------------------------
+
+    def _admit(self, group: Group) -> None:
+        """Refuse what would not fit beside the others: limits promised are the last line before the owner's memory."""
+        wanted = group.memory_bytes or 0
+        promised = sum(other.memory_bytes or 0 for other in self.groups.values() if other.state != "ended")
+        if wanted and promised + wanted > self.memory_bytes:
+            raise Refusal(
+                "memory",
+                f"{wanted} bytes wanted beside {promised} of other jobs; the contract leaves {self.memory_bytes}",
+            )
+
+    def _remove(self, group: Group, answer: Answer) -> None:
+        """Take everything away, then answer: {} or why something is left."""
+
+        def removed(found: dict[str, Any]) -> None:
+            group.removing = False
+            if "error" in found:
+                answer(Refusal(str(found["error"]), str(found["message"])))
+                return
+            if group.watch_fd is not None:
+                self._loop.unwatch(group.watch_fd)
+                os.close(group.watch_fd)
+            self._records.drop(*group.key)
+            self.groups.pop(group.key, None)
+            answer({})
+
+        self._rooms.remove(group, removed)
+        group.removing = True
+
+    def _known(self, job: int, attempt: int) -> Group:
+        group = self.groups.get((job, attempt))
+        if group is None:
+            raise Refusal("unknown", f"attempt {attempt} at job {job} is not known here")
+        return group
+
+    def _save(self, group: Group) -> None:
+        if group.user is None:
+            return  # not prepared: nothing that a successor could go on with
+        with contextlib.suppress(OSError):  # a full disk: the guard goes on, a successor would know less
+            self._records.write_group(*group.key, group.record(self._boot_id))

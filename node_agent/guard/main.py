@@ -1,0 +1,178 @@
+"""The guard as a process: ``python -I -m node_agent.guard --config node.toml``.
+
+It arms the contract before it does anything else, and it never dies of a request: what cannot be done is an answer.
+"""
+
+import argparse
+import fcntl
+import os
+import pwd
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from node_agent.guard import requests
+from node_agent.guard.jobs import Jobs
+from node_agent.guard.limiter import Limiter
+from node_agent.guard.loop import Loop
+from node_agent.guard.records import Records
+from node_agent.guard.requests import Request
+from node_agent.guard.server import Answer, Server
+from node_agent.guard.settings import BadSettings, Settings, load
+from node_agent.linux import check, files, process
+from node_agent.linux.cgroup_find import find
+from node_agent.linux.cgroups import YES, NoCgroups
+
+_PATIENCE_S: Final = 3.0
+
+
+class Guard:
+    """Limits, jobs and the socket, joined by one loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises OSError or :class:`NoCgroups` where the machine does not have what the settings ask for."""
+        agent_uid = _uid(settings.security.agent_user)
+        self._settings = settings
+        self._cgroups = find(settings.cgroup.mode, settings.cgroup.mount, settings.cgroup.cosched)
+        records_fd, jobs_fd = _state(settings.paths.state, agent_uid)
+        self._records = Records(records_fd)
+        self._limiter = Limiter(
+            self._cgroups, settings.contract, settings.procs, settings.memory_bytes, self._records.epoch()
+        )
+        self._limiter.arm(process.boottime_us())
+        if not self._cgroups.kernel_groups:
+            process.become_subreaper()
+        self._can = check.found(settings, self._cgroups)
+        self._loop = Loop()
+        self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
+        self._jobs = Jobs(
+            settings,
+            self._cgroups,
+            self._records,
+            jobs_fd,
+            self._loop,
+            self._server.emit,
+            private_tmp=self._can["private /tmp"] == YES,
+        )
+        self._jobs.memory_bytes = self._limiter.limits.memory_bytes
+        self._jobs.adopt()
+
+    def run(self) -> None:
+        """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
+        try:
+            while not self._loop.stopping:
+                due_us = self._jobs.due_us()
+                limiter_us = self._limiter.due_us()
+                self._loop.run_once(limiter_us if due_us is None else min(due_us, limiter_us))
+                now_us = process.boottime_us()
+                if why := self._limiter.tick(now_us):
+                    self._server.emit({"event": "armed", "why": why})
+                self._jobs.tick(now_us)
+        finally:
+            self._limiter.arm(process.boottime_us())
+        self._server.close()
+        if not self._jobs.groups:
+            self._cgroups.close()
+
+    def _left(self, why: str) -> None:
+        del why  # nobody is there to be told
+        self._limiter.arm(process.boottime_us())
+
+    def _handle(self, request: Request, fds: Sequence[int], answer: Answer) -> None:
+        match request:
+            case requests.Relax():
+                answer(self._relax(request))
+            case requests.Arm():
+                self._limiter.arm(process.boottime_us())
+                answer({})
+            case requests.Contract():
+                self._limiter.set_contract(*request, process.boottime_us())
+                self._jobs.memory_bytes = self._limiter.limits.memory_bytes
+                answer(self._limiter.shown())
+            case requests.Prepare():
+                self._jobs.prepare(request, answer)
+            case requests.Spawn():
+                self._jobs.spawn(request, fds, answer)
+            case requests.Signal():
+                answer(self._jobs.signal(request))
+            case requests.Kill():
+                answer(self._jobs.kill(request))
+            case requests.Forget():
+                self._jobs.forget(request, answer)
+            case requests.Whose():
+                answer(self._jobs.whose(request))
+            case requests.List():
+                answer({"groups": self._jobs.listing()})
+            case requests.Status():
+                answer({**self._limiter.shown(), "can": self._can})
+
+    def _relax(self, request: requests.Relax) -> dict[str, Any]:
+        before = self._limiter.epoch
+        try:
+            until_us = self._limiter.relax(request.until_us, request.epoch, process.boottime_us())
+        finally:
+            if self._limiter.epoch > before:
+                self._records.write_epoch(self._limiter.epoch)
+        return {"until_us": until_us}
+
+
+def _state(state: str, agent_uid: int) -> tuple[int, int]:
+    """Descriptors of ``state/records`` and ``state/jobs``, which one guard has at a time. Raises OSError.
+
+    ``state`` itself is made for the agent, who keeps other things there.
+    """
+    try:
+        os.makedirs(os.path.dirname(state), 0o755, exist_ok=True)
+        os.mkdir(state, 0o711)
+        os.chmod(state, 0o711)
+        os.chown(state, agent_uid, -1)
+    except FileExistsError:
+        pass
+    top = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    records = files.own_directory("records", 0o700, top)
+    jobs = files.own_directory("jobs", 0o711, top)
+    os.close(top)
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=records)
+    deadline_s = time.monotonic() + _PATIENCE_S  # a child of a guard that was killed just now may still hold it
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return records, jobs
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise FileExistsError(17, "another guard runs with this state directory", state) from None
+            time.sleep(0.02)
+
+
+def _uid(name: str) -> int:
+    if not name:
+        return os.geteuid()
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise BadSettings(f"security.agent_user: there is no user {name}") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the guard. Returns 0 when it was told to end, 1 when it could not start, 2 when its settings are unusable."""
+    parser = argparse.ArgumentParser(prog="node_agent.guard", description="Enforce the contract on this workstation.")
+    parser.add_argument("--config", required=True, metavar="FILE", help="the node's settings, node.toml")
+    options = parser.parse_args(arguments)
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # a descriptor that travels must not become 0, 1 or 2
+        pass
+    os.close(fd)
+    os.umask(0o022)
+    try:
+        guard = Guard(load(options.config))
+    except BadSettings as error:
+        sys.stderr.write(f"guard: {error}\n")
+        return 2
+    except NoCgroups as error:
+        sys.stderr.write(f"guard: {error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"guard: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}\n")
+        return 1
+    guard.run()
+    return 0

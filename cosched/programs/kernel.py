@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from cosched.programs.comm import Comm
 
-
 Sizes = Mapping[str, Mapping[str, int]]
 
 

@@ -21,7 +21,7 @@ _SWEEPS = 2
 #: Best for the seven-point operator (Trottenberg, Oosterlee, Schüller 2001: Multigrid, section 2.9).
 _DAMPING = 6 / 7
 _COARSEST_SWEEPS = 30
-#: Relative; a cycle leaves less than a fifth of the error.
+#: Relative; a cycle leaves a fifth to a quarter of the error.
 _ALLOWED = 1e-5
 _WAVES = 6
 
@@ -117,7 +117,7 @@ class Level:
 
 
 def restricted(fine: Floats) -> Floats:
-    """Full weighting: in each direction half of the fine point at the coarse one's place and a quarter of its neighbours."""
+    """Full weighting: in each direction half of the fine point at the coarse one's place, a quarter of those beside."""
     for axis in range(3):
         last = fine.shape[axis]
         before, here, after = (_along(fine, axis, slice(start, last - 2 + start, 2)) for start in (0, 1, 2))

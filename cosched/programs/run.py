@@ -122,7 +122,8 @@ def _sentence(report: Mapping[str, Any]) -> str:
     return (
         f"{report['program']} {report['class']}: {report['iterations']} iterations on {report['ranks']} ranks "
         f"({', '.join(report['hosts'])}) in {report['seconds']:.2f} s, "
-        f"{100 * report['comm_ratio']:.0f} % communication, {report['peak_memory_bytes'] / 1e6:.0f} MB a rank, {verified} ({report['verification']:.2g})"
+        f"{100 * report['comm_ratio']:.0f} % communication, "
+        f"{report['peak_memory_bytes'] / 1e6:.0f} MB a rank, {verified} ({report['verification']:.2g})"
     )
 
 

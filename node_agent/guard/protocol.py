@@ -8,18 +8,18 @@ Answers come when they are there, not in the order of the requests; what happens
 
 requests
     contract  {cpu_ratio, memory_ratio, mpl}            the cluster's contract; the owner's own maximum still cuts it
-    relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds); answers
-              {until_us}, at most 120 s from now; an epoch below the highest seen is refused, as is a moment gone by
+    relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds);
+              answers {until_us}, at most 120 s from now; an epoch below the highest seen is refused, and a past moment
     arm       {}                                        the ceiling holds from now on
     prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us}   cgroup, private directories;
               answers {problems: [what could not be limited, and why]}
     spawn     {job, attempt, n, argv, env, cwd, script, output, error}  + descriptors: stdin, stdout, stderr
-              n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true: it
-              is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened as
-              the user, or null. Answers {pid} when the command has been executed, or why it could not be.
+              n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true:
+              it is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened
+              as the user, or null. Answers {pid} when the command has been executed, or why it could not be.
     signal    {job, attempt, n, signal}                 to that command's process group; answers {sent: processes}
-    kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty; ``empty``
-              follows, also where nothing was left; nothing can be spawned any more
+    kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty;
+              ``empty`` follows, also where nothing was left; nothing can be spawned any more
     forget    {job, attempt}                            remove cgroup, private directories, records; refused while alive
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
     list      {}                                        answers {groups: [{job, attempt, user, state, ending,

@@ -128,6 +128,7 @@ class Rooms:
             shm = os.open("shm", _DIRECTORY, dir_fd=fd)
             with contextlib.suppress(OSError):  # a directory on disk will do: slower, but as private
                 namespaces.mount_memory(shm, user.uid, user.gid, shm_bytes)
+        os.umask(0o022)
         command.settle(where, group.request.directory)
         return {"user": list(user)}
 

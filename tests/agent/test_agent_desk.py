@@ -1,5 +1,6 @@
 """The desk, live: a key on a real terminal, the guard's limits, the lease."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,7 +68,7 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
             "    os.write(keys, b'x\\n')\n"
             "    time.sleep(0.02)\n"
         )
-        script = f"#!/bin/sh\nexec /usr/bin/python3 {typist}\n".encode()
+        script = f"#!/bin/sh\nexec {sys.executable} {typist}\n".encode()
         await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
         await until((node.base / "typing").exists, "the job to type")
         for _ in range(30):

@@ -1,11 +1,11 @@
 """The launch route between real agents: from a job on one node into the same job on another, and what is refused."""
 
 import asyncio
-import os
 import signal
 import ssl
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +190,19 @@ async def test_another_users_process_in_the_jobs_cgroup_is_refused(cluster: Clus
     async with cluster.scheduler() as scheduler:
         job = Job(cluster, scheduler, a, b)
         await job.prepare()
-        other = "setpriv --reuid=2 --regid=2 --clear-groups --inh-caps=-all"
-        await job.run(f"{other} $RSH -n b true; echo $?; {other} cat /proc/self/cgroup >/dev/null && echo could")
-        assert await job.out() == "255\ncould\n"
-        assert "user 2 is not the one whose job 5.1 is" in await job.out("stderr")
+        probe = a.base / "probe.py"
+        probe.write_text(
+            "import os, socket\n"
+            'request = b\'{"host": "b", "command": "true"}\'\n'
+            "for uid in (0, 2):\n"
+            "    os.setresuid(uid, uid, 0)\n"
+            "    with socket.socket(socket.AF_UNIX) as s:\n"
+            "        s.connect(os.environ['COSCHED_AGENT_SOCKET'])\n"
+            "        s.sendall(b'\\1' + len(request).to_bytes(4, 'big') + request)\n"
+            "        print(s.recv(1000)[5:].decode())\n"
+        )
+        await job.run(f"{sys.executable} {probe}")
+        assert await job.out() == '{"status": 0}\nuser 2 is not the one whose job 5.1 is\n'
 
 
 async def test_a_node_that_is_not_there_is_told(cluster: Cluster) -> None:
@@ -319,5 +328,5 @@ async def test_what_is_no_request_is_refused_at_the_local_door(cluster: Cluster)
             "        s.sendall(bytes.fromhex(said))\n"
             "        print(s.recv(1000)[5:].decode())\n"
         )
-        await job.run(f"{os.path.realpath('/usr/bin/python3')} {probe}")
+        await job.run(f"{sys.executable} {probe}")
         assert (await job.out()).splitlines() == ["what was said is not a request"] * 4

@@ -194,14 +194,16 @@ async def test_another_users_process_in_the_jobs_cgroup_is_refused(cluster: Clus
         probe.write_text(
             "import os, socket\n"
             'request = b\'{"host": "b", "command": "true"}\'\n'
+            "os.chdir(os.path.dirname(os.environ['COSCHED_AGENT_SOCKET']))\n"  # the job's /tmp is closed to others
             "for uid in (0, 2):\n"
             "    os.setresuid(uid, uid, 0)\n"
             "    with socket.socket(socket.AF_UNIX) as s:\n"
-            "        s.connect(os.environ['COSCHED_AGENT_SOCKET'])\n"
+            "        s.connect('agent.sock')\n"
             "        s.sendall(b'\\1' + len(request).to_bytes(4, 'big') + request)\n"
             "        print(s.recv(1000)[5:].decode())\n"
         )
         await job.run(f"{sys.executable} {probe}")
+        assert await job.out("stderr") == ""
         assert await job.out() == '{"status": 0}\nuser 2 is not the one whose job 5.1 is\n'
 
 

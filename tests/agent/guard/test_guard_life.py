@@ -1,0 +1,239 @@
+"""A job's way through a guard: made ready, its commands born in its group as its user, ended, forgotten."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from kit.guards import MIB, US_PER_S, RealGuard, alive, wait_for
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open(sys.argv[1], "a") as out:
+            out.write(f"daemon {os.getpid()}\\n")
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    assert guard.listed()["state"] == "prepared"
+    pid = guard.shell("echo pid $$; exit 3")
+    exited = guard.event("exited", n=0)
+    assert exited == {
+        "event": "exited", "job": 1, "attempt": 1, "n": 0, "status": 3, "signal": None, "cause": "own"
+    }  # fmt: skip
+    assert guard.event("empty", job=1, attempt=1)["cpu_us"] > 0
+    assert guard.told("pid") == [pid]
+    assert guard.listed()["commands"] == [
+        {"n": 0, "state": "ended", "pid": pid, "status": 3, "signal": None, "cause": "own"}
+    ]
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    assert guard.ask({"do": "list"})["groups"] == []
+    assert [path.name for path in guard.directory.glob("state/records/*")] == ["lock"]
+    assert list(guard.directory.glob("state/jobs/*")) == []
+    assert list(Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-*")) == []
+
+
+def test_a_command_finds_its_user_its_directory_and_its_environment(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    env = {"COLOUR": "red", "HOME": "/nowhere", "PATH": "/usr/bin:/bin"}
+    argv = ["sh", "-c", 'id -un; pwd; echo "$COLOUR $HOME $USER $LOGNAME $PATH"; umask; ulimit -c; ls /proc/$$/fd']
+    guard.spawn(argv, env=env)
+    guard.event("exited", status=0)
+    user, directory, variables, mask, core, *descriptors = guard.output().splitlines()
+    assert (user, directory) == (guard.user, str(guard.work))
+    assert variables == f"red {guard.account.pw_dir} {guard.user} {guard.user} /usr/bin:/bin"
+    assert (mask, core) == ("0022", "0")
+    assert set(descriptors) <= {"0", "1", "2", "10"}  # 10 is the shell's own
+
+
+def test_a_user_gets_his_rights_and_no_others(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.shell("grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|NoNewPrivs|SigBlk|SigIgn)' /proc/self/status")
+    guard.event("exited", status=0)
+    found = dict(line.split(":\t") for line in guard.output().splitlines())
+    groups = subprocess.run(["id", "-G", guard.user], capture_output=True, text=True, check=True).stdout.split()
+    assert set(found["Uid"].split()) == {str(guard.account.pw_uid)}
+    assert set(found["Gid"].split()) == {str(guard.account.pw_gid)}
+    assert sorted(found["Groups"].split()) == sorted(groups)
+    assert int(found["CapPrm"], 16) == int(found["CapEff"], 16) == 0
+    assert int(found["SigBlk"], 16) == int(found["SigIgn"], 16) == 0
+    assert found["NoNewPrivs"] == "1"
+
+
+def test_the_script_is_copied_and_run_with_its_arguments(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    script = os.memfd_create("script")
+    os.write(script, b'#!/bin/sh\necho "$0" "$@"\nstat -c "%a %U" "$0"\nls -d "$(dirname "$0")"/*\n')
+    guard.ask(guard.spawning(["job.sh", "a b", "c"], script=True), [*guard.null(), script])
+    os.close(script)
+    guard.event("exited", status=0)
+    directory = f"{guard.directory}/state/jobs/1.1"
+    line, mode, *_ = guard.output().splitlines()
+    assert line == f"{directory}/script a b c"
+    assert mode == f"500 {guard.user}"
+    assert (guard.directory / "state/jobs/1.1").stat().st_mode & 0o777 == 0o711
+
+
+def test_output_is_opened_as_the_user_and_appended_to(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    for n in range(2):
+        guard.shell(f"echo out {n}; echo err {n} >&2", n=n, output=str(guard.work / "o"), error=str(guard.work / "e"))
+        guard.event("exited", n=n)
+    assert (guard.work / "o").read_text() == "out 0\nout 1\n"
+    assert (guard.work / "e").read_text() == "err 0\nerr 1\n"
+    assert (guard.work / "o").stat().st_uid == guard.account.pw_uid
+    private = guard.directory / "private"
+    private.mkdir(mode=0o700)
+    code, story = guard.refused(guard.spawning(["true"], n=2, output=str(private / "o")), guard.null())
+    assert (code, story) == ("failed", f"{private}/o: Permission denied, as {guard.user} on this node")
+    assert list(private.iterdir()) == []
+
+
+def test_what_cannot_be_executed_is_the_answer(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    assert guard.refused(guard.spawning(["no-such-command"]), guard.null()) == (
+        "failed",
+        "no-such-command: command not found",
+    )
+    assert guard.refused(guard.spawning(["/bin/true"], cwd="/no/such"), guard.null()) == (
+        "directory",
+        f"/no/such: No such file or directory, as {guard.user} on this node",
+    )
+    assert guard.listed()["commands"] == []
+    guard.shell("exit 0")  # the same n: nothing has been started yet
+    guard.event("exited", n=0, status=0)
+    assert guard.refused(guard.spawning(["true"]), guard.null()) == ("busy", "command 0 has been started already")
+
+
+def test_all_of_a_jobs_processes_are_in_its_group(guard: RealGuard) -> None:
+    guard.prepare()
+    script = f"python3 -c '{DAEMON}' {guard.work}/output; sleep 1000 & echo child $!; echo shell $$; wait"
+    guard.shell(script)
+    pids = guard.told("daemon", "child", "shell")
+    for pid in pids:
+        assert f"{guard.group}/job-1.1" in Path(f"/proc/{pid}/cgroup").read_text()
+        assert {key: guard.ask({"do": "whose", "pid": pid})[key] for key in ("job", "attempt")} == {
+            "job": 1,
+            "attempt": 1,
+        }
+    (supervisor,) = guard.supervisors()
+    assert guard.group not in Path(f"/proc/{supervisor}/cgroup").read_text()
+    assert guard.refused({"do": "whose", "pid": os.getpid()})[0] == "unknown"
+
+
+def test_commands_share_a_private_tmp_and_shm_that_nobody_else_sees(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.shell("echo 1 > /tmp/mine; echo 2 > /dev/shm/mine; ls -A /tmp /dev/shm")
+    guard.event("exited", n=0, status=0)
+    guard.shell("cat /tmp/mine /dev/shm/mine; df --output=fstype /dev/shm | tail -1", n=1)
+    guard.event("exited", n=1, status=0)
+    assert guard.output().splitlines()[-3:] == ["1", "2", "tmpfs"]
+    assert not Path("/tmp/mine").exists()
+    assert not Path("/dev/shm/mine").exists()
+    assert guard.output().splitlines()[:2] == ["/dev/shm:", "mine"]  # and nothing of the machine's own
+    guard.prepare(job=2)
+    guard.shell("ls /tmp/mine /dev/shm/mine", job=2)
+    assert guard.event("exited", job=2)["status"] == 2
+
+
+def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
+    guard = make_guard("none")
+    guard.prepare()
+    guard.shell('echo "$TMPDIR"; touch "$TMPDIR/here"')
+    guard.event("exited", status=0)
+    assert guard.output().strip() == f"{guard.directory}/state/jobs/1.1/tmp"
+    assert guard.status()["can"]["private /tmp"].startswith("no: ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "story"),
+    [
+        ({"user": "no-such-user-here"}, "user", "there is no user no-such-user-here on this node"),
+        ({"user": "root"}, "user", "jobs of root (uid 0, gid 0) are not allowed (security.allow_root)"),
+        ({"user": "daemon"}, "user", "daemon has uid 1, below this node's minimum of 1000 (security.min_uid)"),
+        ({"user": "nobody"}, "user", "nobody may not log in on this node (shell /usr/sbin/nologin)"),
+        ({"directory": "/no/such"}, "directory", "/no/such: No such file or directory, as {user} on this node"),
+        ({"directory": "/root"}, "directory", "/root: Permission denied, as {user} on this node"),
+        ({"directory": "/etc/passwd"}, "directory", "/etc/passwd: Not a directory, as {user} on this node"),
+        ({"directory": "/tmp/unseen"}, "directory", "(a job's /tmp is its own)"),
+        ({"memory_bytes": 513 * MIB}, "memory", f"{513 * MIB} bytes wanted beside 0 of other jobs"),
+    ],
+)
+def test_what_is_not_made_ready_says_why_and_leaves_nothing(
+    guard: RealGuard, fields: dict[str, object], code: str, story: str
+) -> None:
+    found = guard.refused(guard.preparation(**fields))
+    assert found[0] == code
+    assert story.format(user=guard.user) in found[1]
+    assert guard.ask({"do": "list"})["groups"] == []
+    assert list(guard.directory.glob("state/jobs/*")) == []
+    assert list(Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-*")) == []
+
+
+def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard) -> None:
+    guard = make_guard("none")
+    assert guard.refused(guard.preparation(user="root")) == (
+        "user",
+        f"this node runs jobs of {guard.user} alone, not of root",
+    )
+
+
+def test_preparing_twice_is_preparing_once_and_another_way_is_refused(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    assert guard.prepare()["ok"] is True
+    assert guard.refused(guard.preparation(tasks=2)) == ("busy", "attempt 1 at job 1 is prepared here already")
+    guard.prepare(attempt=2)
+    assert len(guard.ask({"do": "list"})["groups"]) == 2
+
+
+def test_a_signal_goes_to_the_commands_process_group_alone(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell("sleep 1000 & echo child $!; echo shell $$; wait")
+    child, shell = guard.told("child", "shell")
+    other = guard.shell("exec sleep 1000", n=1)
+    assert guard.ask({"do": "signal", "job": 1, "attempt": 1, "n": 0, "signal": 15})["sent"] == 2
+    assert guard.event("exited", n=0)["signal"] == 15
+    wait_for(lambda: not alive(child) and not alive(shell), "the end of the group")
+    assert alive(other)
+    assert guard.refused({"do": "signal", "job": 1, "attempt": 1, "n": 0, "signal": 15})[0] == "unknown"
+
+
+def test_a_group_can_be_empty_and_be_used_again_until_it_is_killed(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    for n in (1, 2):
+        guard.shell("true", n=n)
+        guard.event("empty", job=1)
+        assert guard.listed()["state"] == "empty"
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": US_PER_S})
+    guard.event("empty", job=1)
+    assert guard.listed()["state"] == "ended"
+    assert guard.refused(guard.spawning(["true"], n=3), guard.null()) == ("stale", "attempt 1 at job 1 is ended")
+
+
+def test_forgetting_waits_until_nothing_is_alive(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell("exec sleep 1000")
+    assert guard.refused({"do": "forget", "job": 1, "attempt": 1}) == (
+        "busy",
+        "attempt 1 at job 1 is running; kill it first",
+    )
+    assert guard.refused({"do": "kill", "job": 9, "attempt": 1, "grace_us": 0}) == (
+        "unknown",
+        "attempt 1 at job 9 is not known here",
+    )

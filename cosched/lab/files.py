@@ -10,7 +10,7 @@ import yaml
 
 from cosched.identity.authority import create_authority, issue
 from cosched.lab import tiers
-from cosched.lab.plan import HEAD, NETWORK, Plan
+from cosched.lab.plan import HEAD, NETWORK, RUN, Plan
 
 #: Short, so that a lab shows within seconds what takes a minute at a real desk.
 AWAY_AFTER_S: Final = 3.0
@@ -66,7 +66,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
                 "network": NETWORK if plan.tier < 3 else "",
             },
             "paths": {
-                "run": f"{node.directory}/run",
+                "run": RUN if plan.tier < 3 else f"{node.directory}/run",
                 "state": f"{node.directory}/state",
                 "identity": f"{node.directory}/identity",
                 "keep": [*plan.keep, node.directory, str(plan.path("api"))],
@@ -101,7 +101,7 @@ def _identities(plan: Plan) -> None:
     for node in plan.nodes:
         directory = Path(node.directory)
         directory.mkdir(mode=0o755, parents=True)
-        for name in ("run", "state"):
+        for name in ("run", "state") if plan.tier == 3 else ("state",):
             (directory / name).mkdir(mode=0o755)
         issue(authority, "node", node.name, directory / "identity", addresses=[node.address])
 

@@ -23,7 +23,7 @@ from typing import Final
 from cosched.lab import cgroups, control, kernel, rooms, tiers
 from cosched.lab.init import Init, Service
 from cosched.lab.netlink import Network
-from cosched.lab.plan import HEAD, HEAD_ADDRESS, Node, Plan, python
+from cosched.lab.plan import HEAD, HEAD_ADDRESS, RUN, Node, Plan, python
 from cosched.lab.sweep import kill_descendants
 from node_agent.linux import files
 from node_agent.linux.process import become_subreaper, set_name
@@ -148,9 +148,8 @@ def _node_in_namespaces(plan: Plan, node: Node, line: socket.socket) -> None:
     os.close(namespace)
     listener = control.listen(node.control)
     rooms.furnish(node.name, str(plan.path("hosts")), (*plan.keep, node.directory, str(plan.path("api"))))
-    with contextlib.suppress(OSError):  # where the client looks first
-        os.makedirs("/run/cosched", exist_ok=True)
-        os.symlink(plan.path("api", "scheduler.sock"), "/run/cosched/scheduler.sock")
+    os.makedirs(RUN, exist_ok=True)  # the client looks there first
+    os.symlink(plan.path("api", "scheduler.sock"), f"{RUN}/scheduler.sock")
     line.recv(16)
     with Network() as network:
         network.set_up("lo")

@@ -11,6 +11,8 @@ from typing import Final, Self
 
 HEAD: Final = "head"
 NETWORK: Final = "10.77.0.0/24"
+#: What nodes of their own have at the same place: Open MPI tells its daemons on other nodes paths of the first.
+RUN: Final = "/run/cosched"
 HEAD_ADDRESS: Final = "10.77.0.254"
 SCHEDULER_PORT: Final = 7420
 AGENT_PORT: Final = 7421

@@ -4,8 +4,6 @@ import contextlib
 import errno
 import os
 import socket
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -19,14 +17,14 @@ from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
-from node_agent.linux.cgroup_find import find
-from node_agent.linux.cgroups import NoCgroups
+from node_agent.linux.check import what_can
 from node_agent.linux.load import Load
 from node_agent.linux.presence import KeyWatch, Terminals, sessions
+from node_agent.service.files import interpreter, open_to_all
 
 _PATIENCE_S = 5.0
 _YES = "yes"
-_PROTECTS = ("cpu ceiling", "idle class")
+_KINDS = ("v1", "v2")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -98,53 +96,31 @@ def _port(config: NodeConfig) -> Finding:
 
 def _rsh(config: NodeConfig) -> Finding:
     """Whether jobs' users can run ``cosched-rsh``: a place for programs, an interpreter that others may run."""
-    interpreter = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
-    if config.security.users == "switch":
-        for path in (interpreter, *interpreter.parents):
-            if not os.stat(path).st_mode & stat.S_IXOTH:
-                found = f"{interpreter} is closed to other users (at {path}): their jobs stay on one node"
-                return Finding("cosched-rsh", "warn", found)
+    python = interpreter()
+    if config.security.users == "switch" and not open_to_all(Path(python)):
+        return Finding("cosched-rsh", "warn", f"{python} is closed to other users: their jobs stay on one node")
     closed = []
     for place in (Path(config.paths.run), Path(config.paths.state)):
         there = next(each for each in (place, *place.parents) if each.exists())
         if not os.statvfs(there).f_flag & os.ST_NOEXEC:
-            return Finding("cosched-rsh", "ok", f"{place}/bin, run by {interpreter}")
+            return Finding("cosched-rsh", "ok", f"{place}/bin, run by {python}")
         closed.append(str(there))
     return Finding("cosched-rsh", "fail", f"no place for programs: {' and '.join(closed)} are mounted with noexec")
 
 
 def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     path = os.path.join(config.paths.run, "guard.sock")
-    can: dict[str, str] = {}
     try:
         with GuardClient(path) as guard:
             can = guard.ask({"do": "status"}, timeout_s=_PATIENCE_S).get("can") or {}
-    except (GuardGone, GuardRefused) as error:
-        running = "busy" in str(error)
-        yield Finding("guard", "ok" if running else "fail", f"{error}")
-        try:
-            groups = find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched)
-            can = groups.can()
-            groups.close()
-        except (NoCgroups, OSError) as problem:
-            yield Finding("cgroups", "fail", str(problem))
-    else:
         yield Finding("guard", "ok", f"answers at {path}")
-    for capability, answer in sorted(can.items()):
-        yield Finding(capability, "ok" if answer == _YES else "warn", answer)
-    yield _protected(config, can)
-
-
-def _protected(config: NodeConfig, can: dict[str, str]) -> Finding:
-    """Whether the person at the desk comes first: limits that hold, and groups that are each other's siblings."""
-    missing = [name for name in _PROTECTS if can.get(name) != _YES]
-    if missing:
-        return Finding("the desk", "warn", f"not protected: no {', no '.join(missing)}")
-    parallel, desk = (path.strip("/").rpartition("/")[0] for path in (config.cgroup.cosched, config.cgroup.desk))
-    if parallel != desk:
-        found = f"not protected: {config.cgroup.cosched} is no sibling of {config.cgroup.desk}, the desk's group"
-        return Finding("the desk", "warn", found)
-    return Finding("the desk", "ok", "protected: a ceiling for parallel work, idle class beside the desk's group")
+    except (GuardGone, GuardRefused) as error:
+        busy = "another agent is connected" in str(error)
+        yield Finding("guard", "ok" if busy else "fail", f"serves this node's agent at {path}" if busy else str(error))
+        can = what_can(config)  # with the rights of whoever asks
+    for capability, answer in can.items():
+        held = answer == _YES or (capability == "cgroups" and answer in _KINDS)
+        yield Finding(capability, "ok" if held else "warn", answer)
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
@@ -178,5 +154,5 @@ def _load(config: NodeConfig) -> Finding:
     )
     load.look()
     if load.by_groups:
-        return Finding("load by side", "ok", f"by cgroups {config.cgroup.cosched} and {config.cgroup.desk}")
-    return Finding("load by side", "ok", "by /proc, every 5 s: there are not both cgroups to ask")
+        return Finding("load is read", "ok", f"by cgroups {config.cgroup.cosched} and {config.cgroup.desk}")
+    return Finding("load is read", "ok", "by /proc, every 5 s: there are not both cgroups to ask")

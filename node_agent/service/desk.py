@@ -193,7 +193,10 @@ class Desk:
         """What the guard says of its limits."""
         self._problem = ""
         self.armed = bool(status.get("armed"))
-        self.enforces = {str(name): str(can) for name, can in (status.get("can") or {}).items()}
+        can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
+        if can.get("cgroups") in {"v1", "v2"}:
+            can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not
+        self.enforces = can
         limits = status.get("limits") or {}
         cpus = limits.get("cpus")
         self.limited_cpus = float(cpus) if isinstance(cpus, int | float) else None

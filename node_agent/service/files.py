@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from node_agent import rsh
 STREAMS: Final = ("stdout", "stderr")
 TAIL_BYTES: Final = 4096
 _LONGEST_SHEBANG = 250
+_SYSTEM_PYTHONS = (Path("/usr/bin/python3"), Path("/usr/local/bin/python3"))
 
 
 def key(job_id: int, attempt: int) -> str:
@@ -75,13 +77,30 @@ class Spool:
         shutil.rmtree(self._directory / key(job_id, attempt), ignore_errors=True)
 
 
+def open_to_all(path: Path) -> bool:
+    """Whether every user of this machine may run that file."""
+    try:
+        return all(os.stat(each).st_mode & stat.S_IXOTH for each in (path, *path.parents))
+    except OSError:
+        return False
+
+
+def interpreter() -> str:
+    """The Python that runs ``cosched-rsh`` for jobs' users.
+
+    The one this environment was made from (it starts faster than the environment's), unless it is closed to others, in
+    a home directory for instance: then the system's, if there is one.
+    """
+    own = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
+    return str(next((each for each in (own, *_SYSTEM_PYTHONS) if open_to_all(each)), own))
+
+
 def install_rsh(places: tuple[Path, ...]) -> Path:
     """Put an executable ``cosched-rsh`` into the first place that allows programs, and give its path. Raises OSError.
 
-    ``/run`` is mounted without programs on some systems, so there is more than one place. The interpreter is the one
-    this environment was made from: it starts faster, and other users may read it more often than the environment.
+    ``/run`` is mounted without programs on some systems, so there is more than one place.
     """
-    interpreter = getattr(sys, "_base_executable", None) or sys.executable
+    python = interpreter()
     source = Path(rsh.__file__).read_text(encoding="utf-8")
     refused = "no place for cosched-rsh"
     for place in places:
@@ -91,11 +110,11 @@ def install_rsh(places: tuple[Path, ...]) -> Path:
             refused = f"{place} is mounted without programs (noexec)"
             continue
         program = place / "cosched-rsh"
-        if len(interpreter) > _LONGEST_SHEBANG or " " in interpreter:
+        if len(python) > _LONGEST_SHEBANG or " " in python:
             _put(place / "rsh.py", source, 0o644)
-            _put(program, f'#!/bin/sh\nexec "{interpreter}" -I -S "{place}/rsh.py" "$@"\n', 0o755)
+            _put(program, f'#!/bin/sh\nexec "{python}" -I -S "{place}/rsh.py" "$@"\n', 0o755)
         else:
-            _put(program, f"#!{interpreter} -IS\n{source}", 0o755)
+            _put(program, f"#!{python} -IS\n{source}", 0o755)
         return program
     raise OSError(refused)
 

@@ -31,6 +31,7 @@ class Groups:
         self.spool = spool
         self.files = files
         self._rsh, self._socket = rsh, socket
+        self._private_tmp = True
         self.guard = Guard(os.path.join(config.paths.run, "guard.sock"), self._on_event, self._agree)
         #: Where messages for the scheduler go; whoever has the link sets it. What is lost is sent again later.
         self.tell: Callable[[FromAgent], None] = lambda message: None
@@ -123,7 +124,7 @@ class Groups:
         local = {
             "{node_file}": str(self.files.path(attempt.job_id, attempt.attempt)),
             "{rsh}": self._rsh,
-            "{tmp}": "/tmp",
+            "{tmp}": "/tmp" if self._private_tmp else f"{self.config.paths.state}/jobs/{attempt.key}/tmp",
         }
         made = {name: local.get(value, value) for name, value in prepare.environment.items()}
         made |= {"COSCHED_NODE": self.config.name, "COSCHED_AGENT_SOCKET": self._socket}
@@ -185,6 +186,8 @@ class Groups:
 
     async def _agree(self) -> None:
         """After each connection: what the guard has is what is true."""
+        can = (await self.guard.ask({"do": "status"})).get("can") or {}
+        self._private_tmp = can.get("private /tmp") == "yes"
         groups = {
             (int(group["job"]), int(group["attempt"])): group
             for group in (await self.guard.ask({"do": "list"})).get("groups", ())

@@ -26,7 +26,8 @@ async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
     assert (document["node"], document["ok"], ended.returncode) == ("a", True, 0)
     for what in ("certificate", "grant key", "scheduler", "launch port", "guard", "presence: keys"):
         assert found[what]["level"] == "ok", found[what]
-    assert found["the desk"]["level"] == ("ok" if found["cpu ceiling"]["found"] == "yes" else "warn")
+    for what in ("cpu ceiling", "idle class", "protects the desk"):
+        assert found[what]["level"] == ("ok" if found[what]["found"] == "yes" else "warn")
 
 
 def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None:

@@ -1,6 +1,8 @@
 """The launch route between real agents: from a job on one node into the same job on another, and what is refused."""
 
 import asyncio
+import os
+import pwd
 import signal
 import ssl
 import struct
@@ -205,6 +207,26 @@ async def test_another_users_process_in_the_jobs_cgroup_is_refused(cluster: Clus
         await job.run(f"{sys.executable} {probe}")
         assert await job.out("stderr") == ""
         assert await job.out() == '{"status": 0}\nuser 2 is not the one whose job 5.1 is\n'
+
+
+def ordinary_user() -> str:
+    """Somebody who may log in, such as Debian's ``sync``."""
+    for entry in pwd.getpwall():
+        if entry.pw_uid != 0 and os.path.basename(entry.pw_shell) not in {"nologin", "false"}:
+            return entry.pw_name
+    pytest.skip("needs a user other than root who may log in")
+
+
+async def test_an_ordinary_users_job_reaches_its_nodes_as_that_user(cluster: Cluster) -> None:
+    a, b = cluster.node("a"), cluster.node("b")
+    async with cluster.scheduler() as scheduler:
+        user = ordinary_user()
+        job = Job(cluster, scheduler, a, b, user=user)
+        await job.prepare()
+        await job.run("id -un; $RSH -n b 'id -un; touch $TMPDIR/own && stat -c %U $TMPDIR/own; cat $COSCHED_NODE_FILE'")
+        lines = (await job.out()).splitlines()
+        assert await job.out("stderr") == ""
+        assert lines == [user, user, user, "127.0.0.1 slots=1", "127.0.0.1 slots=1"]
 
 
 async def test_a_node_that_is_not_there_is_told(cluster: Cluster) -> None:

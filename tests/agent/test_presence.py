@@ -132,9 +132,12 @@ def test_sessions_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert sessions(tmp_path) == ("sessions", None, f"{tmp_path}/utmp: Is a directory")
 
 
-@pytest.mark.parametrize(("line", "pid", "idle_s"), [(b":0", os.getpid(), 0.0), (b":0", 2**22 + 1, float("inf")),
-                                                     (b"pts/3", os.getpid(), float("inf"))])  # fmt: skip
-def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, pid: int, idle_s: float) -> None:
+@pytest.mark.parametrize(
+    ("line", "alive", "idle_s"),
+    [(b":0", True, 0.0), (b":0", False, float("inf")), (b"pts/3", True, float("inf"))],
+)
+def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, alive: bool, idle_s: float) -> None:
+    pid = os.getpid() if alive else 2**22 + 1
     size = 384 if os.uname().machine == "x86_64" else 400
     record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
     (tmp_path / "utmp").write_bytes(bytes(size) + record)

@@ -221,6 +221,18 @@ min_uid = 1
                 process.kill()
                 process.wait(DEADLINE_S)
         remove_groups(self.group)
+        end_s = time.monotonic() + DEADLINE_S
+        while left := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._runs_here(pid)]:
+            assert time.monotonic() < end_s, f"{left} do not end"  # supervisors, after what they watched over
+            time.sleep(0.01)
+        for mount in (self.state / "jobs").glob("*/shm"):
+            subprocess.run(["umount", mount], check=False, capture_output=True, timeout=DEADLINE_S)
+
+    def _runs_here(self, pid: int) -> bool:
+        try:
+            return os.fsencode(self.config) in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
 
 
 def remove_groups(group: str) -> None:
@@ -294,4 +306,4 @@ class Cluster:
         for node in self.nodes.values():
             node.close()
         remove_groups(self.group)
-        shutil.rmtree(self.base, ignore_errors=True)
+        shutil.rmtree(self.base)

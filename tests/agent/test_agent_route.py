@@ -74,7 +74,7 @@ async def test_a_command_runs_in_the_jobs_cgroup_on_the_other_node(cluster: Clus
         )
         assert ended.exit == wire.Exit(0)
         lines = (await job.out()).splitlines()
-        assert lines[:2] == ["in", "at b root /root"]
+        assert lines[:2] == ["in", f"at b root {pwd.getpwnam('root').pw_dir}"]
         assert lines[2].endswith(f"/{b.group}/cosched/job-{JOB}.1")
         assert lines[3:] == ["status 7", "at a too", "status 137"]
         assert await job.out("stderr") == "problem\n"

@@ -60,8 +60,16 @@ def hierarchies() -> list[Hierarchy]:
 
 
 def make(name: str, shares: dict[str, Share]) -> None:
-    """Make the groups of a lab. Raises OSError, with a message that says which file refused."""
+    """Make the groups of a lab. Raises OSError, with a message that says which file refused.
+
+    The groups around the nodes weigh what the nodes weigh together: a node's CPU stands against the machine's other
+    work as a process does, not as a fraction of one.
+    """
+    whole = Share(sum(share.cpus for share in shares.values()), 0)
     for hierarchy in hierarchies():
+        for group in (_directory(hierarchy, PARENT), _directory(hierarchy, PARENT, name)):
+            for setting, value in _settings(hierarchy, whole):
+                _set(group / setting, value)
         for node, share in shares.items():
             group = _directory(hierarchy, PARENT, name, node)
             for setting, value in _settings(hierarchy, share):

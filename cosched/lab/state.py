@@ -19,7 +19,7 @@ from typing import Any, Final
 from cosched.client.places import made_runtime_dir, runtime_dir
 from cosched.errors import Failed
 from cosched.lab import cgroups, sweep
-from node_agent.linux.process import stat_of
+from node_agent.linux.process import open_if_same, send_by_fd, stat_of
 
 MAKING: Final = "making"
 UP: Final = "up"
@@ -111,12 +111,24 @@ def is_held(state: dict[str, Any]) -> bool:
 
 def scrap(directory: Path, state: dict[str, Any]) -> None:
     """End what there is of a lab and remove what it left. The caller has the lock. Raises :class:`Failed`."""
-    if is_held(state):
-        _end(state["holder"]["pid"])
+    holder = state.get("holder") or {"pid": 0, "start": 0}
+    alive = open_if_same(holder["pid"], holder["start"]) if holder["pid"] else None
+    try:
+        if alive is not None:
+            send_by_fd(alive, signal.SIGTERM)
+        grouped = state.get("tier") == 1
+        # first of all thawed and emptied: a guard may have died while it had something frozen, which then cannot die
+        if grouped and not cgroups.remove(directory.name):
+            raise Failed(f"processes in the control groups of the lab {directory.name} cannot be killed")
+        if alive is not None and not _ended(alive):
+            raise Failed(f"process {holder['pid']}, which holds the lab {directory.name}, cannot be killed")
+    finally:
+        if alive is not None:
+            os.close(alive)
     if "cookie" in state and not sweep.kill_marked(state["cookie"]):
         raise Failed(f"processes of the lab {directory.name} cannot be killed")
-    if state.get("tier") == 1 and not cgroups.remove(directory.name):
-        raise Failed(f"processes in the control groups of the lab {directory.name} cannot be killed")
+    if grouped:
+        cgroups.remove(directory.name)  # whoever was late
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         raise Failed(f"{directory} cannot be removed whole")
@@ -125,16 +137,9 @@ def scrap(directory: Path, state: dict[str, Any]) -> None:
             above.rmdir()
 
 
-def _end(pid: int) -> None:
-    """Ask the holder to end, insist, and come back when it and all that it held are gone."""
-    with contextlib.suppress(ProcessLookupError):
-        handle = os.pidfd_open(pid)
-        try:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                signal.pidfd_send_signal(handle, number)
-                if select.select([handle], [], [], _END_S)[0]:
-                    return
-        finally:
-            os.close(handle)
-    if start_time(pid) is not None:
-        raise Failed(f"process {pid}, which holds the lab, cannot be killed")
+def _ended(holder: int) -> bool:
+    """Whether the process of that descriptor, and with it all that it held, is gone: by itself, or when killed."""
+    if select.select([holder], [], [], _END_S)[0]:
+        return True
+    send_by_fd(holder, signal.SIGKILL)
+    return bool(select.select([holder], [], [], _END_S)[0])

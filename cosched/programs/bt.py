@@ -29,8 +29,8 @@ class BlockTridiagonal(Kernel):
     sizes: ClassVar[Sizes] = {
         "S": {"points": 16, "iterations": 150},
         "W": {"points": 24, "iterations": 300},
-        "A": {"points": 32, "iterations": 1000},
-        "B": {"points": 48, "iterations": 1000},
+        "A": {"points": 32, "iterations": 400},
+        "B": {"points": 48, "iterations": 400},
     }
 
     def __init__(self, comm: Comm, size: Mapping[str, int], seed: int) -> None:

@@ -1,8 +1,10 @@
 """Start a program as a process 1 needs it: its own session, terminal and control groups, and no waiting thread."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import shutil
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from node_agent.linux.process import reset_signals
 #: What a shell says of a command that is not there, and of one that cannot be executed.
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
+EXIT_FAILURE: Final = 1
 
 
 class CannotStart(Exception):
@@ -61,7 +64,7 @@ def start(program: Program) -> int:
 
 def _become(program: Program, tell: int) -> None:
     """In the child: everything up to the execution. Never returns."""
-    status = 1
+    status = EXIT_FAILURE
     try:
         os.setsid()
         if program.mortal:
@@ -76,14 +79,15 @@ def _become(program: Program, tell: int) -> None:
         os.chdir(program.directory)
         if program.umask >= 0:
             os.umask(program.umask)
+        name = program.argv[0]
+        found = shutil.which(name, path=program.env.get("PATH", os.defpath)) if "/" not in name else name
+        if found is None or not os.path.exists(found):
+            status = NOT_FOUND
+            raise FileNotFoundError(errno.ENOENT, "command not found", name)
         status = NOT_EXECUTABLE
-        os.execvpe(program.argv[0], list(program.argv), dict(program.env))
-    except FileNotFoundError as error:
-        what = f"{program.argv[0]}: command not found" if status == NOT_EXECUTABLE else str(error)
-        _tell(tell, f"{NOT_FOUND if status == NOT_EXECUTABLE else 1} {what}")
+        os.execve(found, list(program.argv), dict(program.env))
     except OSError as error:
-        what = f"{program.argv[0]}: {error.strerror}" if status == NOT_EXECUTABLE else str(error)
-        _tell(tell, f"{status} {what}")
+        _tell(tell, f"{status} {kernel.told(error)}")
     except BaseException as error:
         _tell(tell, f"{status} {error!r}")
     finally:

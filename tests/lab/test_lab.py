@@ -260,8 +260,10 @@ def test_a_node_without_memory_loses_the_command_not_the_node(root_bench: Bench)
 
 def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: Bench) -> None:
     user_bench.up("--nodes", 2, "--tier", 3)
+    script = user_bench.runtime.parent / "job.sh"
+    script.write_text("#!/bin/sh\n")
     ended = subprocess.run(
-        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.cli.main", "submit", "-n", "2", "/bin/true"],
+        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.cli.main", "submit", "-n", "2", script],
         env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert ended.returncode != 0

@@ -30,7 +30,7 @@ class Submitted:
         """The job script: nothing in it knows of cosched but the comment lines."""
         command = f"mpirun '{python}' -m cosched.programs {self.program} --class {self.size} --json"
         if self.breaks:
-            command = f"mpirun sh -c 'echo a rank of mine is about to fail >&2; sleep 1; exit 3'"
+            command = "mpirun sh -c 'echo a rank of mine is about to fail >&2; sleep 1; exit 3'"
         return "\n".join(
             [
                 "#!/bin/sh",

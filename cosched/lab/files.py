@@ -10,7 +10,7 @@ import yaml
 
 from cosched.identity.authority import create_authority, issue
 from cosched.lab import tiers
-from cosched.lab.plan import HEAD, NETWORK, RUN, Plan
+from cosched.lab.plan import HEAD, NETWORK, Plan, run_directory
 
 #: Short, so that a lab shows within seconds what takes a minute at a real desk.
 AWAY_AFTER_S: Final = 3.0
@@ -66,7 +66,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
                 "network": NETWORK if plan.tier < 3 else "",
             },
             "paths": {
-                "run": RUN if plan.tier < 3 else f"{node.directory}/run",
+                "run": str(run_directory(plan, node)),
                 "state": f"{node.directory}/state",
                 "identity": f"{node.directory}/identity",
                 "keep": [*plan.keep, node.directory, str(plan.path("api"))],

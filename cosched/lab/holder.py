@@ -15,21 +15,25 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from cosched.lab import cgroups, control, kernel, rooms, tiers
 from cosched.lab.init import Init, Service
 from cosched.lab.netlink import Network
-from cosched.lab.plan import HEAD, HEAD_ADDRESS, RUN, Node, Plan, python
+from cosched.lab.plan import HEAD, HEAD_ADDRESS, RUN, Node, Plan, python, run_directory
 from cosched.lab.sweep import kill_descendants
+from node_agent.guard.protocol import SOCKET_NAME
 from node_agent.linux import files
 from node_agent.linux.process import become_subreaper, set_name
 
 _PREFIX: Final = 24
 _BRIDGE: Final = "lan"
+_GUARD_S: Final = 3.0
 
 
 def main() -> None:
@@ -222,11 +226,19 @@ def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
     config = f"{node.directory}/node.toml"
     for name, module in (("guard", "node_agent.guard"), ("agent", "node_agent")):
         init.start(name, Service(python("-m", module, "--config", config), f"{node.directory}/{name}.log"))
+        if name == "guard":
+            _wait_for(run_directory(plan, node) / SOCKET_NAME)  # an agent without its guard tries again only later
     if node.user:
         seed = str(plan.nodes.index(node) + 1)
         argv = python("-m", "local_load.desk", "--seconds", "86400", "--seed", seed)
         init.start("user", Service(argv, f"{node.directory}/user.log", tuple(desk)))
     return init
+
+
+def _wait_for(path: Path) -> None:
+    end = time.monotonic() + _GUARD_S
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def _serve(head: Init, plan: Plan, channel: socket.socket, lines: list[socket.socket]) -> None:

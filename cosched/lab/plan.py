@@ -86,6 +86,11 @@ class Plan:
         return Path(self.directory, *parts)
 
 
+def run_directory(plan: Plan, node: Node) -> Path:
+    """Where the sockets of a node's guard and agent are, as the node sees it."""
+    return Path(RUN) if plan.tier < 3 else Path(node.directory, "run")
+
+
 def python(*arguments: str) -> tuple[str, ...]:
     """A command line that runs Python on our own modules, whatever lies in the directory that it starts in."""
     return (sys.executable, "-P", *arguments)

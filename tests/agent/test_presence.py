@@ -142,3 +142,21 @@ def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, alive: bool, idle_s
     record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
     (tmp_path / "utmp").write_bytes(bytes(size) + record)
     assert sessions(tmp_path) == ("sessions", idle_s, "")
+
+
+def test_a_terminal_that_nothing_was_read_from_is_no_person(tmp_path: Path) -> None:
+    """Open MPI gives its ranks terminals that are not theirs to be controlled by."""
+    master, slave = os.openpty()
+    try:
+        (tmp_path / "pts").mkdir()
+        (tmp_path / "pts" / "7").symlink_to(os.ttyname(slave))
+        idle_s = Terminals(tmp_path).sight(set).idle_s
+        assert idle_s is not None
+        assert idle_s > 1e6
+        os.utime(os.ttyname(slave), (os.stat(slave).st_mtime - 5, os.stat(slave).st_mtime))
+        idle_s = Terminals(tmp_path).sight(set).idle_s
+        assert idle_s is not None
+        assert 4 < idle_s < 60
+    finally:
+        os.close(master)
+        os.close(slave)

@@ -33,7 +33,7 @@ class Server:
     def __init__(self, loop: Loop, run: str, agent_uid: int, handle: Handle, on_left: Callable[[str], None]) -> None:
         """Raises OSError where the socket cannot be made."""
         self._loop = loop
-        self._uids = {agent_uid, os.geteuid()}
+        self._uids = {agent_uid, os.geteuid(), 0}
         self._handle = handle
         self._on_left = on_left
         self._agent: socket.socket | None = None

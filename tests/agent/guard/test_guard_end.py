@@ -1,0 +1,260 @@
+"""The end of a job: by itself, by order, at its limit, for lack of memory, while guards die; and no way to escape it."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, wait_for
+
+DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
+KILL = {"do": "kill", "job": 1, "attempt": 1}
+
+
+def test_daemons_that_left_their_session_are_counted_and_killed(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(DAEMON)
+    guard.event("exited", n=0, status=0)
+    (daemon,) = guard.told("daemon")
+    assert alive(daemon)
+    assert guard.listed()["state"] == "running"
+    guard.ask({**KILL, "grace_us": 0})
+    guard.event("empty", job=1)
+    assert not alive(daemon)
+    assert guard.listed()["state"] == "ended"
+
+
+def test_a_daemon_that_ends_by_itself_makes_the_group_empty(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(DAEMON)
+    guard.event("exited", n=0)
+    (daemon,) = guard.told("daemon")
+    os.kill(daemon, signal.SIGTERM)
+    guard.event("empty", job=1)
+    assert guard.listed()["state"] == "empty"
+
+
+def test_sigterm_first_and_time_to_put_things_in_order(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell("trap 'echo cleaned 1; exit 7' TERM; echo ready $$; while :; do sleep 0.1; done")
+    guard.told("ready")
+    guard.ask({**KILL, "grace_us": 20 * US_PER_S})
+    exited = guard.event("exited", n=0)
+    assert (exited["status"], exited["cause"]) == (7, "killed")
+    guard.told("cleaned")
+
+
+def test_who_is_stopped_hears_sigterm_too(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell("trap 'exit 7' TERM; echo ready $$; kill -STOP $$; while :; do sleep 0.1; done")
+    (pid,) = guard.told("ready")
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "T", "the job to stop")
+    guard.ask({**KILL, "grace_us": 20 * US_PER_S})
+    assert guard.event("exited", n=0)["status"] == 7
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(DEAF)
+    (pid,) = guard.told("deaf")
+    guard.ask({**KILL, "grace_us": 300_000})
+    exited = guard.event("exited", n=0)
+    assert (exited["signal"], exited["cause"]) == (9, "killed")
+    guard.event("empty", job=1)
+    assert not alive(pid)
+
+
+def test_a_second_order_can_shorten_the_grace(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(DEAF)
+    guard.told("deaf")
+    guard.ask({**KILL, "grace_us": 3600 * US_PER_S})
+    guard.ask({**KILL, "grace_us": 0})
+    assert guard.event("exited", n=0)["signal"] == 9
+
+
+def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=500_000, grace_us=200_000)
+    guard.shell(DEAF)
+    exited = guard.event("exited", n=0)
+    assert (exited["signal"], exited["cause"]) == (9, "limit")
+    guard.event("empty", job=1)
+    assert guard.listed()["ending"] == "limit"
+
+
+def test_a_limit_holds_when_the_agent_has_gone(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=500_000, grace_us=100_000)
+    guard.shell(DEAF)
+    (pid,) = guard.told("deaf")
+    guard.hang_up()
+    wait_for(lambda: not alive(pid), "the job's end")
+    guard.client()
+    wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
+    (command,) = guard.listed()["commands"]
+    assert (command["signal"], command["cause"]) == (9, "limit")
+
+
+def test_a_fork_bomb_is_bounded_and_killed(guard: RealGuard) -> None:
+    guard.prepare()
+    bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", bomb])
+    pids = wait_for(lambda: (found := members(guard)) and len(found) > 500 and found, "the bomb")
+    assert len(pids) <= 512 + 128
+    guard.ask({**KILL, "grace_us": 0})
+    guard.event("empty", job=1)
+    assert members(guard) == []
+
+
+def test_a_fork_bomb_without_cgroups_is_killed(make_guard) -> None:
+    guard = make_guard("none")
+    guard.prepare()
+    # Each link leaves the session of the one before; 200 at most, for nothing bounds it there.
+    bomb = "import os, time\nfor _ in range(200):\n  if os.fork(): break\n  os.setsid()\n"
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", f"{bomb}\nprint('link', os.getpid(), flush=True)\ntime.sleep(1000)"])
+    wait_for(lambda: guard.output().count("link") > 150, "a chain of processes")
+    guard.ask({**KILL, "grace_us": 0})
+    guard.event("empty", job=1)
+    assert [line for line in guard.output().splitlines() if alive(int(line.split()[1]))] == []
+
+
+def test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end(guard: RealGuard) -> None:
+    guard.prepare(tasks=2, memory_bytes=32 * MIB)
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", "b = bytearray(200 << 20)"])
+    exited = guard.event("exited", n=0)
+    assert (exited["signal"], exited["cause"]) == (9, "memory")
+    assert 48 * MIB < guard.event("empty")["memory_peak_bytes"] <= 64 * MIB
+
+
+def test_memory_below_the_jobs_limit_is_not(guard: RealGuard) -> None:
+    guard.prepare(tasks=2, memory_bytes=100 * MIB)
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", "b = bytearray(100 << 20); raise SystemExit(1)"])
+    exited = guard.event("exited", n=0)
+    assert (exited["status"], exited["cause"]) == (1, "own")
+
+
+def test_without_cgroups_a_process_has_its_limit_on_data(make_guard) -> None:
+    guard = make_guard("none")
+    guard.prepare(tasks=2, memory_bytes=50 * MIB)
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", "b = bytearray(200 << 20)"])
+    assert guard.event("exited", n=0)["status"] == 1
+    assert "MemoryError" in guard.output()
+
+
+def test_a_supervisor_that_is_killed_leaves_an_unknown_end(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(f"{DAEMON}; exec sleep 1000")
+    (daemon,) = guard.told("daemon")
+    (supervisor,) = guard.supervisors()
+    guard.kill_process(supervisor)
+    exited = guard.event("exited", n=0)
+    assert (exited["status"], exited["signal"], exited["cause"]) == (None, None, "unknown")
+    assert guard.listed()["state"] == "running"  # the command goes on
+    guard.ask({**KILL, "grace_us": 0})
+    guard.event("empty", job=1)
+    assert not alive(daemon)
+
+
+def test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(f"echo began $$; until [ -e {guard.work}/end ]; do sleep 0.05; done; exit 5")
+    (pid,) = guard.told("began")
+    guard.kill()
+    assert alive(pid)
+    guard.start()
+    assert alive(pid)
+    assert guard.listed()["state"] == "running"
+    assert guard.listed()["commands"] == [{"n": 0, "state": "running", "pid": pid}]
+    assert guard.ask({"do": "whose", "pid": pid})["job"] == 1
+    (guard.work / "end").touch()
+    exited = guard.event("exited", n=0)
+    assert (exited["status"], exited["cause"]) == (5, "own")
+    guard.event("empty", job=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+
+
+def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(job=1)
+    guard.prepare(job=2)
+    guard.shell("echo began $$; exec sleep 1000", job=2)
+    guard.shell(f"until [ -e {guard.work}/end ]; do sleep 0.05; done; exit 5")
+    guard.kill()
+    (guard.work / "end").touch()
+    record = guard.directory / "state/records/1.1.0.exit"
+    wait_for(record.exists, "the supervisor's record")
+    found = json.loads(record.read_text())
+    assert (found["status"], found["cause"], found["n"]) == (5, "own", 0)
+    assert found["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    guard.start()
+    wait_for(lambda: guard.listed()["state"] == "empty", "the group to be seen as empty")
+    (command,) = guard.listed()["commands"]
+    assert (command["state"], command["status"], command["cause"]) == ("ended", 5, "own")
+    assert guard.listed(job=2)["state"] == "running"
+
+
+def test_a_limit_holds_over_the_guards_death(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=1_500_000, grace_us=100_000)
+    guard.shell(DEAF)
+    (pid,) = guard.told("deaf")
+    deadline_us = guard.listed()["deadline_us"]
+    guard.kill()
+    guard.start()
+    assert guard.listed()["deadline_us"] == deadline_us
+    wait_for(lambda: not alive(pid), "the job's end")
+    wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
+    assert guard.listed()["commands"][0]["cause"] == "limit"
+
+
+def test_a_missing_record_is_unknown_and_a_strange_group_is_left_alone(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.prepare(job=2)
+    first = guard.shell("exec sleep 1000")
+    second = guard.shell("exec sleep 1000", job=2)
+    (supervisor,) = [pid for pid in guard.supervisors() if f"{first}\n" in children(pid)]
+    guard.kill()
+    guard.kill_process(supervisor)
+    for path in (guard.directory / "state/records").glob("2.1.*"):
+        path.unlink()
+    guard.start()
+    (command,) = guard.listed()["commands"]
+    assert (command["state"], command["status"], command["cause"]) == ("ended", None, "unknown")
+    assert guard.listed()["state"] == "running"
+    assert guard.listed(job=2)["state"] == "running"
+    assert guard.listed(job=2)["user"] == "?"
+    assert alive(first)
+    assert alive(second)
+    assert guard.refused(guard.spawning(["true"], job=2, n=1), guard.null())[0] == "busy"
+    guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=2)
+    assert not alive(second)
+
+
+def test_a_guard_that_is_told_to_end_lets_jobs_run(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    pid = guard.shell("exec sleep 1000")
+    assert guard.stop() == 0
+    assert alive(pid)
+    guard.start()
+    assert guard.listed()["state"] == "running"
+
+
+def members(guard: RealGuard) -> list[str]:
+    """The processes in job 1's cgroup."""
+    paths = [*Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-1.1/cgroup.procs")]
+    return paths[0].read_text().split() if paths else []
+
+
+def children(pid: int) -> str:
+    return "".join(f"{child}\n" for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())

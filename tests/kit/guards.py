@@ -1,0 +1,306 @@
+"""A real guard on directories and cgroups of its own, and everything it started gone when the test ends."""
+
+import json
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
+from node_agent.linux import cgroup_find
+from node_agent.linux.cgroups import NoCgroups
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+US_PER_S = 1_000_000
+SYSTEM_PYTHON = "/usr/bin/python3"
+_DEADLINE_S = 30.0
+
+_DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("daemon", os.getpid(), flush=True)
+        os.closerange(0, 3)
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+"""
+#: Shell that leaves a daemon behind: two forks, a session of its own, no descriptor kept. It says its pid.
+DAEMON = f"{SYSTEM_PYTHON} -I -c '{_DAEMON}'"
+
+
+def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = _DEADLINE_S) -> Any:
+    """The first true thing that the condition gives; fails the test, saying what was waited for, without one."""
+    end = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited {deadline_s} s for {what}"
+        time.sleep(0.01)
+    return found
+
+
+def ordinary_user() -> pwd.struct_passwd:
+    """An account of this machine that jobs may run as. The calling test is skipped where there is none."""
+    for entry in pwd.getpwall():
+        if entry.pw_uid >= 1000 and os.path.basename(entry.pw_shell) in {"bash", "sh", "dash", "zsh"}:
+            return entry
+    pytest.skip("needs an ordinary account on this machine (useradd)")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie doesn't)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class RealGuard:
+    """``kind`` is ``cgroups`` (as root, jobs as an ordinary user) or ``none`` (the ordinary user's own guard)."""
+
+    def __init__(self, kind: str, **config: Mapping[str, object]) -> None:
+        self.kind = kind
+        self.account = ordinary_user()
+        self.user = self.account.pw_name
+        self.directory = Path(tempfile.mkdtemp(prefix="cosched-"))
+        self.directory.chmod(0o755)
+        self.group = f"cosched-test-{uuid.uuid4().hex[:12]}"
+        self.work = self.directory / "work"  # where jobs may write
+        self.work.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._clients: list[GuardClient] = []
+        self.config: dict[str, dict[str, object]] = {
+            "paths": {
+                "run": f"{self.directory}/run",
+                "state": f"{self.directory}/state",
+                "keep": [str(self.work)],
+            },
+            "cgroup": {"mode": "none" if kind == "none" else "auto", "cosched": self.group},
+            "security": {"users": "self" if kind == "none" else "switch"},
+            "contract": {"cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1},
+        }
+        for name, section in config.items():
+            self.config[name].update(section)
+        os.chown(self.work, self.account.pw_uid, self.account.pw_gid)
+        if kind == "none":  # readable for the user, wherever this checkout is
+            shutil.copytree(ROOT / "node_agent", self.directory / "lib/node_agent", ignore=lambda *_: {"__pycache__"})
+            os.chown(self.directory, self.account.pw_uid, self.account.pw_gid)
+
+    # --- the process --------------------------------------------------------------------------------------------------
+
+    def start(self) -> "RealGuard":
+        path = self.directory / "node.toml"
+        lines = ['name = "node1"', 'cluster = "test"', "procs = 2", f"memory_bytes = {1024 * MIB}"]
+        for name, section in self.config.items():
+            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
+        path.write_text("\n".join(lines))
+        if self.kind == "none":
+            account = self.account
+            command = [
+                *("setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"),
+                *("env", f"PYTHONPATH={self.directory}/lib", "PYTHONDONTWRITEBYTECODE=1", SYSTEM_PYTHON),
+            ]
+        else:
+            command = [sys.executable, "-I"]
+        with (self.directory / "errors").open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, "-m", "node_agent.guard", "--config", str(path)],
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=self.directory,
+            )
+        self.client()
+        return self
+
+    def errors(self) -> str:
+        """What guards have written to their error output."""
+        return (self.directory / "errors").read_text()
+
+    def client(self) -> GuardClient:
+        """A new connection, in place of any old one."""
+        self.hang_up()
+
+        def connected() -> GuardClient | None:
+            assert self.process is not None
+            assert self.process.poll() is None, self.errors()
+            try:
+                client = GuardClient(f"{self.directory}/run/guard.sock")
+            except GuardGone:
+                return None
+            try:
+                client.ask({"do": "arm"})
+                return client
+            except GuardGone:
+                client.close()
+                return None
+
+        self._clients.append(wait_for(connected, "the guard"))
+        return self._clients[-1]
+
+    def hang_up(self) -> None:
+        while self._clients:
+            self._clients.pop().close()
+
+    def kill(self) -> None:
+        """SIGKILL to the guard."""
+        assert self.process is not None
+        self.hang_up()
+        self.process.kill()
+        self.process.wait(_DEADLINE_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(_DEADLINE_S)
+
+    def close(self) -> None:
+        """End every job, then the guard, then remove what is left; also after a test that failed half-way."""
+        try:
+            if self.process is not None and self.process.poll() is not None:
+                self.start()
+            if self.process is not None:
+                self._end_jobs()
+        finally:
+            self.hang_up()
+            if self.process is not None and self.process.poll() is None:
+                self.process.terminate()
+                try:
+                    self.process.wait(_DEADLINE_S)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+            self._sweep()
+            shutil.rmtree(self.directory)
+
+    def _end_jobs(self) -> None:
+        for group in self.client().ask({"do": "list"})["groups"]:
+            attempt = {"job": group["job"], "attempt": group["attempt"]}
+            self.ask({"do": "kill", **attempt, "grace_us": 0})
+            self.event("empty", **attempt)
+            self.ask({"do": "forget", **attempt})
+
+    def _sweep(self) -> None:
+        for mount in Path("/proc/self/mountinfo").read_text().splitlines():
+            if mount.split()[4].startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "-l", mount.split()[4]], check=False)
+        if self.kind == "none":
+            return
+        try:
+            cgroups = cgroup_find.find("auto", "/sys/fs/cgroup", self.group)
+        except NoCgroups:
+            return
+        for name in cgroups.names():
+            wait_for(lambda name=name: cgroups.kill(name) or cgroups.empty(name), f"the end of {name}")
+            cgroups.remove(name)
+        cgroups.close()
+        for path in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
+            path.rmdir()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> Message:
+        return self._clients[-1].ask(request, fds, timeout_s=_DEADLINE_S)
+
+    def refused(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> tuple[str, str]:
+        """The code and the story of a refusal."""
+        with pytest.raises(GuardRefused) as caught:
+            self.ask(request, fds)
+        return caught.value.code, str(caught.value)
+
+    def prepare(self, job: int = 1, attempt: int = 1, **fields: object) -> Message:
+        return self.ask(self.preparation(job, attempt, **fields))
+
+    def preparation(self, job: int = 1, attempt: int = 1, **fields: object) -> dict[str, object]:
+        usual = {"user": self.user, "directory": str(self.work), "tasks": 1, "memory_bytes": 256 * MIB}
+        return {
+            "do": "prepare",
+            "job": job,
+            "attempt": attempt,
+            **usual,
+            "limit_us": None,
+            "grace_us": US_PER_S,
+            **fields,
+        }
+
+    def spawn(self, argv: Sequence[str], job: int = 1, attempt: int = 1, n: int = 0, **fields: object) -> int:
+        """Start a command with nothing to read, its output in ``work/output``; returns its pid."""
+        return int(self.ask(self.spawning(argv, job, attempt, n, **fields), self.null())["pid"])
+
+    def spawning(
+        self, argv: Sequence[str], job: int = 1, attempt: int = 1, n: int = 0, **fields: object
+    ) -> dict[str, object]:
+        output = str(self.work / "output")
+        usual = {"env": {}, "cwd": str(self.work), "script": False, "output": output, "error": output}
+        return {"do": "spawn", "job": job, "attempt": attempt, "n": n, "argv": list(argv), **usual, **fields}
+
+    def null(self) -> list[int]:
+        """Three descriptors of nothing (the one and only is left open until the process ends)."""
+        global _null  # noqa: PLW0603
+        if _null < 0:
+            _null = os.open(os.devnull, os.O_RDWR)
+        return [_null] * 3
+
+    def shell(self, text: str, **fields: Any) -> int:
+        """Start a line of shell."""
+        return self.spawn(["sh", "-c", text], **fields)
+
+    def output(self) -> str:
+        """What commands have written."""
+        path = self.work / "output"
+        return path.read_text() if path.exists() else ""
+
+    def told(self, *words: str) -> list[int]:
+        """Wait until the output has a line ``word NUMBER`` for each word; returns the numbers."""
+
+        def found() -> list[int] | None:
+            lines = dict(line.split() for line in self.output().splitlines() if len(line.split()) == 2)
+            return [int(lines[word]) for word in words] if lines.keys() >= set(words) else None
+
+        return wait_for(found, f"{words} in the output")
+
+    def event(self, name: str, **fields: object) -> Message:
+        """Wait for an event with these fields; others that come before it are dropped."""
+        client = self._clients[-1]
+        end = time.monotonic() + _DEADLINE_S
+        poll = select.poll()
+        poll.register(client, select.POLLIN)
+        seen = []
+        while True:
+            while (message := client.receive()) is not None:
+                seen.append(message)
+                if message.get("event") == name and message.items() >= fields.items():
+                    return message
+            left_s = end - time.monotonic()
+            assert left_s > 0, f"waited for {name} {fields}; saw {seen}\n{self.errors()}"
+            poll.poll(left_s * 1000)
+
+    def listed(self, job: int = 1) -> Message:
+        """What ``list`` says of a job."""
+        return next(group for group in self.ask({"do": "list"})["groups"] if group["job"] == job)
+
+    def status(self) -> Message:
+        return self.ask({"do": "status"})
+
+    def supervisors(self) -> list[int]:
+        """The pids of living supervisors."""
+        records = self.directory / "state/records"
+        return [json.loads(path.read_text())["supervisor"] for path in records.glob("*.run")]
+
+    def kill_process(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+
+_null = -1

@@ -14,6 +14,14 @@ from node_agent import rsh
 STREAMS: Final = ("stdout", "stderr")
 TAIL_BYTES: Final = 4096
 _LONGEST_SHEBANG = 250
+#: Runs one rank of an MPI program, and says which it was where it ends badly: ``mpirun`` itself sometimes doesn't. A
+#: rank that is ended together with its group takes this shell along, and nothing is said.
+_RANK: Final = """#!/bin/sh
+"$@"
+status=$?
+[ "$status" -eq 0 ] || echo "cosched: rank ${PMIX_RANK:-$OMPI_COMM_WORLD_RANK} ended with status $status" >&2
+exit "$status"
+"""
 _SYSTEM_PYTHONS = (Path("/usr/bin/python3"), Path("/usr/local/bin/python3"))
 
 
@@ -96,7 +104,7 @@ def interpreter() -> str:
 
 
 def install_rsh(places: tuple[Path, ...]) -> Path:
-    """Put an executable ``cosched-rsh`` into the first place that allows programs, and give its path. Raises OSError.
+    """Put ``cosched-rsh`` and ``cosched-rank`` where programs are allowed; the path of the first. Raises OSError.
 
     ``/run`` is mounted without programs on some systems, so there is more than one place.
     """
@@ -109,6 +117,7 @@ def install_rsh(places: tuple[Path, ...]) -> Path:
         if os.statvfs(place).f_flag & os.ST_NOEXEC:
             refused = f"{place} is mounted without programs (noexec)"
             continue
+        _put(place / "cosched-rank", _RANK, 0o755)
         program = place / "cosched-rsh"
         if len(python) > _LONGEST_SHEBANG or " " in python:
             _put(place / "rsh.py", source, 0o644)

@@ -5,6 +5,7 @@ import logging
 import os
 import pwd
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
@@ -124,6 +125,7 @@ class Groups:
         local = {
             "{node_file}": str(self.files.path(attempt.job_id, attempt.attempt)),
             "{rsh}": self._rsh,
+            "{rank}": str(Path(self._rsh).with_name("cosched-rank")),
             "{tmp}": "/tmp" if self._private_tmp else f"{self.config.paths.state}/jobs/{attempt.key}/tmp",
         }
         made = {name: local.get(value, value) for name, value in prepare.environment.items()}

@@ -13,6 +13,7 @@ class OpenMpi4(OpenMpi):
         """The host file is the allocation, ``cosched-rsh`` the remote shell."""
         return {
             "OMPI_MCA_plm_rsh_agent": "{rsh}",
+            "OMPI_MCA_orte_fork_agent": "{rank}",
             "OMPI_MCA_orte_default_hostfile": "{node_file}",
             **super().required(context),
         }

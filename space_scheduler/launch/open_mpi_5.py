@@ -16,6 +16,7 @@ class OpenMpi5(OpenMpi):
         """The host file is the allocation, ``cosched-rsh`` the remote shell."""
         return {
             "PRTE_MCA_plm_ssh_agent": "{rsh}",
+            "PRTE_MCA_odls_base_exec_agent": "{rank}",
             "PRTE_MCA_prte_default_hostfile": "{node_file}",
             **super().required(context),
         }

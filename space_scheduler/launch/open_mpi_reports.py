@@ -6,7 +6,9 @@ it ends, then what ``mpirun`` saw of a rank's end, then what may be the fault of
 abort too, and may be accused first).
 """
 
+import contextlib
 import re
+import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -81,7 +83,12 @@ def _signalled(match: Match, peers: Sequence[Peer]) -> Failure:
 
 
 def _exited(match: Match, peers: Sequence[Peer]) -> Failure:
-    return _told(f"exited with status {match['status']}", int(match["rank"]), None, peers)
+    status = int(match["status"])
+    how = f"exited with status {status}"
+    if status > 128:  # a shell's way to say it: that of cosched-rank, or one of the user's
+        with contextlib.suppress(ValueError):
+            how = f"was ended by signal {status - 128} ({signal.Signals(status - 128).name})"
+    return _told(how, int(match["rank"]), None, peers)
 
 
 def _left(match: Match, peers: Sequence[Peer]) -> Failure:
@@ -179,6 +186,10 @@ _BY_WEIGHT: Final = (
     ),
     _reports(
         (r"communication peer process has unexpectedly disconnected(?:.|\n)*?Peer host: +(?P<host>\S+)", _vanished)
+    ),
+    _reports(
+        # cosched-rank's own words, the first of a run: others may have ended for want of that one
+        (r"^cosched: rank (?P<rank>\d+) ended with status (?P<status>\d+)$(?:.|\n)*", _exited)
     ),
     _reports(
         (r"has exited due to process rank \d+ with PID \d+ on node \S+ calling\s+\"abort\"", _accused),

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from cosched.config.cluster import ClusterConfig
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.api import Failure
-from space_scheduler.launch import diagnose
+from space_scheduler.launch import diagnose, unnoticed
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Start
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
@@ -253,6 +255,8 @@ class Launches:
         self._order(name, (job_id, attempt), Ask.DISCARD)
 
     def _ended(self, flight: Flight, end: Ended) -> None:
+        if end.outcome is JobState.COMPLETED and flight.peers and (lost := unnoticed(end.error_tail, flight.peers)):
+            end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
         failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, flight)
         facts = Facts(
             exit=end.exit,

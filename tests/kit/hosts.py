@@ -16,6 +16,7 @@ from pathlib import Path
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
+from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
@@ -84,6 +85,7 @@ class Hosts:
         places = {
             "{node_file}": self.directory / "nodes",
             "{rsh}": self.directory / "rsh",
+            "{rank}": install_rsh((self.directory / "bin",)).with_name("cosched-rank"),
             "{tmp}": self.directory / "tmp",
         }
         environment = {k: str(places.get(v, v)) for k, v in job_environment(context).items()}

@@ -12,6 +12,7 @@ import pytest
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
+from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
 
 _BIN = Path(sys.executable).parent
@@ -28,7 +29,8 @@ def job_here(directory: Path, tasks: int) -> dict[str, str]:
     )  # fmt: skip
     nodes = directory / f"nodes.{tasks}"
     nodes.write_text(hostfile(peers))
-    places = {"{node_file}": nodes, "{rsh}": "/bin/false", "{tmp}": directory}
+    rank = install_rsh((directory / "bin",)).with_name("cosched-rank")
+    places = {"{node_file}": nodes, "{rsh}": "/bin/false", "{rank}": rank, "{tmp}": directory}
     environment = {name: str(places.get(value, value)) for name, value in job_environment(context).items()}
     # tests may run from a copy of the sources that is not installed
     return environment | {"HOME": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -16,8 +16,14 @@ ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    with Lab.up(nodes=4, name=f"live-{os.getpid()}") as up:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests put programs that the lab's nodes are to see."""
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="session")
+def lab(programs: Path) -> Iterator[Lab]:
+    with Lab.up(nodes=4, name=f"live-{os.getpid()}", keep=[programs]) as up:
         yield up
 
 

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,8 +57,13 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path, tmp_path / "run", tmp_path / "tmp")
-    place.temp.mkdir()
+    with tempfile.TemporaryDirectory(prefix="demo") as short:  # the path of a socket may have 107 bytes
+        place = Place(tmp_path, Path(short), tmp_path / "tmp")
+        place.temp.mkdir()
+        yield from checked(place)
+
+
+def checked(place: Place) -> Iterator[Place]:
     groups, shared = lab_groups(), shared_memory()
     yield place
     assert place.left_behind() == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosched.lab.lab import Lab
+from space_scheduler.service.replay import replay
 from tests.live.conftest import Jobs, carrying, groups_of
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -34,8 +35,8 @@ def test_four_ranks_on_four_nodes_give_the_verified_answer(lab: Lab, jobs: Jobs)
 
 
 @pytest.mark.system("openmpi-bin", "libopenmpi-dev", "gcc")
-def test_the_same_with_debians_open_mpi(lab: Lab, jobs: Jobs, tmp_path: Path) -> None:
-    program = compiled(tmp_path)
+def test_the_same_with_debians_open_mpi(lab: Lab, jobs: Jobs, programs: Path) -> None:
+    program = compiled(programs)
     with_lab = lab.run(lab.nodes[0], ["test", "-x", str(program)])
     assert with_lab.returncode == 0, "the lab's nodes do not see the program"
     job = jobs.ended(jobs.submit(f"exec mpirun '{program}'", environment={"PATH": "/usr/bin:/bin"}))
@@ -113,6 +114,7 @@ def test_a_rank_that_crashes_fails_the_job_and_is_named(lab: Lab, jobs: Jobs) ->
     assert job.failure is not None
     assert job.failure.rank == 2
     assert job.failure.node == job.nodes[2].name
+    assert "signal 11" in job.failure.message
     assert any("out of my depth" in line for line in job.failure.tail)
     assert [step.state for step in job.history][-1] == "failed"
     assert sum(step.state in ("completed", "failed", "cancelled", "timed out") for step in job.history) == 1
@@ -155,3 +157,27 @@ def test_a_gang_that_cannot_be_launched_everywhere_is_not_launched(lab: Lab, job
     assert job.failure is not None
     assert job.failure.node in lab.nodes[1:]
     assert "only-here" in job.failure.message
+
+
+def test_explain_tells_the_decision_that_was_recorded(jobs: Jobs) -> None:
+    first = jobs.submit("sleep 30", tasks=4)
+    jobs.becomes(first, "running")
+    second = jobs.submit("true", tasks=2)
+    assert jobs.client.explain(first).reason.why == "fits"
+    waiting = jobs.client.explain(second)
+    assert waiting.reason.why == "not_enough_free"
+    assert waiting.reason.numbers["free_procs"] == 0
+    jobs.client.cancel(first)
+    assert jobs.ended(first, 20).state == "cancelled"
+    assert jobs.ended(second, 30).state == "completed"
+
+
+def test_the_journal_decided_again_gives_the_same_instructions(lab: Lab, jobs: Jobs) -> None:
+    running = [jobs.submit(f"sleep 0.{n}", tasks=1 + n % 4, time_limit_s=5.0 + n) for n in range(8)]
+    jobs.client.cancel(running[-1])
+    for job_id in running:
+        jobs.ended(job_id)
+    again = replay(lab.journal)
+    assert again.difference is None, str(again.difference)
+    assert again.instructions >= len(running)
+    assert again.passes >= 2

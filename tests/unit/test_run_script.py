@@ -287,7 +287,9 @@ def test_two_at_once_make_it_once(checkout: Checkout, with_flock: bool) -> None:
             pretender.read_text().replace("-I*)", f'-c*fcntl*) exec {sys.executable} "$@" ;;\n    -I*)')
         )
     both = [checkout.start("test"), checkout.start("test")]
-    assert [process.communicate(timeout=60)[0] for process in both] == ["python 3.12 runs: -m pytest -n auto --dist loadgroup\n"] * 2
+    assert [process.communicate(timeout=60)[0] for process in both] == [
+        "python 3.12 runs: -m pytest -n auto --dist loadgroup\n"
+    ] * 2
     assert (checkout.made, checkout.linked) == (1, 1)
 
 

@@ -194,7 +194,8 @@ class Prepare(Order, frozen=True):
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
     ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
     the agent puts paths of its own for values that are, as a whole, one of :data:`LOCAL_PATHS`: ``{node_file}`` is the
-    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``; ``{rank}`` its ``cosched-rank``; ``{tmp}``
+    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``;
+    ``{rank}`` its ``cosched-rank``, which runs a rank and says which one ended badly; ``{tmp}``
     the job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME).
     """

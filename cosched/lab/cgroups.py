@@ -102,6 +102,11 @@ def remove(name: str) -> bool:
     return True
 
 
+def labs() -> set[str]:
+    """The names of all labs that have groups."""
+    return {group.name for each in hierarchies() for group in (each.mount / PARENT).glob("*/")}
+
+
 def occupied(name: str) -> bool:
     """Whether processes are in the groups of a lab of that name."""
     return any(_pids(group) for each in hierarchies() for group in _tree(each.mount / PARENT / name))

@@ -130,7 +130,7 @@ class Making:
         cookie = secrets.token_hex(8)
         with _holder(self._directory, cookie) as channel:
             channel.send(str(self._wanted.tier).encode())
-            answer = self._answer(channel)
+            answer = self._answer(channel, patient=True)  # it ends what it tries before it ends itself
             pid = answer.pop("pid")
             possible = tiers.Possible(**answer)
             now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -190,12 +190,13 @@ class Making:
             raise KeyboardInterrupt
         time.sleep(seconds)
 
-    def _answer(self, channel: socket.socket) -> dict[str, Any]:
+    def _answer(self, channel: socket.socket, *, patient: bool = False) -> dict[str, Any]:
         """What the holder says. Raises :class:`Failed` when it says that something went wrong, nothing, or ends."""
         end = time.monotonic() + _HOLDER_S
         channel.settimeout(_STEP_S)
         while True:
-            self._pause()
+            if not patient:
+                self._pause()
             try:
                 data = channel.recv(1 << 16)
                 break

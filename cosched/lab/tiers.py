@@ -18,6 +18,8 @@ ABOUT: Final = {
     2: "namespaces without control groups: CPU and memory are not limited",
     3: "plain processes on one host: no job over several nodes",
 }
+#: A control group that is only tried; no lab's name has a dot.
+_TRY: Final = "try."
 #: Settings of the kernel that forbid namespaces to ordinary users: file below /proc/sys, what forbids, what allows.
 _SETTINGS: Final = (
     ("user/max_user_namespaces", "0", "15000"),
@@ -81,7 +83,11 @@ def tried(attempt: Callable[[], None]) -> str:
 def _groups() -> None:
     if not cgroups.hierarchies():
         raise OSError(0, "no control groups with CPU and memory are mounted")
-    name = f"try-{os.getpid()}"
+    for name in cgroups.labs():
+        pid = name.removeprefix(_TRY)
+        if pid != name and not Path("/proc", pid).exists():  # somebody was killed while he tried
+            cgroups.remove(name)
+    name = f"{_TRY}{os.getpid()}"
     try:
         cgroups.make(name, {"node": cgroups.Share(1, 64 << 20, 1.0)})
         # a child of ours enters, and leaves by its end

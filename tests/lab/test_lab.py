@@ -11,6 +11,13 @@ from pathlib import Path
 import pytest
 from kit.labs import Bench, wait_for
 
+from cosched.errors import Failed
+from cosched.lab import Lab
+
+#: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+
 Tiered = tuple[Bench, int]
 NODES = ("node1", "node2")
 
@@ -268,3 +275,25 @@ def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: 
     )  # fmt: skip
     assert ended.returncode != 0
     assert "tier 3" in ended.stderr
+
+
+def test_in_python_a_lab_is_a_context(root_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(root_bench.runtime))
+    said: list[str] = []
+    with Lab.up(nodes=2, name=root_bench.name, cpus=2, say=said.append) as lab:
+        assert (lab.nodes, lab.tier, lab.widest_job) == (list(NODES), 1, 4)
+        assert said == [lab.headline]
+        ran = lab.run("node2", ["sh", "-c", "cat; hostname; exit 3"], stdin=b"given\n", directory="/usr")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"given\nnode2\n", b"")
+        with pytest.raises(TimeoutError):
+            lab.run("node1", ["sleep", "600"], timeout_s=0.2)
+        with lab.popen("node1", ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+            assert cat.communicate(b"through", timeout=30) == (b"through", None)
+        with lab.client() as client:
+            assert client.cluster().name == root_bench.name
+        assert lab.journal.is_file()
+        again = Lab(root_bench.name)
+        assert again.state == lab.state
+    assert root_bench.left() == []
+    with pytest.raises(Failed, match="no lab"):
+        Lab(root_bench.name)

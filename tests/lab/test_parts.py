@@ -20,6 +20,9 @@ from cosched.lab.netlink import Network, NetworkError
 from cosched.lab.plan import Settings
 from cosched.lab.tiers import tried
 
+#: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
 
 def in_own_network(do: Callable[[], None]) -> str:
     """What went wrong with this in a child with a network of its own; empty when nothing did."""

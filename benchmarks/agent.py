@@ -26,7 +26,7 @@ def processes(lab: Lab) -> dict[str, dict[int, str]]:
             continue
         for what, module in (("agent", "node_agent"), ("guard", "node_agent.guard")):
             if module in words:
-                found[what][int(folder.name)] = next((node for node in lab.nodes if f"/{node}" in text), "?")
+                found[what][int(folder.name)] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
     return found
 
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.agent import processes
 from benchmarks.measure import spread
 from cosched.client.client import Client
 from cosched.lab.lab import Lab
@@ -49,8 +50,8 @@ def plain(lab: Lab, folder: Path) -> float:
 def prepare_plain(lab: Lab, folder: Path) -> None:
     """The host file and the remote shell of the plain launch."""
     (folder / "hosts").write_text("".join(f"{node} slots=1\n" for node in lab.nodes))
-    pids = {node["name"]: node["pid"] for node in lab.state["nodes"]}
-    cases = "\n".join(f"{name}) pid={pid} ;;" for name, pid in pids.items())
+    agents = processes(lab)["agent"]
+    cases = "\n".join(f"{node}) pid={pid} ;;" for pid, node in agents.items())
     shell = folder / "shell"
     shell.write_text(
         f'#!/bin/sh\nhost=$1; shift\ncase $host in\n{cases}\nesac\nexec nsenter -t $pid -n -u sh -c "$*"\n',

@@ -27,6 +27,7 @@ SYSTEM_PACKAGES = {
     "prometheus": ("prometheus", "promtool"),
     "pvm": ("pvm", "pvmd"),
     "shellcheck": ("shellcheck",),
+    "user-mode-linux": ("linux.uml",),
 }
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.

@@ -33,12 +33,13 @@ class Children:
         ``on_report`` gets each line of JSON it writes, ``on_gone`` comes once, when nobody holds the pipe any more.
         Raises :class:`Refusal` when the machine has no room for another process.
         """
-        read, write = os.pipe()
+        read = write = -1
         try:
+            read, write = os.pipe()
             pid = os.fork()
         except OSError as error:
-            os.close(read)
-            os.close(write)
+            for fd in {read, write} - {-1}:
+                os.close(fd)
             raise Refusal("failed", f"no further process: {error.strerror}") from None
         if pid == 0:
             try:

@@ -80,6 +80,8 @@ class GuardClient:
             except BlockingIOError:
                 self._wait(select.POLLOUT, deadline_s)
             except OSError as error:
+                if (last := self._arrived()) is not None:  # why it hung up, perhaps
+                    self._kept.append(last)
                 raise GuardGone(f"the guard has gone: {error.strerror}") from None
 
     def receive(self) -> Message | None:
@@ -118,7 +120,10 @@ class GuardClient:
 
     def _arrived(self) -> Message | None:
         try:
-            packet = self._socket.recv(MAX_PACKET_BYTES)
+            try:
+                packet = self._socket.recv(MAX_PACKET_BYTES)
+            except ConnectionResetError:  # it left something of ours unread; what it said before comes after that
+                packet = self._socket.recv(MAX_PACKET_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:

@@ -30,9 +30,9 @@ def private_mounts() -> None:
     mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
 
 
-def mount_memory(fd: int, size_bytes: int | None) -> None:
-    """Mount an empty tmpfs on an open directory, at most of that size. Raises OSError."""
-    data = f"mode=0700,size={size_bytes}" if size_bytes else "mode=0700"
+def mount_memory(fd: int, uid: int, gid: int, size_bytes: int) -> None:
+    """Mount an empty tmpfs of one user on an open directory, at most of that size. Raises OSError."""
+    data = f"mode=0700,uid={uid},gid={gid},size={size_bytes}"
     mount("cosched", f"/proc/self/fd/{fd}", "tmpfs", _MS_NOSUID | _MS_NODEV, data)
 
 

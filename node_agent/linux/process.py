@@ -133,8 +133,6 @@ def reset_signals() -> None:
     """Every signal's default action, none blocked: how a command expects to be born."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        try:
+        with contextlib.suppress(OSError):  # libc keeps a few for itself
             signal.signal(number, signal.SIG_DFL)
-        except OSError:
-            pass  # libc keeps a few for itself
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -129,9 +129,9 @@ def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard) ->
 
 
 def test_a_ceiling_throttles(guard: RealGuard) -> None:
-    guard.ask({**CLUSTER, "cpu_ratio": 0.001})  # 0.002 CPUs: a busy machine may give the idle class little more
     guard.prepare()
     guard.shell("while :; do :; done")
+    guard.ask({**CLUSTER, "cpu_ratio": 0.001})  # 0.002 CPUs: a busy machine may give the idle class little more
     v1 = Path("/sys/fs/cgroup/cpu", guard.group, "cpu.stat")
     stat = v1 if v1.exists() else Path("/sys/fs/cgroup", guard.group, "cpu.stat")
     wait_for(lambda: "nr_throttled 0\n" not in stat.read_text(), "the job to be throttled")

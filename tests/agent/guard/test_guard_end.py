@@ -1,4 +1,4 @@
-"""The end of a job: by itself, by order, at its limit, for lack of memory, while guards die; and no way to escape it."""
+"""The end of a job: by itself, by order, at its limit, for lack of memory, while guards die; and no escape from it."""
 
 import json
 import os

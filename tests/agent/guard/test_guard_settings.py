@@ -1,4 +1,4 @@
-"""The guard's own reading of node.toml: it accepts what ``cosched.config.node`` accepts, and trusts no file of others."""
+"""The guard's own reading of node.toml: it accepts what ``cosched.config.node`` does, and trusts no file of others."""
 
 from pathlib import Path
 

@@ -1,0 +1,252 @@
+"""cgroup v1 and v2 behind one interface, as this machine has them; v2 in a kernel of its own too (test_guard_uml)."""
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit.guards import MIB, alive, wait_for
+
+from node_agent.linux import cgroup_find, cgroups, check
+from node_agent.linux.cgroup_v1 import CgroupsV1
+from node_agent.linux.cgroup_v2 import CgroupsV2
+from node_agent.linux.cgroups import Cgroups, NoCgroups
+
+NAME = "job-7.1"
+MOUNT = "/sys/fs/cgroup"
+
+
+@pytest.fixture
+def side() -> str:
+    return f"cosched-test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def groups(side: str) -> Iterator[Cgroups]:
+    """The cgroups of this machine, and none of ours afterwards."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: makes cgroups")
+    found = cgroup_find.find("auto", MOUNT, side)
+    if found.kind == "none":
+        pytest.skip(f"needs cgroups with controllers ({found.can()['cpu ceiling']})")
+    try:
+        yield found
+    finally:
+        for name in found.names():
+            wait_for(lambda name=name: found.kill(name) or found.empty(name), f"the end of {name}")
+            wait_for(lambda name=name: removed(found, name), f"the removal of {name}")
+        found.close()
+        assert list(Path(MOUNT).glob(f"**/{side}")) == []
+
+
+def removed(groups: Cgroups, name: str) -> bool:
+    try:
+        groups.remove(name)
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+
+
+def inside(groups: Cgroups, work: Callable[[], None], name: str = NAME) -> int:
+    """Run something in a child that has entered the group; its pid."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            groups.enter(name)
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def sleep() -> None:
+    time.sleep(1000)
+
+
+def test_a_group_from_its_making_to_its_removal(groups: Cgroups) -> None:
+    assert groups.create(NAME, 64 * MIB, 50) == []
+    assert groups.create(NAME, 64 * MIB, 50) == []  # a successor finds it there
+    assert (groups.names(), groups.procs(NAME), groups.empty(NAME)) == ([NAME], [], True)
+    pid = inside(groups, sleep)
+    wait_for(lambda: groups.procs(NAME) == [pid], "the child in the group")
+    assert not groups.empty(NAME)
+    with pytest.raises(OSError, match="busy"):
+        groups.remove(NAME)
+    groups.kill(NAME)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    wait_for(lambda: groups.empty(NAME), "the group to be empty")
+    wait_for(lambda: removed(groups, NAME), "the removal")
+    assert groups.names() == []
+    groups.remove(NAME)  # and again
+    assert groups.procs(NAME) == []
+    assert groups.usage(NAME).cpu_us == -1
+
+
+def test_what_a_group_uses_is_counted(groups: Cgroups) -> None:
+    groups.create(NAME, 200 * MIB, 50)
+    held: list[bytearray] = []
+
+    def hold() -> None:
+        held.append(bytearray(100 << 20))
+        time.sleep(1000)
+
+    inside(groups, hold)
+    used = wait_for(lambda: (used := groups.usage(NAME)).memory_bytes > 100 * MIB and used, "100 MiB in use")
+    assert used.cpu_us > 0
+    assert used.oom_kills == 0
+    if used.memory_peak_bytes >= 0:  # v2 has it since Linux 5.19
+        assert 100 * MIB < used.memory_peak_bytes <= 200 * MIB
+
+
+def test_too_much_memory_is_an_oom_kill(groups: Cgroups) -> None:
+    groups.create(NAME, 50 * MIB, 50)
+    pid = inside(groups, lambda: bytearray(200 << 20) and None)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    assert groups.usage(NAME).oom_kills == 1
+
+
+def test_processes_are_bounded(groups: Cgroups) -> None:
+    groups.create(NAME, None, 5)
+
+    def bomb() -> None:
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                time.sleep(0.01)
+
+    inside(groups, bomb)
+    wait_for(lambda: len(groups.procs(NAME)) == 5, "five processes")
+
+
+def test_signals_reach_all_or_one_process_group(groups: Cgroups) -> None:
+    groups.create(NAME, None, 50)
+
+    def leader() -> None:
+        os.setsid()
+        sleep()
+
+    first, second = inside(groups, leader), inside(groups, leader)
+    wait_for(lambda: sorted(groups.procs(NAME)) == sorted([first, second]), "both in the group")
+    wait_for(lambda: os.getpgid(first) == first and os.getpgid(second) == second, "groups of their own")
+    assert groups.signal(NAME, signal.SIGTERM, group=first) == 1
+    assert os.WTERMSIG(os.waitpid(first, 0)[1]) == signal.SIGTERM
+    assert alive(second)
+    assert groups.signal(NAME, signal.SIGTERM) == 1
+    assert os.WTERMSIG(os.waitpid(second, 0)[1]) == signal.SIGTERM
+
+
+def test_the_kernel_tells_when_a_group_becomes_empty(groups: Cgroups) -> None:
+    groups.create(NAME, None, 50)
+    fd = groups.watch(NAME)
+    if groups.kind == "v1":
+        assert fd is None
+        return
+    assert fd is not None
+    with select.epoll() as epoll:
+        epoll.register(fd, select.EPOLLPRI)
+        os.pread(fd, 4096, 0)
+        assert epoll.poll(0) == []
+        pid = inside(groups, sleep)
+        assert epoll.poll(30) != []
+        os.pread(fd, 4096, 0)
+        assert epoll.poll(0) == []
+        groups.kill(NAME)
+        os.waitpid(pid, 0)
+        assert epoll.poll(30) != []
+        assert b"populated 0" in os.pread(fd, 4096, 0)
+    os.close(fd)
+
+
+def test_limits_can_be_set_in_any_order_and_again(groups: Cgroups) -> None:
+    for cpus in (0.5, 2.0, 0.05, None, 0.5, 0.5, 64.0):
+        for idle in (True, False, True):
+            assert groups.set_limits(cpus, idle, 100 * MIB) == []
+
+
+def test_a_ceiling_below_a_tighter_one_is_no_problem(side: str, groups: Cgroups) -> None:
+    """A node of a lab has a share of the machine; the contract's ceiling inside it may be the wider one."""
+    inner = cgroup_find.find("auto", MOUNT, f"{side}/node/cosched")
+    try:
+        outer = cgroup_find.find("auto", MOUNT, f"{side}/node")
+        if isinstance(outer, CgroupsV1 | CgroupsV2):
+            assert outer.set_limits(0.5, False, 200 * MIB) == []
+        assert inner.set_limits(1.5, True, 100 * MIB) == []
+        assert inner.set_limits(0.25, True, 100 * MIB) == []
+        assert inner.set_limits(None, True, 100 * MIB) == []
+    finally:
+        inner.close()
+
+
+def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
+    mine, side = side, f"{side}-2"
+
+    class Section:
+        mode, mount, cosched, desk = "auto", MOUNT, side, "user.slice"
+        users, private_tmp = "switch", True
+
+    class Config:
+        cgroup = security = Section
+
+    can = check.what_can(Config)  # type: ignore[arg-type]
+    assert can["cgroups"] in {"v1", "v2"}
+    yes = {name for name, why in can.items() if why == "yes"}
+    assert yes >= {"cpu ceiling", "memory limit", "job kill", "protects the desk", "private /tmp", "switch user"}
+    assert list(Path(MOUNT).glob(f"**/{side}")) == []
+    assert list(Path(MOUNT).glob(f"**/{mine}")) != []  # what was there before is left
+
+
+@pytest.mark.parametrize(
+    ("cosched", "desk", "protects"),
+    [
+        ("cosched", "user.slice", True),
+        ("cosched.slice", "user.slice", True),
+        ("lab/one/node1/cosched", "lab/one/node1/desk", True),
+        ("cosched.slice/cosched-jobs.service", "user.slice", False),
+        ("user.slice/user-1000.slice/cosched", "user.slice", False),
+    ],
+)
+def test_only_beside_the_desk_or_at_the_root_it_is_protected(cosched: str, desk: str, protects: bool) -> None:
+    assert (cgroups.beside_desk(cosched, desk) == "yes") is protects
+
+
+def test_v2_without_controllers_is_not_v2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("pids\n")
+    with pytest.raises(NoCgroups, match="has no controller cpu and no memory"):
+        cgroup_find.find("v2", str(tmp_path), "cosched")
+    found = cgroup_find.find("auto", str(tmp_path), "cosched")
+    assert found.kind == "none"
+    assert "cgroup v1: no controller" in found.can()["cpu ceiling"]
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.controllers"]
+
+
+def test_without_rights_there_are_no_cgroups() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: becomes somebody without rights")
+    root = Path(__file__).resolve().parents[3]
+    script = (
+        "import os, sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from node_agent.linux.cgroup_find import find\n"
+        "os.setgroups([]), os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)\n"
+        "print(find('auto', '/sys/fs/cgroup', 'cosched-test-none').can())\n"
+    )
+    command = [sys.executable, "-c", script, str(root)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "by affinity (cgroup v2: " in found.stdout or "one CPU (cgroup v2: " in found.stdout
+
+
+def test_the_job_of_a_group_is_in_its_name() -> None:
+    assert cgroups.job_of(cgroups.group_name(12, 3)) == (12, 3)
+    for name in ("job-1", "job-1.2.3", "job--1.2", "job-1.2\n", "xjob-1.2", "guard", "job-1.x"):
+        assert cgroups.job_of(name) is None

@@ -1,0 +1,81 @@
+"""cgroup v2 for real, on a machine that may run v1: the same tests in a User Mode Linux, a kernel as a program.
+
+It runs this checkout and this environment from the host's files, which it cannot write to, on one CPU.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+DEADLINE_S = 240
+
+TESTS = (
+    "test_cgroup_kinds.py",
+    "test_guard_life.py::test_a_job_from_its_preparation_to_nothing_left[cgroups]",
+    "test_guard_life.py::test_all_of_a_jobs_processes_are_in_its_group",
+    "test_guard_life.py::test_commands_share_a_private_tmp_and_shm_that_nobody_else_sees",
+    "test_guard_end.py::test_daemons_that_left_their_session_are_counted_and_killed[cgroups]",
+    "test_guard_end.py::test_a_daemon_that_ends_by_itself_makes_the_group_empty[cgroups]",
+    "test_guard_end.py::test_who_ignores_sigterm_is_killed_after_the_grace[cgroups]",
+    "test_guard_end.py::test_a_limit_ends_a_job_that_ignores_it[cgroups]",
+    "test_guard_end.py::test_a_fork_bomb_is_bounded_and_killed",
+    "test_guard_end.py::test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end",
+    "test_guard_end.py::test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it[cgroups]",
+    "test_guard_contract.py::test_it_begins_armed_and_an_agents_end_arms_it_again",
+    "test_guard_contract.py::test_a_memory_limit_below_what_is_used_is_kept_and_said",
+    "test_guard_contract.py::test_a_ceiling_throttles",
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory: what User Mode Linux takes for its RAM."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the tests inside become other users")
+    place = tmp_path / "memory"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.system("user-mode-linux")
+def test_cgroup_v2_passes_the_same_tests(memory: Path) -> None:
+    tests = memory / "tests"
+    tests.write_text("\n".join(str((HERE / test).relative_to(ROOT)) for test in TESTS))
+    command = [
+        *("linux.uml", "mem=600M", "rootfstype=hostfs", "rootflags=/", "ro", f"init={HERE / 'uml-init'}"),
+        *("con=null", "con0=fd:0,fd:1", "quiet"),
+        *(f"cosched_python={sys.executable}", f"cosched_root={ROOT}", f"cosched_tests={tests}"),
+    ]
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(memory), "HOME": str(memory)}
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=DEADLINE_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, 9)  # its processes are processes of this kernel too
+            process.communicate()
+    assert "tests ended with 0" in output, output
+    passed = re.search(r"(\d+) passed", output)
+    assert passed is not None
+    assert int(passed[1]) >= len(TESTS), output
+    assert "skipped" not in output, output

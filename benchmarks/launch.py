@@ -31,6 +31,7 @@ def plain(lab: Lab, folder: Path) -> float:
     """Seconds of a plain ``mpirun`` from node 1 until the first rank runs."""
     environment = {
         "PATH": PATH,
+        "HOME": str(folder),
         "TMPDIR": str(folder),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

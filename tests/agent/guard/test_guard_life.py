@@ -153,7 +153,7 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
         ({"user": "daemon"}, "user", "daemon has uid 1, below this node's minimum of 1000 (security.min_uid)"),
         ({"user": "nobody"}, "user", "nobody may not log in on this node (shell /usr/sbin/nologin)"),
         ({"directory": "/no/such"}, "directory", "/no/such: No such file or directory, as {user} on this node"),
-        ({"directory": "/root"}, "directory", "/root: Permission denied, as {user} on this node"),
+        ({"directory": "/proc/1/cwd"}, "directory", "/proc/1/cwd: Permission denied, as {user} on this node"),
         ({"directory": "/etc/passwd"}, "directory", "/etc/passwd: Not a directory, as {user} on this node"),
         ({"directory": "/tmp/unseen"}, "directory", "(a job's /tmp is its own)"),
         ({"memory_bytes": 513 * MIB}, "memory", f"{513 * MIB} bytes wanted beside 0 of other jobs"),

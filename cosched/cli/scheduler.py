@@ -20,9 +20,7 @@ from cosched.errors import BadInput
     help="The cluster's settings.",
 )
 @click.option("--check", is_flag=True, help="Check settings, identity and policy, and end.")
-@click.option(
-    "--take-over", is_flag=True, help="Give orders also to nodes that obeyed another scheduler."
-)
+@click.option("--take-over", is_flag=True, help="Give orders also to nodes that obeyed another scheduler.")
 def command(config: Path, check: bool, take_over: bool) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 

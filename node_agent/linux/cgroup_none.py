@@ -14,6 +14,8 @@ from node_agent.linux.cgroups import MARK, Cgroups, GroupUsage
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NICEST: Final = 19
+_ENVIRONMENT_BYTES: Final = 4 << 20
+_MARK: Final = f"{MARK}=".encode()
 
 
 class _Watched:
@@ -45,8 +47,9 @@ class CgroupsNone(Cgroups):
         allowed = set(self._cpus[-count:])  # the last ones: interrupts and habits are on the first
         if allowed != self._allowed:
             self._allowed = allowed
+            scan = _Scan()
             for name in self._groups:
-                for pid in self.procs(name):
+                for pid in self._members(scan, name):
                     self._place(pid)
         problems = [f"memory limit {memory_bytes}: not without cgroups ({self._why})"]
         if cpus is not None and count > cpus:
@@ -98,29 +101,22 @@ class CgroupsNone(Cgroups):
 
     def procs(self, name: str) -> list[int]:
         """As the interface says, by a walk over /proc."""
+        return self._members(_Scan(), name)
+
+    def _members(self, scan: "_Scan", name: str) -> list[int]:
         group = self._groups.get(name)
         if group is None:
             return []
-        below: dict[int, list[int]] = {}
-        living = set()
-        started = {}
-        for pid in process.all_pids():
-            found = process.stat_of(pid)
-            if found is not None:
-                below.setdefault(found.parent, []).append(pid)
-                started[pid] = found.start_ticks
-                if found.state not in "ZX":
-                    living.add(pid)
-        group.supervisors = {pid: start for pid, start in group.supervisors.items() if started.get(pid) == start}
+        group.supervisors = {pid: start for pid, start in group.supervisors.items() if scan.started.get(pid) == start}
         members: set[int] = set()
-        waiting = [child for pid in group.supervisors for child in below.get(pid, [])]
+        waiting = [child for pid in group.supervisors for child in scan.below.get(pid, [])]
         while waiting:
             pid = waiting.pop()
             if pid not in members:
                 members.add(pid)
-                waiting += below.get(pid, [])
-        members |= {pid for pid in living if pid not in group.supervisors and _has(pid, group.mark)}
-        return sorted(members & living)
+                waiting += scan.below.get(pid, [])
+        marked = {pid for pid in scan.marked(group.mark) if pid not in group.supervisors}
+        return sorted((members | marked) & scan.living)
 
     def usage(self, name: str) -> GroupUsage:
         """Of what lives now: what has ended is in the supervisors' records."""
@@ -154,14 +150,38 @@ class CgroupsNone(Cgroups):
             pass  # it has ended
 
 
-def _has(pid: int, mark: bytes) -> bool:
-    if not mark:
-        return False
+class _Scan:
+    """The processes of this machine at one moment: their start, their children, who lives, and whose mark they have."""
+
+    def __init__(self) -> None:
+        self.below: dict[int, list[int]] = {}
+        self.started: dict[int, int] = {}
+        self.living: set[int] = set()
+        self._marked: dict[bytes, list[int]] | None = None
+        for pid in process.all_pids():
+            found = process.stat_of(pid)
+            if found is not None:
+                self.started[pid] = found.start_ticks
+                self.below.setdefault(found.parent, []).append(pid)
+                if found.state not in "ZX":
+                    self.living.add(pid)
+
+    def marked(self, mark: bytes) -> list[int]:
+        """The processes that have a mark in their environment."""
+        if self._marked is None:
+            self._marked = {}
+            for pid in self.living:
+                self._marked.setdefault(_mark_of(pid), []).append(pid)
+        return self._marked.get(mark, []) if mark else []
+
+
+def _mark_of(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            return mark in file.read(1 << 20).split(b"\0")
+            variables = file.read(_ENVIRONMENT_BYTES).split(b"\0")
     except OSError:
-        return False  # another user's, or it has ended
+        return b""  # another user's, or it has ended
+    return next((variable for variable in variables if variable.startswith(_MARK)), b"")
 
 
 def _resident_bytes(pid: int) -> int:

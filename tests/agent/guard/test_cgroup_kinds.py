@@ -188,6 +188,37 @@ def test_a_ceiling_below_a_tighter_one_is_no_problem(side: str, groups: Cgroups)
         inner.close()
 
 
+def test_a_guard_that_was_started_in_the_parallel_side_makes_room_for_jobs(side: str, groups: Cgroups) -> None:
+    """systemd starts it there; in v2, a group that has groups with controllers may have no process."""
+    inner = f"{side}/unit"
+    first = cgroup_find.find("auto", MOUNT, inner)
+    trees = list(Path(MOUNT).glob(f"**/{inner}"))
+    for control in trees:
+        if (control / "cgroup.subtree_control").exists():
+            (control / "cgroup.subtree_control").write_text("-cpu -memory -pids")
+
+    def guard() -> None:
+        for tree in trees:
+            (tree / "cgroup.procs").write_text(str(os.getpid()))
+        found = cgroup_find.find("auto", MOUNT, inner)
+        found.create(NAME, 64 * MIB, 50)
+        found.enter(NAME)
+        os._exit(42 if (found.kind, found.procs(NAME)) == (groups.kind, [os.getpid()]) else 1)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            guard()
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
+    wait_for(lambda: removed(first, NAME), "the removal")
+    for tree in trees:
+        if (tree / "guard").exists():
+            (tree / "guard").rmdir()
+    first.close()
+
+
 def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
     mine, side = side, f"{side}-2"
 

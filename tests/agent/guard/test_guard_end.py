@@ -25,6 +25,18 @@ def test_daemons_that_left_their_session_are_counted_and_killed(any_guard: RealG
     assert guard.listed()["state"] == "ended"
 
 
+def test_root_without_cgroups_kills_another_users_daemons(make_guard) -> None:
+    guard = make_guard(cgroup={"mode": "none"})
+    guard.prepare()
+    guard.shell(f"id -un > {guard.work}/user; {DAEMON}")
+    guard.event("exited", n=0, status=0)
+    assert (guard.work / "user").read_text().strip() == guard.user
+    (daemon,) = guard.told("daemon")
+    guard.ask({**KILL, "grace_us": 0})
+    guard.event("empty", job=1)
+    assert not alive(daemon)
+
+
 def test_a_daemon_that_ends_by_itself_makes_the_group_empty(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare()

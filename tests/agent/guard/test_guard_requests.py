@@ -292,6 +292,18 @@ def test_a_symlink_in_place_of_a_kept_directory_is_not_followed(guard: RealGuard
     assert story == f"private /tmp and /dev/shm: {name}: Not a directory"
 
 
+def test_a_script_that_is_no_file_is_not_read(guard: RealGuard) -> None:
+    guard.prepare()
+    read, write = os.pipe()
+    for fd in (read, guard.null()[0]):  # reading the one would wait for ever, the other is a device
+        code, story = guard.refused(guard.spawning(["job.sh"], script=True), [*guard.null(), fd])
+        assert code == "failed"
+        assert "the script is not a file of at most" in story
+    os.close(read)
+    os.close(write)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+
+
 def test_an_environment_as_large_as_a_packet_goes_through(guard: RealGuard) -> None:
     guard.prepare()
     env = {f"V{index}": 1000 * "x" for index in range(150)}

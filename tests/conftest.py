@@ -38,6 +38,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
+    parser.addoption("--long", action="store_true", help="also the tests that take minutes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("long") and not item.config.getoption("--long"):
+        pytest.skip("takes minutes: asked for with --long")
     for marker in item.iter_markers("system"):
         for package in marker.args:
             need_package(package, required=item.config.getoption("--system"))

@@ -80,14 +80,14 @@ def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-@pytest.mark.parametrize("tier", [1, 2, 3])
+@pytest.mark.parametrize("tier", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
 def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
     possible = tiers.best(tier)
     if possible.tier != tier:
         pytest.skip(f"this machine has no tier {tier}: {possible.why}")
     running = place.start("--tier", str(tier), "--json")
     try:
-        out, err = running.communicate(timeout=240)
+        out, err = running.communicate(timeout=400)
     finally:
         end(running)
     assert running.returncode == 0, (out, err)
@@ -103,7 +103,7 @@ def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
     assert (place.folder / "out" / "journal.db").stat().st_size > 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 def test_an_interrupted_demo_leaves_nothing(place: Place, seed: int) -> None:
     running = place.start()
     delay_s = random.Random(seed).uniform(0.2, 4.0 + 4.0 * seed)

@@ -46,22 +46,22 @@ class Submitted:
 USER_COMES_S: Final = 8.0
 USER_LEAVES_S: Final = 38.0
 #: No story takes longer; what has not ended then is cancelled, and the report says so.
-DEADLINE_S: Final = 150.0
+DEADLINE_S: Final = 300.0
 
 JOBS: Final = (
-    Submitted(0.0, "bt", 4, "S", 80),
-    Submitted(1.0, "cg", 2, "S", 60),
-    Submitted(2.0, "mg", 2, "S", 60),
-    Submitted(6.0, "is", 4, "S", 50),
-    Submitted(10.0, "cg", 4, "S", 80),
-    Submitted(14.0, "bt", 2, "S", 60),
-    Submitted(18.0, "mg", 1, "S", 50),
-    Submitted(22.0, "is", 2, "S", 50),
-    Submitted(27.0, "bt", 1, "S", 60),
-    Submitted(33.0, "mg", 4, "S", 80),
-    Submitted(40.0, "cg", 2, "S", 60),
-    Submitted(46.0, "is", 1, "S", 40, breaks=True),
-    Submitted(52.0, "bt", 4, "S", 80),
+    Submitted(0.0, "bt", 4, "S", 120),
+    Submitted(1.0, "cg", 2, "S", 120),
+    Submitted(2.0, "mg", 2, "S", 120),
+    Submitted(6.0, "is", 4, "S", 120),
+    Submitted(10.0, "cg", 4, "S", 120),
+    Submitted(14.0, "bt", 2, "S", 120),
+    Submitted(18.0, "mg", 1, "S", 120),
+    Submitted(22.0, "is", 2, "S", 120),
+    Submitted(27.0, "bt", 1, "S", 120),
+    Submitted(33.0, "mg", 4, "S", 120),
+    Submitted(40.0, "cg", 2, "S", 120),
+    Submitted(46.0, "is", 1, "S", 120, breaks=True),
+    Submitted(52.0, "bt", 4, "S", 120),
 )
 
 

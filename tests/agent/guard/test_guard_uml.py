@@ -48,6 +48,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.system("user-mode-linux")
 def test_cgroup_v2_passes_the_same_tests(memory: Path) -> None:
     tests = memory / "tests"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.guards import MIB, alive, wait_for
+from kit.guards import MIB, alive, places, wait_for
 
 from node_agent.linux import cgroup_find, cgroups, check
 from node_agent.linux.cgroup_v1 import CgroupsV1
@@ -43,7 +43,7 @@ def groups(side: str) -> Iterator[Cgroups]:
             wait_for(lambda name=name: found.kill(name) or found.empty(name), f"the end of {name}")
             wait_for(lambda name=name: removed(found, name), f"the removal of {name}")
         found.close()
-        assert list(Path(MOUNT).glob(f"**/{side}")) == []
+        assert places(side) == []
 
 
 def removed(groups: Cgroups, name: str) -> bool:
@@ -192,7 +192,7 @@ def test_a_guard_that_was_started_in_the_parallel_side_makes_room_for_jobs(side:
     """systemd starts it there; in v2, a group that has groups with controllers may have no process."""
     inner = f"{side}/unit"
     first = cgroup_find.find("auto", MOUNT, inner)
-    trees = list(Path(MOUNT).glob(f"**/{inner}"))
+    trees = places(inner)
     for control in trees:
         if (control / "cgroup.subtree_control").exists():
             (control / "cgroup.subtree_control").write_text("-cpu -memory -pids")
@@ -233,8 +233,8 @@ def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
     assert can["cgroups"] in {"v1", "v2"}
     yes = {name for name, why in can.items() if why == "yes"}
     assert yes >= {"cpu ceiling", "memory limit", "job kill", "protects the desk", "private /tmp", "switch user"}
-    assert list(Path(MOUNT).glob(f"**/{side}")) == []
-    assert list(Path(MOUNT).glob(f"**/{mine}")) != []  # what was there before is left
+    assert places(side) == []
+    assert places(mine) != []  # what was there before is left
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,14 @@ from node_agent.linux.cgroups import quota
 CLUSTER = {"do": "contract", "cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1}
 
 
+HALF = {"cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1}
+
+
+@pytest.fixture
+def guard(make_guard) -> RealGuard:
+    return make_guard(contract=HALF)
+
+
 def now_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
@@ -98,11 +106,13 @@ def test_a_dedicated_machine_has_no_ceiling_and_no_idle_class(make_guard) -> Non
     assert in_kernel(guard) == (None, False, 1024 * MIB)
 
 
-def test_a_memory_limit_below_what_is_used_is_kept_and_said(guard: RealGuard) -> None:
+def test_a_memory_limit_below_what_is_used_is_kept_and_said(make_guard) -> None:
+    guard = make_guard()
     guard.prepare(memory_bytes=400 * MIB)
     hold = "import time; b = bytearray(200 << 20); print('holding', len(b), flush=True); time.sleep(1000)"
     guard.spawn(["/usr/bin/python3", "-I", "-c", hold])
     guard.told("holding")
+    assert guard.ask(CLUSTER)["limits"]["problems"] == []
     answer = guard.ask({**CLUSTER, "memory_ratio": 0.1})
     assert answer["limits"]["problems"] == [
         f"memory limit {1024 * MIB // 10}: more is in use by running jobs; {512 * MIB} is kept"
@@ -115,7 +125,7 @@ def test_a_memory_limit_below_what_is_used_is_kept_and_said(guard: RealGuard) ->
 def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
-    guard = make_guard("none")
+    guard = make_guard("none", contract=HALF)
     assert guard.status()["can"]["cpu ceiling"].startswith("only in whole CPUs, by affinity")
     assert any(problem.startswith("memory limit") for problem in guard.status()["limits"]["problems"])
     guard.prepare()
@@ -128,7 +138,8 @@ def test_without_cgroups_the_ceiling_is_whole_cpus_and_it_says_so(make_guard) ->
     wait_for(lambda: len(os.sched_getaffinity(pid)) == 1, "the guard to arm")
 
 
-def test_a_ceiling_throttles(guard: RealGuard) -> None:
+def test_a_ceiling_throttles(make_guard) -> None:
+    guard = make_guard()
     guard.prepare()
     guard.shell("while :; do :; done")
     guard.ask({**CLUSTER, "cpu_ratio": 0.001})  # 0.002 CPUs: a busy machine may give the idle class little more

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, wait_for
+from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places, wait_for
 
 DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
 KILL = {"do": "kill", "job": 1, "attempt": 1}
@@ -93,7 +93,7 @@ def test_a_second_order_can_shorten_the_grace(any_guard: RealGuard) -> None:
 
 def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
     guard = any_guard
-    guard.prepare(limit_us=500_000, grace_us=200_000)
+    guard.prepare(limit_us=2 * US_PER_S, grace_us=200_000)
     guard.shell(DEAF)
     exited = guard.event("exited", n=0)
     assert (exited["signal"], exited["cause"]) == (9, "limit")
@@ -103,7 +103,7 @@ def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
 
 def test_a_limit_holds_when_the_agent_has_gone(any_guard: RealGuard) -> None:
     guard = any_guard
-    guard.prepare(limit_us=500_000, grace_us=100_000)
+    guard.prepare(limit_us=2 * US_PER_S, grace_us=100_000)
     guard.shell(DEAF)
     (pid,) = guard.told("deaf")
     guard.hang_up()
@@ -216,7 +216,7 @@ def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> Non
 
 def test_a_limit_holds_over_the_guards_death(any_guard: RealGuard) -> None:
     guard = any_guard
-    guard.prepare(limit_us=1_500_000, grace_us=100_000)
+    guard.prepare(limit_us=3 * US_PER_S, grace_us=100_000)
     guard.shell(DEAF)
     (pid,) = guard.told("deaf")
     deadline_us = guard.listed()["deadline_us"]
@@ -264,8 +264,8 @@ def test_a_guard_that_is_told_to_end_lets_jobs_run(any_guard: RealGuard) -> None
 
 def members(guard: RealGuard) -> list[str]:
     """The processes in job 1's cgroup."""
-    paths = [*Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-1.1/cgroup.procs")]
-    return paths[0].read_text().split() if paths else []
+    found = places(f"{guard.group}/job-1.1")
+    return (found[0] / "cgroup.procs").read_text().split() if found else []
 
 
 def children(pid: int) -> str:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, wait_for
+from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, places, wait_for
 
 
 def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:
@@ -26,7 +26,7 @@ def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> Non
     assert guard.ask({"do": "list"})["groups"] == []
     assert [path.name for path in guard.directory.glob("state/records/*")] == ["lock"]
     assert list(guard.directory.glob("state/jobs/*")) == []
-    assert list(Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-*")) == []
+    assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
 
 
 def test_a_command_finds_its_user_its_directory_and_its_environment(any_guard: RealGuard) -> None:
@@ -156,7 +156,7 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
         ({"directory": "/proc/1/cwd"}, "directory", "/proc/1/cwd: Permission denied, as {user} on this node"),
         ({"directory": "/etc/passwd"}, "directory", "/etc/passwd: Not a directory, as {user} on this node"),
         ({"directory": "/tmp/unseen"}, "directory", "(a job's /tmp is its own)"),
-        ({"memory_bytes": 513 * MIB}, "memory", f"{513 * MIB} bytes wanted beside 0 of other jobs"),
+        ({"memory_bytes": 1025 * MIB}, "memory", f"{1025 * MIB} bytes wanted beside 0 of other jobs"),
     ],
 )
 def test_what_is_not_made_ready_says_why_and_leaves_nothing(
@@ -167,7 +167,7 @@ def test_what_is_not_made_ready_says_why_and_leaves_nothing(
     assert story.format(user=guard.user) in found[1]
     assert guard.ask({"do": "list"})["groups"] == []
     assert list(guard.directory.glob("state/jobs/*")) == []
-    assert list(Path("/sys/fs/cgroup").glob(f"**/{guard.group}/job-*")) == []
+    assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
 
 
 def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard) -> None:

@@ -12,7 +12,7 @@ from node_agent.linux.cgroups import group_name
 _PROCESSES: Final = 512
 _PROCESSES_PER_TASK: Final = 128
 #: Ended commands shown and kept; a script may call mpirun a thousand times.
-ENDED_KEPT: Final = 64
+ENDED_KEPT: Final = 12
 UNKNOWN: Final[Record] = {"status": None, "signal": None, "cause": "unknown"}
 
 

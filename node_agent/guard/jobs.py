@@ -1,19 +1,16 @@
-"""What happens to attempts at jobs on this node: made ready, given commands, ended at a limit or by order, forgotten.
+"""What is asked for attempts at jobs on this node: make ready, start commands, signal, end, forget, tell.
 
-Nothing here waits. What may take long is done by a child, whose report comes through the loop; what is to happen later
-is a moment in a group, and :meth:`Jobs.tick` does what is due.
+Nothing here waits: what may take long is done by a child, whose report comes through the loop.
 """
 
-import contextlib
 import os
-import select
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from node_agent.guard import command, groups, supervisor
 from node_agent.guard.adoption import adopted
 from node_agent.guard.children import Children
+from node_agent.guard.endings import Emit, Endings
 from node_agent.guard.groups import Command, Group
 from node_agent.guard.loop import Loop
 from node_agent.guard.records import Record, Records
@@ -24,12 +21,9 @@ from node_agent.linux import process, users
 from node_agent.linux.cgroups import MARK, Cgroups
 
 Answer = Callable[[dict[str, Any] | Refusal], None]
-Emit = Callable[[dict[str, Any]], None]
 
-MAX_GROUPS: Final = 256
+MAX_GROUPS: Final = 96  # so that a list of them all fits into a packet
 MAX_ALIVE: Final = 64
-_FIRST_POLL_US: Final = 20_000
-_LAST_POLL_US: Final = process.US_PER_S
 
 
 class Jobs:
@@ -56,16 +50,17 @@ class Jobs:
         self._children = Children(loop, jobs_fd)
         self._rooms = Rooms(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
+        self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
 
     def adopt(self) -> int:
         """Take over what a predecessor left, and return how many attempts that are."""
         for group in adopted(self._records, self._cgroups, self._boot_id):
             self.groups[group.key] = group
-            self._watch(group)
+            self.endings.watch(group)
             for found in group.commands.values():
                 if found.pidfd is not None:
                     self._follow(group, found, found.pidfd)
-            self._poll(group, 0)
+            self.endings.look_in(group, 0)
         self._rooms.remove_stray(self.groups.values())
         return len(self.groups)
 
@@ -88,8 +83,8 @@ class Jobs:
         def done(found: dict[str, Any]) -> None:
             if "error" not in found and group.ending is None:
                 group.user = users.User(*found["user"])
-                self._watch(group)
-                self._save(group)
+                self.endings.watch(group)
+                self.endings.save(group)
                 answer({"problems": group.problems})
                 return
             if "error" not in found:
@@ -145,7 +140,7 @@ class Jobs:
 
         if request.n == 0 and group.request.limit_us is not None:
             group.deadline_us = process.boottime_us() + group.request.limit_us
-            self._save(group)
+            self.endings.save(group)
         group.commands[request.n] = started
         group.told_empty = False
         try:
@@ -169,11 +164,11 @@ class Jobs:
         """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
         group = self._known(request.job, request.attempt)
         if group.ending is None:
-            self._end(group, "killed", request.grace_us)
+            self.endings.begin(group, "killed", request.grace_us)
         elif group.kill_at_us is not None:
             group.kill_at_us = min(group.kill_at_us, process.boottime_us() + request.grace_us)
         group.told_empty = False
-        self._poll(group, 0)
+        self.endings.look_in(group, 0)
         return {}
 
     def forget(self, request: Forget, answer: Answer) -> None:
@@ -194,7 +189,7 @@ class Jobs:
         """For ``list``."""
         shown = []
         for group in self.groups.values():
-            used = self._used(group)
+            used = self.endings.used(group)
             shown.append(
                 {
                     "job": group.request.job,
@@ -209,90 +204,6 @@ class Jobs:
                 }
             )
         return shown
-
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    def due_us(self) -> int | None:
-        """When :meth:`tick` is wanted next; None: not before something happens."""
-        moments = []
-        for group in self.groups.values():
-            if not group.ending and group.deadline_us is not None and not group.told_empty:
-                moments.append(group.deadline_us)
-            moments += [moment for moment in (group.kill_at_us, group.poll_at_us) if moment is not None]
-        return min(moments, default=None)
-
-    def tick(self, now_us: int) -> None:
-        """Do what is due."""
-        for group in list(self.groups.values()):
-            limited = not group.ending and group.deadline_us is not None and not group.told_empty
-            if limited and now_us >= (group.deadline_us or 0):
-                self._end(group, "limit", group.request.grace_us)
-            if group.kill_at_us is not None and now_us >= group.kill_at_us:
-                group.kill_at_us = None
-                self._poll(group, 0)
-            if group.poll_at_us is not None and now_us >= group.poll_at_us:
-                self._look(group, now_us)
-
-    # --- the end of an attempt ----------------------------------------------------------------------------------------
-
-    def _end(self, group: Group, cause: str, grace_us: int) -> None:
-        """SIGTERM now, what is left is killed after the grace. Why is on record before anybody can die of it."""
-        group.ending = cause
-        group.kill_at_us = process.boottime_us() + grace_us
-        self._save(group)
-        self._cgroups.signal(group.name, signal.SIGTERM)
-        self._cgroups.signal(group.name, signal.SIGCONT)  # who is stopped doesn't hear SIGTERM
-        self._poll(group, _FIRST_POLL_US)
-
-    def _look(self, group: Group, now_us: int) -> None:
-        """Whether a group is empty by now; if it is to be, and its grace is over, kill."""
-        group.poll_at_us = None
-        if self._settled(group):
-            return
-        if group.ending and group.kill_at_us is None:
-            with contextlib.suppress(OSError):  # it may have gone just now; the next look tells
-                self._cgroups.kill(group.name)
-        if group.watch_fd is not None and not group.ending:
-            return  # the kernel tells
-        group.poll_every_us = min(2 * group.poll_every_us or _FIRST_POLL_US, _LAST_POLL_US)
-        group.poll_at_us = now_us + group.poll_every_us
-
-    def _settled(self, group: Group) -> bool:
-        """Tell that a group is empty, if it is; each time that commands have ended or a kill was asked for, once."""
-        if group.told_empty:
-            return True
-        if group.alive or not self._cgroups.empty(group.name):
-            return False
-        group.told_empty = True
-        group.poll_at_us = group.kill_at_us = None
-        cpu_us, memory_peak_bytes = self._used(group)
-        self._emit(
-            {
-                "event": "empty",
-                "job": group.request.job,
-                "attempt": group.request.attempt,
-                "cpu_us": cpu_us,
-                "memory_peak_bytes": memory_peak_bytes,
-            }
-        )
-        return True
-
-    def _poll(self, group: Group, in_us: int) -> None:
-        group.poll_every_us = in_us
-        group.poll_at_us = process.boottime_us() + in_us
-
-    def _watch(self, group: Group) -> None:
-        with contextlib.suppress(OSError):
-            group.watch_fd = self._cgroups.watch(group.name)
-        fd = group.watch_fd
-        if fd is not None:
-
-            def changed() -> None:
-                os.pread(fd, 4096, 0)
-                if not group.alive:
-                    self._settled(group)
-
-            self._loop.watch(fd, changed, select.EPOLLPRI)
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -312,7 +223,7 @@ class Jobs:
             del group.commands[n]
             self._records.drop_command(*group.key, n)
         if not group.alive:
-            self._poll(group, 0)
+            self.endings.look_in(group, 0)
 
     def _follow(self, group: Group, found: Command, pidfd: int) -> None:
         """Hear of the end of a command whose supervisor is a predecessor's child."""
@@ -340,16 +251,7 @@ class Jobs:
         if found.n == 0:
             group.deadline_us = None
         if not group.alive:
-            self._poll(group, 0)
-
-    def _used(self, group: Group) -> tuple[int, int]:
-        """CPU (us) and peak memory (bytes): the cgroup's, else what supervisors have seen of their descendants."""
-        used = self._cgroups.usage(group.name)
-        exits = [found.exit for found in group.commands.values() if found.exit]
-        if self._cgroups.kernel_groups and used.cpu_us >= 0:
-            return used.cpu_us, max(used.memory_peak_bytes, 0)
-        peaks = [int(record.get("memory_peak_bytes", 0)) for record in exits]
-        return max(used.cpu_us, 0) + sum(int(record.get("cpu_us", 0)) for record in exits), max(peaks, default=0)
+            self.endings.look_in(group, 0)
 
     # --- making and removing ------------------------------------------------------------------------------------------
 
@@ -386,9 +288,3 @@ class Jobs:
         if group is None:
             raise Refusal("unknown", f"attempt {attempt} at job {job} is not known here")
         return group
-
-    def _save(self, group: Group) -> None:
-        if group.user is None:
-            return  # not prepared: nothing that a successor could go on with
-        with contextlib.suppress(OSError):  # a full disk: the guard goes on, a successor would know less
-            self._records.write_group(*group.key, group.record(self._boot_id))

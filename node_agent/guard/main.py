@@ -62,13 +62,13 @@ class Guard:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
         try:
             while not self._loop.stopping:
-                due_us = self._jobs.due_us()
+                due_us = self._jobs.endings.due_us()
                 limiter_us = self._limiter.due_us()
                 self._loop.run_once(limiter_us if due_us is None else min(due_us, limiter_us))
                 now_us = process.boottime_us()
                 if why := self._limiter.tick(now_us):
                     self._server.emit({"event": "armed", "why": why})
-                self._jobs.tick(now_us)
+                self._jobs.endings.tick(now_us)
         finally:
             self._limiter.arm(process.boottime_us())
         self._server.close()

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from node_agent.linux import cgroup_find, namespaces, process, users
 from node_agent.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk
 
-_TRIED: Final = "job-999999999999999999.{}"  # a number that no job gets
+_TRIED: Final = "check-{}"  # not a job's name: should this process be killed in the midst, nobody takes it for one
 _PATIENCE_S: Final = 5.0
 
 

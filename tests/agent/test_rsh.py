@@ -1,5 +1,6 @@
 """``cosched-rsh`` by itself: ssh's arguments, and its end of the stream, against an agent that is a socket."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -228,7 +229,8 @@ def test_when_nobody_will_ever_read_it_ends(agent: Agent) -> None:
     assert process.stdout is not None
     process.stdout.close()
     agent.say(Kind.STDOUT, b"y\n")
-    agent.say(Kind.STDOUT, b"y\n")
+    with contextlib.suppress(ConnectionError):  # the first may have been enough
+        agent.say(Kind.STDOUT, b"y\n")
     assert process.wait(PATIENCE_S) == 255
     process.stdout = None
     process.communicate()

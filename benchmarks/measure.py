@@ -4,6 +4,7 @@ Machines are noisy and differ; so each run also times a yardstick, one million p
 Python, and every cost is given as a multiple of it too.
 """
 
+import math
 import os
 import statistics
 import subprocess
@@ -64,6 +65,12 @@ def interleaved(
 def spread(values: Sequence[float]) -> str:
     """Median, and the lowest and highest in brackets."""
     return f"{statistics.median(values):.3g} [{min(values):.3g} … {max(values):.3g}]"
+
+
+def p99(values: Sequence[float]) -> float:
+    """The 99th percentile, of fewer than a hundred values the highest."""
+    ordered = sorted(values)
+    return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
 
 def ratios(ours: Sequence[float], yardstick: Sequence[float]) -> list[float]:

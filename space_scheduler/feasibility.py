@@ -14,6 +14,8 @@ job may use take enough tasks.
 from collections.abc import Callable, Sequence
 from heapq import nlargest
 
+import msgspec
+
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
@@ -65,22 +67,36 @@ class Room:
     @property
     def free_procs(self) -> int:
         """Processors free on all nodes together."""
-        return sum(procs for procs in self.procs if procs > 0)
+        return sum([procs for procs in self.procs if procs > 0])
 
-    def tasks(self, memory_bytes: int) -> list[int]:
-        """How many tasks of so much memory fit on each node."""
-        if not memory_bytes:
-            return [max(0, procs) for procs in self.procs]
-        return [
-            max(0, min(procs, free // memory_bytes)) for procs, free in zip(self.procs, self.memory_bytes, strict=True)
-        ]
+    def tasks(self, job: Job) -> list[int]:
+        """How many tasks of the job fit on each node."""
+        if not job.memory_bytes and not job.avoid:
+            return [procs if procs > 0 else 0 for procs in self.procs]
+        each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
+        return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
+
+    def tasks_on(self, index: int, job: Job, procs: int, memory_bytes: int) -> int:
+        """How many tasks of the job the node of that index takes when it has so much free."""
+        if job.avoid and self.names[index] in job.avoid:
+            return 0
+        if needed := job.memory_bytes:
+            procs = min(procs, memory_bytes // needed)
+        return max(0, procs)
 
     def obstacle(self, job: Job) -> Reason | None:
         """Why the job has no place here, with the numbers, or None."""
+        found = self._obstacle(job)
+        if found and job.avoid and not self._obstacle(msgspec.structs.replace(job, avoid=())):
+            numbers = {"procs": job.procs, "fitting_procs": sum(self.tasks(job))}
+            return Reason(Why.AVOIDS_NODES, numbers, ", ".join(job.avoid))
+        return found
+
+    def _obstacle(self, job: Job) -> Reason | None:
         free_procs = self.free_procs
         if job.procs > free_procs:
             return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs})
-        tasks = self.tasks(job.memory_bytes)
+        tasks = self.tasks(job)
         fitting = sum(tasks)
         if job.procs > fitting:
             free_bytes = sum(free for free in self.memory_bytes if free > 0)
@@ -99,12 +115,12 @@ class Room:
         """A place for the job, or None where there is an obstacle."""
         if self.obstacle(job):
             return None
-        chosen = self.place(self.tasks(job.memory_bytes), job.procs, self.most_nodes)
+        chosen = self.place(self.tasks(job), job.procs, self.most_nodes)
         return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with this place for this job here, in words, or None."""
-        room = dict(zip(self.names, self.tasks(job.memory_bytes), strict=True))
+        room = dict(zip(self.names, self.tasks(job), strict=True))
         for share in allocation.nodes:
             if share.node not in room:
                 return f"node {share.node} is not in service"

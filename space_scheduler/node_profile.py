@@ -1,71 +1,98 @@
 """The profile of named nodes: what will be free on each of them, and where a job could lie for its whole estimate.
 
-As :class:`~space_scheduler.profile.Profile`, a step function kept as a list of periods, the last without end; here a
-period has free processors and memory for each node. A reservation names its nodes: tasks do not move. So a stretch of
-time has room for a job when the nodes, each at its worst moment of the stretch, have a place for it.
+As :class:`~space_scheduler.profile.Profile`, step functions of time, one for each node: a node has few steps, those of
+the jobs on it. A reservation names its nodes: tasks do not move. So a stretch of time has room for a job when the
+nodes, each at its worst moment of the stretch, have a place for it.
 
-Costs are (periods) × (nodes) for each question: right for a laboratory's workstations and what runs on them. Pools of
-interchangeable processors are counted instead.
+A question costs a walk over the nodes and their steps; a reservation, and the copy that a plan tries things on, cost
+next to nothing, because a node's steps are a value that copies share.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from space_scheduler.feasibility import Room
 
+#: What a node has free from a time on: (time, processors, bytes of memory), in order of time, the last without end.
+Steps = tuple[tuple[int, int, int], ...]
+
+_time = itemgetter(0)
+
 
 class NodeProfile:
     """Room on named nodes over time. Intervals are half-open."""
 
-    __slots__ = ("rooms", "times")
+    __slots__ = ("_falling", "_index", "_room", "_steps", "_worst")
 
     def __init__(self, now_us: int, room: Room) -> None:
-        self.times = [now_us]
-        self.rooms = [room.copy()]
+        self._room = room  # for its nodes and rules
+        self._index = {name: i for i, name in enumerate(room.names)}
+        both = zip(room.procs, room.memory_bytes, strict=True)
+        self._steps: list[Steps] = [((now_us, procs, memory_bytes),) for procs, memory_bytes in both]
+        self._falling: set[int] = set()  # nodes that may have less later: all others are at their worst at once
+        self._worst: dict[tuple[int, int], Room] = {}  # what throughout() has found; empty again after a change
 
     @classmethod
     def of_running(cls, now_us: int, room: Room, held: Iterable[tuple[int, Job, Allocation]]) -> "NodeProfile":
         """The profile of what runs; ``held``: (predicted end, job, what it holds) in order of time, all after now."""
         profile = cls(now_us, room)
+        steps = profile._steps
         for end_us, job, allocation in held:
-            if end_us != profile.times[-1]:
-                profile.times.append(end_us)
-                profile.rooms.append(profile.rooms[-1].copy())
-            profile.rooms[-1].change(allocation, job.memory_bytes, 1)
+            for share in allocation.nodes:
+                if (i := profile._index.get(share.node)) is not None:
+                    last_us, procs, memory_bytes = steps[i][-1]
+                    step = (end_us, procs + share.tasks, memory_bytes + share.tasks * job.memory_bytes)
+                    steps[i] = (*(steps[i][:-1] if last_us == end_us else steps[i]), step)
         return profile
 
     def copy(self) -> "NodeProfile":
         """An independent copy, for planning."""
         other = NodeProfile.__new__(NodeProfile)
-        other.times = self.times.copy()
-        other.rooms = [room.copy() for room in self.rooms]
+        other._room, other._index = self._room, self._index
+        other._steps, other._falling, other._worst = self._steps.copy(), self._falling.copy(), self._worst.copy()
         return other
 
     def throughout(self, start_us: int, end_us: int) -> Room:
-        """What is free on each node during all of [start, end)."""
-        first = max(0, bisect_right(self.times, start_us) - 1)
-        last = max(first + 1, bisect_left(self.times, end_us))
-        rooms = self.rooms[first:last]
-        if len(rooms) == 1:
-            return rooms[0]
-        procs = [min(each) for each in zip(*(room.procs for room in rooms), strict=True)]
-        memory_bytes = [min(each) for each in zip(*(room.memory_bytes for room in rooms), strict=True)]
-        return rooms[0].with_free(procs, memory_bytes)
+        """What is free on each node during all of [start, end), to be read only."""
+        found = self._worst.get((start_us, end_us))
+        if found is None:
+            falling = self._falling
+            worst = [
+                steps[0]
+                if len(steps) == 1 or (start_us < steps[1][0] and i not in falling)
+                else _worst(steps, start_us, end_us)
+                for i, steps in enumerate(self._steps)
+            ]
+            found = self._room.with_free([procs for _, procs, _ in worst], [free for _, _, free in worst])
+            self._worst[start_us, end_us] = found
+        return found
 
     def placed(self, job: Job, start_us: int) -> Allocation | None:
         """A place for the job from ``start_us`` on for its whole estimate, or None."""
         return self.throughout(start_us, start_us + job.estimate_us).placed(job)
 
     def earliest(self, job: Job, after_us: int) -> tuple[int, Allocation] | None:
-        """The anchor point: the earliest start from ``after_us`` on, and the place; None if there will never be one."""
-        first = max(0, bisect_right(self.times, after_us) - 1)
-        for i in range(first, len(self.times)):
-            if self.rooms[i].obstacle(job):
-                continue
-            start_us = max(after_us, self.times[i])
-            if allocation := self.placed(job, start_us):
+        """The anchor point: the earliest start from ``after_us`` on, and the place; None if there will never be one.
+
+        Only moments at which some node takes more tasks than just before can be it.
+        """
+        tasks = self.throughout(after_us, after_us + 1).tasks(job)
+        fitting = sum(tasks)
+        if fitting >= job.procs and (allocation := self.placed(job, after_us)):
+            return after_us, allocation
+        later = [(*step, i) for i, steps in enumerate(self._steps) for step in steps[1:] if step[0] > after_us]
+        for start_us, changes in groupby(sorted(later), _time):
+            more = False
+            for _, procs, memory_bytes, i in changes:
+                here = self._room.tasks_on(i, job, procs, memory_bytes)
+                more = more or here > tasks[i]
+                fitting += here - tasks[i]
+                tasks[i] = here
+            if more and fitting >= job.procs and (allocation := self.placed(job, start_us)):
                 return start_us, allocation
         return None
 
@@ -79,22 +106,50 @@ class NodeProfile:
 
     def over_committed(self, running: "NodeProfile") -> bool:
         """Whether more is reserved than what runs leaves; on nodes that have shrunk it leaves less than nothing."""
-        for start_us, room in zip(self.times, self.rooms, strict=True):
-            before = running.throughout(start_us, start_us)
-            pairs = zip(room.procs + room.memory_bytes, before.procs + before.memory_bytes, strict=True)
-            if any(left < min(0, had) for left, had in pairs):
-                return True
+        for steps, before in zip(self._steps, running._steps, strict=True):
+            for at_us, procs, memory_bytes in steps:
+                _, had_procs, had_bytes = _at(before, at_us)
+                if procs < min(0, had_procs) or memory_bytes < min(0, had_bytes):
+                    return True
         return False
 
     def _change(self, job: Job, start_us: int, allocation: Allocation, sign: int) -> None:
-        first, last = self._cut(start_us), self._cut(start_us + job.estimate_us)
-        for room in self.rooms[first:last]:
-            room.change(allocation, job.memory_bytes, sign)
+        end_us = start_us + job.estimate_us
+        for share in allocation.nodes:
+            if (i := self._index.get(share.node)) is not None:
+                tasks = sign * share.tasks
+                if sign > 0 or start_us > self._steps[i][0][0]:
+                    self._falling.add(i)
+                self._steps[i] = _changed(self._steps[i], start_us, end_us, tasks, tasks * job.memory_bytes)
+        self._worst = {}
 
-    def _cut(self, time_us: int) -> int:
-        """Make a period begin at a time (not before the profile's start); returns its index."""
-        index = bisect_left(self.times, time_us)
-        if index == len(self.times) or self.times[index] != time_us:
-            self.times.insert(index, time_us)
-            self.rooms.insert(index, self.rooms[index - 1].copy())
-        return index
+
+def _worst(steps: Steps, start_us: int, end_us: int) -> tuple[int, int, int]:
+    """The fewest processors and the least memory of a node during [start, end)."""
+    _, procs, memory_bytes = steps[0]
+    for at_us, here_procs, here_bytes in steps:
+        if at_us <= start_us:
+            procs, memory_bytes = here_procs, here_bytes
+        elif at_us >= end_us:
+            break
+        else:
+            procs = min(procs, here_procs)
+            memory_bytes = min(memory_bytes, here_bytes)
+    return start_us, procs, memory_bytes
+
+
+def _changed(steps: Steps, start_us: int, end_us: int, procs: int, memory_bytes: int) -> Steps:
+    """The steps with so much more during [start, end)."""
+    found: list[tuple[int, int, int]] = []
+    for at_us in sorted({start_us, end_us, *map(_time, steps)}):
+        _, had_procs, had_bytes = _at(steps, at_us)
+        inside = start_us <= at_us < end_us
+        step = (at_us, had_procs + procs * inside, had_bytes + memory_bytes * inside)
+        if not found or found[-1][1:] != step[1:]:
+            found.append(step)
+    return tuple(found)
+
+
+def _at(steps: Steps, time_us: int) -> tuple[int, int, int]:
+    """The step that a time lies in."""
+    return steps[max(0, bisect_right(steps, time_us, key=_time) - 1)]

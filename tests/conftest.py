@@ -19,15 +19,21 @@ ROOT = Path(__file__).resolve().parents[1]
 # Debian's package -> the commands it brings that tests use.
 SYSTEM_PACKAGES = {
     "chromium": ("chromium",),
+    "dbus": ("dbus-daemon",),
     "gcc": ("gcc",),
     "libmpich-dev": ("mpicc.mpich",),
     "libopenmpi-dev": ("mpicc.openmpi",),
     "mpich": ("mpiexec.mpich",),
     "openmpi-bin": ("mpirun.openmpi",),
+    "openssh-server": ("sshd", "ssh-keygen"),
     "prometheus": ("prometheus", "promtool"),
     "pvm": ("pvm", "pvmd"),
+    "pvm-dev": ("aimk",),
     "shellcheck": ("shellcheck",),
+    "strace": ("strace",),
     "user-mode-linux": ("linux.uml",),
+    "xdotool": ("xdotool",),
+    "xvfb": ("Xvfb",),
 }
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 import click
-import msgspec
 
 import cosched
-from cosched.cli.service import ago, echo_json, json_option, lasting, service
+from cosched.cli.checks import Check, agreement, clock_level
+from cosched.cli.service import ago, echo_json, json_option, lasting, service, this_user
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.transport import identity_dir
@@ -24,19 +24,9 @@ from cosched.wire.api import ClusterDoc, NodeDoc
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
 _NODE: Final = Path("/etc/cosched/node.toml")
-_CLOCK_WARN_S: Final = 2.0
-_CLOCK_FAIL_S: Final = 60.0
+_MOST_USERS: Final = 50
 _FREE_WARN_BYTES: Final = 1 << 30
 _FREE_FAIL_BYTES: Final = 100 << 20
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at; ``advice`` says what to do where it is not ok."""
-
-    what: str
-    level: Literal["ok", "warn", "fail"]
-    found: str
-    advice: str = ""
 
 
 @click.command("doctor")
@@ -50,34 +40,60 @@ class Check(msgspec.Struct, frozen=True):
 @click.option(
     "--node-config", type=click.Path(path_type=Path), metavar="FILE", help=f"A node's settings [{_NODE}, if there]."
 )
+@click.option(
+    "--user",
+    "users",
+    metavar="NAME",
+    multiple=True,
+    help="Compare this user over the nodes; repeatable [those with jobs, for operators; else you].",
+)
 @json_option
-def command(server: str | None, lab: str | None, config: Path | None, node_config: Path | None, as_json: bool) -> int:
-    """Check service, clocks, certificates, disk, nodes and programs; say what to do about what is wrong.
+def command(
+    server: str | None,
+    lab: str | None,
+    config: Path | None,
+    node_config: Path | None,
+    users: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Check service, users, clocks, versions, certificates, disk, nodes, programs; say what to do about what is wrong.
 
     The exit status is 1 when a check fails; --json has {ok, checks: [{what, level: ok|warn|fail, found, advice}]}.
 
     \b
     Example: cosched doctor --lab default
     """
-    checks = []
-    for check in _checks(server, lab, config, node_config):
+    checks: list[Check] = []
+    for check in _checks(server, lab, config, node_config, list(users)):
         checks.append(check)
         if not as_json:
-            advice = f"\n       {check.advice}" if check.advice and check.level != "ok" else ""
-            click.echo(f"{check.level:<5}  {check.what}: {check.found}{advice}")
+            if checks[:-1] and checks[-2].advice != check.advice:
+                _advise(checks[-2])
+            click.echo(f"{check.level:<5}  {check.what}: {check.found}")
+    if checks and not as_json:
+        _advise(checks[-1])
     failed = any(check.level == "fail" for check in checks)
     if as_json:
         echo_json({"ok": not failed, "checks": checks})
     return 1 if failed else 0
 
 
-def _checks(server: str | None, lab: str | None, config: Path | None, node_config: Path | None) -> Iterator[Check]:
+def _advise(check: Check) -> None:
+    """What to do: once, after the last of those that want the same."""
+    if check.advice and check.level != "ok":
+        click.echo(f"       {check.advice}")
+
+
+def _checks(
+    server: str | None, lab: str | None, config: Path | None, node_config: Path | None, users: list[str]
+) -> Iterator[Check]:
     try:
         with connect(server, lab) as client:
             asked = datetime.now(UTC)
             cluster = client.cluster()
             yield from _service(client, cluster, asked)
             yield from _nodes(client.nodes())
+            yield from _agreement(client, cluster, users)
     except (BadInput, Failed) as error:
         yield Check("service", "fail", str(error), "start it, or name it: --server, --lab (docs/guide/operate.md)")
     yield from _settings(config, node_config)
@@ -93,6 +109,7 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
     else:
         advice = "what runs goes on; free the disk of its state directory, or see its log"
         yield Check("service", "fail", f"{about}; takes no jobs: {cluster.note or 'no reason given'}", advice)
+    yield _restart(cluster)
     same = cluster.version == cosched.__version__
     advice = "upgrade the older one: client and service speak version 1 of the API, and may differ in what they know"
     found = f"service {cluster.version}, this command {cosched.__version__}"
@@ -102,11 +119,20 @@ def _service(client: Client, cluster: ClusterDoc, asked: datetime) -> Iterator[C
     except (ValueError, TypeError):
         yield Check("clock", "fail", f"the service says {cluster.time!r}", "a service of another version?")
         return
-    level: Literal["ok", "warn", "fail"] = (
-        "ok" if apart_s < _CLOCK_WARN_S else "warn" if apart_s < _CLOCK_FAIL_S else "fail"
-    )
     advice = "set both clocks by NTP: certificates and times for people go by them"
-    yield Check("clock", level, f"{lasting(apart_s)} between the service's and this machine's", advice)
+    yield Check("clock", clock_level(apart_s), f"{lasting(apart_s)} between the service's and this machine's", advice)
+
+
+def _restart(cluster: ClusterDoc) -> Check:
+    """What the service found when it was started last."""
+    restart = cluster.restart
+    about = f"epoch {cluster.epoch}, {restart.jobs} jobs taken over"
+    if restart.awaited:
+        about += f", {', '.join(restart.awaited)} not heard yet"
+    if restart.differed:
+        advice = "what had to be done was done: 'cosched show' tells of each job"
+        return Check("restart", "warn", f"{about}; {'; '.join(restart.differed)}", advice)
+    return Check("restart", "ok", about)
 
 
 def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
@@ -133,6 +159,20 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
         sources = sorted({node.presence_source for node in up if node.presence_source})
         yield Check("presence", "ok", "known on all nodes" + (f", by {', '.join(sources)}" if sources else ""))
     yield from _enforced(up)
+
+
+def _agreement(client: Client, cluster: ClusterDoc, users: list[str]) -> Iterator[Check]:
+    """Whether the nodes agree on users, time and software."""
+    asked = users or sorted({job.user for job in [*client.jobs(), *client.history(limit=200)]})[:_MOST_USERS]
+    try:
+        survey = client.survey(asked)
+    except Failed as error:
+        if users:
+            yield Check("users", "fail", str(error), "ask as an operator")
+            return
+        asked = [this_user()]  # others' accounts are for operators to see
+        survey = client.survey([])
+    yield from agreement(survey, asked, cluster.version)
 
 
 def _enforced(up: list[NodeDoc]) -> Iterator[Check]:

@@ -4,6 +4,16 @@ import click
 
 from cosched.cli.service import echo_json, job_argument, json_option, local, service
 from cosched.client.find import connect
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire.api import CoschedulingDoc
+
+_RECEIVES = {
+    "polls": "polls",
+    "yields": "polls, and yields the CPU to its own tasks",
+    "blocks": "blocks",
+    "nothing": "no messages",
+    "unknown": "not known yet",
+}
 
 
 @click.command("explain")
@@ -25,3 +35,21 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
     if found.promised_start:
         click.echo(f"  promised to start by {local(found.promised_start)}")
+    if found.coscheduling:
+        for line in _coscheduling(found.coscheduling):
+            click.echo(f"  {line}")
+
+
+def _coscheduling(found: CoschedulingDoc) -> list[str]:
+    """How it runs beside others, and what is seen of how it receives."""
+    lines = [f"coscheduling {found.mode}: each task's due is {found.share:.0%} of a CPU, raised {found.raises} times"]
+    if found.rows:
+        length = humanised(round(found.slot_s * US_PER_S))
+        lines.append(f"  takes turn {found.row + 1} of {found.rows} with its neighbours, {length} each")
+    if found.receives:
+        told = ", ".join(f"{_RECEIVES.get(how, how)} on {node}" for node, how in found.receives.items())
+        lines.append(f"  receives: {told}")
+    if found.transports or found.unseen:
+        lines.append(f"  messages seen waiting: {', '.join(found.transports) or 'none'}")
+    lines += [f"  not seen: {each}" for each in found.unseen]
+    return lines

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from cosched.cli.service import one_of
 from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput, nearest
@@ -20,6 +21,7 @@ from cosched.lab.commands import CannotRun, Command, at_terminal, attached, term
 from cosched.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.lab.plan import HEAD
 from cosched.report.table import Table, console
+from local_load.profile import is_file
 
 _NAME = click.option("--name", metavar="NAME", help=f"The lab's name [default: {DEFAULT_NAME}, or the one that is up].")
 
@@ -41,7 +43,19 @@ def command() -> None:
 @click.option("--tier", type=int, help="1, 2 or 3 [default: the best there is].")
 @click.option("--policy", default="easy", show_default=True, metavar="NAME", help="Scheduling policy.")
 @click.option("--users", default="0", show_default=True, metavar="K|P%", help="Desks with a synthetic user.")
+@click.option("--user-profile", default="", metavar="NAME|FILE", help="What kind of user [default: the paper's mix].")
+@click.option("--presence", type=click.Path(path_type=Path), metavar="FILE", help="They come and go as in this trace.")
 @click.option("--cap", is_flag=True, help="Give each node a hard ceiling at its share of the CPUs (tier 1).")
+@click.option("--pin", is_flag=True, help="Give each node CPUs of its own (tier 1; one node for each CPU at most).")
+@click.option("--mpl", type=int, default=1, show_default=True, help="Tasks of parallel jobs that may share a CPU.")
+@click.option(
+    "--coscheduling",
+    metavar="MODE",
+    default="none",
+    show_default=True,
+    callback=one_of("none", "ccs", "dcs", "spin", "gang"),
+    help="How jobs that share nodes run together.",
+)
 @click.option(
     "--keep", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A directory of /tmp, /var/tmp, /dev/shm or /run that the nodes see too; may be given several times.",
@@ -55,7 +69,12 @@ def up(
     tier: int | None,
     policy: str,
     users: str,
+    user_profile: str,
+    presence: Path | None,
     cap: bool,
+    pin: bool,
+    mpl: int,
+    coscheduling: str,
     keep: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -74,7 +93,12 @@ def up(
             tier=_tier(tier),
             policy=policy,
             users=_users(users, nodes),
+            user_profile=os.path.abspath(user_profile) if is_file(user_profile) else user_profile,
+            presence=str(presence.absolute()) if presence else "",
             cap=cap,
+            pin=pin,
+            mpl=mpl,
+            coscheduling=coscheduling,
             keep=_directories(keep),
             say=lambda text: click.echo(text, err=as_json),
             interrupted=interrupted,
@@ -188,7 +212,7 @@ def down(name: str | None, every: bool) -> None:
 def _meant(name: str | None) -> str:
     """The lab that is named, or COSCHED_LAB, or the only one there is, or the default."""
     name = name or os.environ.get("COSCHED_LAB")
-    known = places.labs()
+    known = places.unnamed(places.labs())
     if name:
         places.lab_dir(name)
         return name

@@ -43,8 +43,12 @@ _SECTIONS: Final = {
         "init": ("init:command", "Make a cluster's certificates and configuration."),
         "scheduler": ("scheduler:command", "Run the scheduler's service."),
         "agent": ("agent:command", "Run a workstation's agent, or check what it can enforce."),
+        "local-load": ("local_load:command", "Synthetic users at desks, and how the machine feels to them."),
         "nodes": ("nodes:command", "List the nodes."),
-        "node": ("nodes:node_command", "Drain or resume a node."),
+        "desk": ("desk:command", "At your own desk: pause parallel work on this machine."),
+        "node": ("nodes:node_command", "Add, remove, drain or resume a node."),
+        "token": ("token:command", "Tokens for users of other machines."),
+        "bench": ("bench:command", "Measure what is claimed of the live system."),
         "doctor": ("doctor:command", "Check the installation, and say what to do."),
     },
 }

@@ -1,7 +1,8 @@
-"""``cosched nodes`` and ``cosched node drain|resume``."""
+"""``cosched nodes`` and ``cosched node add|remove|drain|resume``."""
 
 import click
 
+from cosched.cli.enrol import add_command, remove_command
 from cosched.cli.service import ago, echo_json, json_option, service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
@@ -33,6 +34,7 @@ def command(as_json: bool, server: str | None, lab: str | None) -> None:
     for node in nodes:
         table.add(*_row(node))
     table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
     table.show(console())
@@ -63,11 +65,15 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
 
 @click.group("node")
 def node_command() -> None:
-    """Drain and resume nodes (operators).
+    """Add, remove, drain and resume nodes (operators).
 
     \b
     Example: cosched node drain lab3 --reason "new disk"
     """
+
+
+node_command.add_command(add_command)
+node_command.add_command(remove_command)
 
 
 @node_command.command("drain")

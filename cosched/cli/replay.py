@@ -7,7 +7,7 @@ import msgspec
 
 import cosched
 from cosched.errors import BadInput
-from space_scheduler.service.replay import replay
+from space_scheduler.replay import replay
 
 
 @click.command("replay")

@@ -44,6 +44,7 @@ _OPTIONS: Final = {
     "time_limit_s": "--time",
     "memory_bytes": "--mem",
     "kind": "--kind",
+    "coscheduling": "--coscheduling",
     "name": "--name",
     "output": "--output",
     "error": "--error",
@@ -94,6 +95,12 @@ def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int
     callback=one_of("cpu", "comm"),
     help="Whether it mostly computes or mostly communicates.",
 )
+@click.option(
+    "--coscheduling",
+    metavar="MODE",
+    callback=one_of("none", "ccs", "dcs", "spin", "gang"),
+    help="How it runs beside other jobs on its nodes: none, ccs, dcs, spin or gang [the cluster's].",
+)
 @click.option("--name", help="What it is called [the script's name].")
 @click.option("--output", metavar="PATH", help="Write its output there, on its first node [kept for 'cosched logs'].")
 @click.option("--error", metavar="PATH", help="The same for its error output.")
@@ -108,6 +115,7 @@ def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int
     help="Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
 )
 @click.option("--hold", is_flag=True, help="Do not start it before 'cosched release'.")
+@click.option("--requeue", is_flag=True, help="When a node of it is lost, run it again from its beginning.")
 @click.option("--wait", is_flag=True, help="Wait for its end; the exit status is the job's.")
 @service
 @json_option
@@ -135,7 +143,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         _text(asked[option] or "", f"--{option}")
     submission = Submission(
         script=text,
-        arguments=[_text(each, "ARGS") for each in given["arguments"]],
+        arguments=tuple(_text(each, "ARGS") for each in given["arguments"]),
         name=_text(
             asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
         ),
@@ -143,19 +151,20 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         time_limit_s=asked["time"],
         memory_bytes=asked["mem"],
         kind=asked["kind"],
+        coscheduling=asked["coscheduling"],
         directory=_text(_directory(asked["directory"]), "--directory"),
         environment=_environment(asked["export"], asked["variables"]),
         output=asked["output"],
         error=asked["error"],
         hold=asked["hold"],
+        requeue=asked["requeue"],
     )
     with connect(given["server"], given["lab"]) as client:
         job = _submitted(client, submission, shown)
         if not wait:
             echo_json(job) if as_json else click.echo(f"job {job.job_id}")
             return 0
-        click.echo(f"job {job.job_id}", err=as_json)
-        job = _waited(client, job.job_id)
+        job = _waited(client, job.job_id, as_json=as_json)
         echo_json(job) if as_json else click.echo(_closing(job))
     return exit_status(job)
 
@@ -211,8 +220,9 @@ def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:
         raise NoAnswer(f"{error}. Whether the job was taken is not known: 'cosched queue' tells") from None
 
 
-def _waited(client: Client, job_id: int) -> JobDoc:
+def _waited(client: Client, job_id: int, *, as_json: bool) -> JobDoc:
     try:
+        click.echo(f"job {job_id}", err=as_json)
         return to_end(client, job_id, tell(job_id))
     except KeyboardInterrupt:
         click.echo(f"cosched: job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)", err=True)

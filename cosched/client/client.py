@@ -17,10 +17,17 @@ from cosched.wire.api import (
     Explanation,
     JobDoc,
     JobList,
+    MemberDoc,
+    NewToken,
     NodeDoc,
     NodeList,
     Problem,
+    RemoveRequest,
     Submission,
+    SurveyDoc,
+    TokenDoc,
+    TokenList,
+    TokenRequest,
 )
 
 _BAD_INPUT: Final = frozenset({400, 404, 413, 422})
@@ -137,6 +144,30 @@ class Client:
     def resume(self, name: str) -> NodeDoc:
         """POST /v1/nodes/NAME/resume: jobs may start there again."""
         return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/resume", NodeDoc)
+
+    def admit(self, name: str) -> MemberDoc:
+        """POST /v1/nodes/NAME/admit: it may join from now on."""
+        return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/admit", MemberDoc)
+
+    def remove(self, name: str, serials: list[str]) -> MemberDoc:
+        """POST /v1/nodes/NAME/remove: it belongs to the cluster no more, nor do certificates of those numbers."""
+        return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/remove", MemberDoc, RemoveRequest(serials))
+
+    def survey(self, users: list[str]) -> SurveyDoc:
+        """GET /v1/survey: what users are on each node."""
+        return self._document("GET", "/v1/survey" + _query(user=",".join(users) or None), SurveyDoc)
+
+    def create_token(self, request: TokenRequest) -> NewToken:
+        """POST /v1/tokens."""
+        return self._document("POST", "/v1/tokens", NewToken, request)
+
+    def tokens(self) -> list[TokenDoc]:
+        """GET /v1/tokens: the newest first."""
+        return self._document("GET", "/v1/tokens", TokenList).tokens
+
+    def revoke_token(self, number: str) -> TokenDoc:
+        """POST /v1/tokens/ID/revoke."""
+        return self._document("POST", f"/v1/tokens/{quote(number, safe='')}/revoke", TokenDoc)
 
     def cluster(self) -> ClusterDoc:
         """GET /v1/cluster."""

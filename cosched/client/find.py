@@ -1,4 +1,7 @@
-"""Which service is meant: the one that is named, else the system's on this machine, else the only lab that is up."""
+"""Which service is meant: the one that is named, else the system's on this machine, else the only lab that is up.
+
+The lab of a demo that runs is meant by its name alone.
+"""
 
 import os
 
@@ -29,7 +32,7 @@ def connect(server: str | None = None, lab: str | None = None) -> Client:
         system = places.runtime_dir() / places.SOCKET_NAME
     if places.answers(system):
         return Client(Transport(str(system)))
-    up = places.labs_up()
+    up = places.unnamed(places.labs_up())
     if len(up) > 1:
         raise BadInput("--lab", f"none named, and several are up: {', '.join(up)}", "--lab NAME, or COSCHED_LAB")
     if up:

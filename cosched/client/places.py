@@ -15,6 +15,8 @@ from cosched.errors import BadInput, Failed
 
 SYSTEM_SOCKET: Final = Path("/run/cosched/scheduler.sock")
 SOCKET_NAME: Final = "scheduler.sock"
+#: How the names of the demo's labs begin.
+DEMO: Final = "demo-"
 
 _LAB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 
@@ -63,6 +65,11 @@ def labs() -> list[str]:
 def labs_up() -> list[str]:
     """The names of this user's labs whose scheduler takes connections, sorted."""
     return [name for name in labs() if answers(lab_socket(name))]
+
+
+def unnamed(labs: list[str]) -> list[str]:
+    """Those of these labs that a command may mean which names none. A demo's is the demo's own while it lasts."""
+    return [name for name in labs if not name.startswith(DEMO)]
 
 
 def answers(path: Path) -> bool:

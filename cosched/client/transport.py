@@ -1,4 +1,4 @@
-"""HTTP to the service, over its Unix socket or TLS with the user's certificate: the standard library alone."""
+"""HTTP to the service, over its Unix socket or TLS with the user's certificate or token: the standard library alone."""
 
 import http.client
 import os
@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cosched.errors import BadInput, NoAnswer
-from cosched.identity.names import SCHEDULER
+from cosched.identity.names import SCHEDULER, TOKEN, certificate, private
 
 _CONNECT_S: Final = 10.0
 #: The longest that an answer may take, beyond what a request itself asks to wait.
@@ -31,7 +31,7 @@ class _Unix(HTTPConnection):
 
 
 class _Tls(HTTPConnection):
-    """HTTP over TLS: the scheduler shows its certificate, and the user his own."""
+    """HTTP over TLS: the scheduler shows its certificate, the user his own or, in every request, his token."""
 
     default_port = 7420
 
@@ -40,11 +40,25 @@ class _Tls(HTTPConnection):
 
         super().__init__(host, port, timeout=_CONNECT_S)
         self._context = client_context(identity)
+        self.token = ""
+        if not certificate("user", identity)[0].exists() and (identity / TOKEN).exists():
+            self.token = _token(identity / TOKEN)
 
     def connect(self) -> None:
         """Connect and shake hands."""
         super().connect()
         self.sock = self._context.wrap_socket(self.sock, server_hostname=SCHEDULER)
+
+
+def _token(path: Path) -> str:
+    """The token in a file that nobody else may read. Raises :class:`BadInput`."""
+    try:
+        words = private(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(str(path), f"cannot be read: {error}", "a token, made by 'cosched token create'") from None
+    if not words or any(character.isspace() or not character.isprintable() for character in words):
+        raise BadInput(str(path), "not one word", "a token, made by 'cosched token create'")
+    return words
 
 
 class Answer:
@@ -88,6 +102,8 @@ class Transport:
             self._connection.connect()
         self._connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        if isinstance(self._connection, _Tls) and self._connection.token:
+            headers["Authorization"] = f"Bearer {self._connection.token}"
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         return Answer(response.status, response.headers, response.read())
@@ -115,7 +131,7 @@ def _connection(server: str) -> HTTPConnection:
 
 
 def identity_dir() -> Path:
-    """Where the user's certificate is: COSCHED_IDENTITY, else ~/.config/cosched."""
+    """Where the user's certificate or token is: COSCHED_IDENTITY, else ~/.config/cosched."""
     if given := os.environ.get("COSCHED_IDENTITY"):
         return Path(given)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "cosched"

@@ -1,26 +1,68 @@
 """The cluster's settings, ``cluster.yaml``: read by ``cosched scheduler``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
+from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
 from cosched.config.load import load
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.coscheduling import Mode
 
+_MOST: Final = 1000
+_LAST_PORT: Final = 65_535
+_LONGEST_PASS_INTERVAL_US: Final = 60_000_000
+#: What guards keep: shorter ones cost more than they bring, longer ones are no coscheduling.
+SHORTEST_SLOT_US, LONGEST_SLOT_US = 5_000, 10_000_000
 _DURATIONS: Final = (
     "default_time", "max_time", "heartbeat", "lease", "launch_timeout", "grace", "pass_interval", "keep_output",
+    "slow_reader",
 )  # fmt: skip
 
 
+class CoschedulingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs that share nodes are run together, unless they say so themselves; ``slot`` is the length of a turn."""
+
+    mode: Mode = Mode.NONE
+    slot: str = "50ms"
+
+
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the service listens: a Unix socket (peer credentials), and TLS (agents, remote users); empty: nowhere."""
+    """Where the service listens: a Unix socket (peer credentials), and TLS (agents, remote users); empty: nowhere.
+
+    ``tokens``: whether a token will do over TLS in place of a user's certificate; agents show theirs always.
+    """
 
     socket: str = "/run/cosched/scheduler.sock"
     address: str = ""
     port: int = 7420
+    tokens: bool = True
+
+
+class LaunchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``retries``: how often a job whose launch has failed is tried again, on other nodes."""
+
+    retries: int = 2
+
+
+class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a node is set aside: after so many launches in a row that failed there, or so many losses within a time.
+
+    0: never.
+    """
+
+    failed_launches: int = 3
+    losses: int = 3
+    within: str = "1h"
+
+    @property
+    def within_us(self) -> int:
+        """The time, in microseconds."""
+        return duration_us(self.within, "set_aside.within")
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +78,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     order: str | None = None
     place: Literal["first-fit", "spread"] = "first-fit"
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+    coscheduling: CoschedulingSettings = CoschedulingSettings()
     listen: Listen = Listen()
     state: str = "/var/lib/cosched/scheduler"
     identity: str = "/etc/cosched/identity"
@@ -44,6 +87,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_time: str = "24h"
     default_memory: str | None = None
     max_queued: int = 10_000
+    max_queued_per_user: int = 5_000
+    max_submissions_per_minute: int = 1_000
     operators: list[str] = msgspec.field(default_factory=lambda: ["root"])
     allow_root: bool = False
     heartbeat: str = "1s"
@@ -52,6 +97,10 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     grace: str = "1s"
     pass_interval: str = "50ms"
     keep_output: str = "7d"
+    slow_reader: str = "60s"
+    launch: LaunchSettings = LaunchSettings()
+    set_aside: SetAside = SetAside()
+    max_token_time: str = "365d"
     max_nodes_per_job: int | None = None
     note: str = ""
 
@@ -65,15 +114,63 @@ def load_cluster(path: Path) -> ClusterConfig:
     config = load(path, ClusterConfig)
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
+    duration_us(config.set_aside.within, f"{path}: set_aside.within")
     if config.default_memory is not None:
         size_bytes(config.default_memory, f"{path}: default_memory")
+    duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
+    for key, found, expected in _problems(config):
+        raise BadInput(f"{path}: {key}", found, expected)
+    return config
+
+
+def _problems(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
+    """What well-formed settings have wrong: key, what was found, what is expected."""
+    if not config.name.strip() or not config.name.isprintable():
+        yield "name", f"found {config.name!r}", "what the cluster is called"
+    for at, name in enumerate(config.nodes):
+        if not is_host(name) or len(name) > MAX_NODE_NAME:
+            expected = f"a host's name: letters, digits, - and dots, at most {MAX_NODE_NAME} characters"
+            yield f"nodes[{at}]", f"found {name!r}", expected
+    if len(set(config.nodes)) != len(config.nodes):
+        yield "nodes", "a node is named twice", "each name once"
+    yield from _unfit_numbers(config)
+    yield from _unfit_times(config)
     if problem := config.contract.impossible():
         key, found, expected = problem
-        raise BadInput(f"{path}: contract.{key}", f"found {found!r}", expected)
+        yield f"contract.{key}", f"found {found!r}", expected
+    for key in ("state", "identity"):
+        if not getattr(config, key).startswith("/"):
+            yield key, f"found {getattr(config, key)!r}", "an absolute path"
+    if config.network and not is_network(config.network):
+        yield "network", f"found {config.network!r}", "a network, such as 10.0.0.0/24"
+
+
+def _unfit_numbers(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
+    for key in ("max_queued", "max_queued_per_user", "max_submissions_per_minute"):
+        if (found := getattr(config, key)) < 0:
+            yield key, f"found {found}", "a number of jobs; 0: any number"
+    for section, keys in (("launch", ("retries",)), ("set_aside", ("failed_launches", "losses"))):
+        for key in keys:
+            if not 0 <= (found := getattr(getattr(config, section), key)) <= _MOST:
+                yield f"{section}.{key}", f"found {found}", f"a number, 0 to {_MOST}"
+    if not 0 <= config.listen.port <= _LAST_PORT:
+        yield "listen.port", f"found {config.listen.port}", f"a port, 0 to {_LAST_PORT}; 0: any that is free"
+    if config.max_nodes_per_job is not None and config.max_nodes_per_job < 1:
+        yield "max_nodes_per_job", f"found {config.max_nodes_per_job}", "a number of nodes of at least 1"
+    if config.default_memory is not None and size_bytes(config.default_memory, "default_memory") < 1:
+        yield "default_memory", f"found {config.default_memory!r}", "at least 1B"
+
+
+def _unfit_times(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
+    for key in ("default_time", "max_time", "heartbeat", "launch_timeout", "max_token_time"):
+        if config.time_us(key) <= 0:
+            yield key, f"found {getattr(config, key)!r}", "more than nothing"
+    if config.time_us("default_time") > config.time_us("max_time"):
+        yield "default_time", f"found {config.default_time!r}", f"at most max_time, {config.max_time}"
+    if config.time_us("pass_interval") > _LONGEST_PASS_INTERVAL_US:
+        yield "pass_interval", f"found {config.pass_interval!r}", "at most 1min: jobs wait for a pass"
+    slot_us = duration_us(config.coscheduling.slot, "coscheduling.slot")
+    if not SHORTEST_SLOT_US <= slot_us <= LONGEST_SLOT_US:
+        yield "coscheduling.slot", f"found {config.coscheduling.slot!r}", "5ms to 10s"
     if config.time_us("lease") <= 2 * config.time_us("heartbeat"):
-        raise BadInput(
-            f"{path}: lease", f"found {config.lease!r}", f"more than twice the heartbeat, {config.heartbeat}"
-        )
-    if len(set(config.nodes)) != len(config.nodes):
-        raise BadInput(f"{path}: nodes", "a node is named twice", "each name once")
-    return config
+        yield "lease", f"found {config.lease!r}", f"more than twice the heartbeat, {config.heartbeat}"

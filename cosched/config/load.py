@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Hashable
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 import yaml
@@ -35,7 +36,9 @@ def load(path: Path, into: type[Settings]) -> Settings:
         with path.open(encoding="utf-8") as file:
             raw = yaml.load(file, _Loader)
     except FileNotFoundError:
-        raise BadInput(str(path), "no such file") from None
+        raise BadInput(
+            str(path), "no such file", "a file of settings (cosched init makes those of a cluster)"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except yaml.MarkedYAMLError as error:
@@ -60,7 +63,11 @@ def convert(raw: object, into: type[Settings], where: str) -> Settings:
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
         key = path.rstrip("`").lstrip(".")
-        raise BadInput(f"{where}: {key}" if key else where, _found(raw, key), _expected(problem)) from None
+        found = _found(raw, key)
+        if choices := _choices(into, key):
+            near = nearest(found.removeprefix("found ").strip("'"), choices)
+            raise BadInput(f"{where}: {key}", found, f"one of {', '.join(choices)}", nearest=near) from None
+        raise BadInput(f"{where}: {key}" if key else where, found, _expected(problem)) from None
 
 
 def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, prefix: str) -> None:
@@ -85,6 +92,18 @@ def _found(raw: Any, key: str) -> str:
         except (KeyError, IndexError, ValueError, TypeError):
             return "a value that does not fit"
     return f"found {value!r}"
+
+
+def _choices(kind: Any, key: str) -> list[str]:
+    """What a key may be set to, where that is one of a few words."""
+    for part in re.findall(r"[^.\[\]]+", key):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            kind = {field.name: field.type for field in msgspec.structs.fields(kind)}.get(part)
+        else:
+            kind = next(iter(get_args(kind)), None)
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    return [str(choice.value) for choice in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 def _expected(problem: str) -> str:

@@ -4,14 +4,21 @@ TOML because the guard, which has privileges, imports nothing but the standard l
 """
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
+from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
 from cosched.config.load import convert
+from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.presets import DEDICATED, Hours, hours_of
+from cosched.model.time import US_PER_S
+
+_LAST_PORT: Final = 65_535
 
 
 class SchedulerLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,12 +48,16 @@ class Paths(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cgroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``cosched`` is the parallel side, ``desk`` the owner's, both relative to the mount of each hierarchy."""
+    """``cosched`` is the parallel side, ``desk`` the owner's, both relative to the mount of each hierarchy.
+
+    ``decoys``: small processes in both, which spare the owner the tick's wait beside a ceiling.
+    """
 
     mode: Literal["auto", "v2", "v1", "none"] = "auto"
     mount: str = "/sys/fs/cgroup"
     cosched: str = "cosched"
     desk: str = "user.slice"
+    decoys: bool = False
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,22 +68,76 @@ class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_root: bool = False
     agent_user: str = ""  # who may talk to the guard; empty: the guard's own user
     private_tmp: bool = True
+    desk_users: list[str] = []  # who may pause parallel work here, beside root and local users
 
 
 class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When somebody counts as being at the desk: at the first sign, and until there was none for ``away_after_s``.
+    """When somebody counts as being at the desk: at the first sign, and until there was none for the preset's time.
 
-    ``poll_s`` is how often the sources are asked (a key on a terminal is seen at once); others' processes are a sign of
-    presence while they use more than ``busy_cpus`` CPUs.
+    ``preset`` is what an administrator says of the desk in one word (:mod:`cosched.model.presets`), by working
+    ``hours`` of ``days`` where it needs them; ``away_after_s`` replaces its quiet times. ``sources`` are asked every
+    ``poll_s`` (a key on a terminal is seen at once); others' processes are a sign of presence while they use more than
+    ``busy_cpus`` CPUs.
     """
 
-    away_after_s: float = 60.0
+    preset: Literal["desktop", "desktop-hours", "lab-night", "dedicated"] = "desktop"
+    away_after_s: float | None = None
+    hours: str = "08:00-20:00"
+    days: list[str] = msgspec.field(default_factory=lambda: ["mon", "tue", "wed", "thu", "fri"])
+    sources: list[Literal["terminals", "sessions", "input", "processes"]] = msgspec.field(
+        default_factory=lambda: ["terminals", "sessions", "input", "processes"]
+    )
     poll_s: float = 1.0
     busy_cpus: float = 0.25
 
+    def working(self) -> Hours:
+        """The working hours. Raises ValueError where they are none."""
+        return hours_of(self.hours, self.days)
+
+
+class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of jobs' output here: ``limit`` of each stream of a job, ``total`` of all, ``keep`` at most so long.
+
+    Below ``least_free`` on the disk of ``paths.state`` no new work is taken.
+    """
+
+    limit: str = "1GiB"
+    total: str = "10GiB"
+    keep: str = "30d"
+    least_free: str = "64MiB"
+
+    @property
+    def limit_bytes(self) -> int:
+        """Of each stream of a job."""
+        return size_bytes(self.limit, "output.limit")
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all output."""
+        return size_bytes(self.total, "output.total")
+
+    @property
+    def least_free_bytes(self) -> int:
+        """On the disk of ``paths.state``."""
+        return size_bytes(self.least_free, "output.least_free")
+
+    @property
+    def keep_s(self) -> float:
+        """After its last line."""
+        return duration_us(self.keep, "output.keep") / US_PER_S
+
+
+class NodeCoscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For experiments: this node takes the cluster's clock for so much later than it is."""
+
+    clock_shift_us: int = 0
+
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``node.toml``. ``contract`` is the owner's maximum: what the scheduler asks for beyond it is cut."""
+    """``node.toml``. ``contract`` is the owner's maximum: what the scheduler asks for beyond it is cut.
+
+    ``parallel`` is the owner's opt-out: false where this desk takes part in nothing.
+    """
 
     name: str
     cluster: str
@@ -84,7 +149,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cgroup: Cgroups = Cgroups()
     security: Security = Security()
     presence: PresenceSettings = PresenceSettings()
+    coscheduling: NodeCoscheduling = NodeCoscheduling()
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+    parallel: bool = True
+    output: OutputSettings = OutputSettings()
 
 
 def load_node(path: Path) -> NodeConfig:
@@ -92,18 +160,66 @@ def load_node(path: Path) -> NodeConfig:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(str(path), "no such file") from None
+        raise BadInput(str(path), "no such file", "a node's settings (cosched init makes them)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(str(path), f"not TOML: {error}") from None
     config = convert(raw, NodeConfig, str(path))
-    if config.procs < 1:
-        raise BadInput(f"{path}: procs", f"found {config.procs}", "at least 1")
+    for key, found, expected in _problems(config):
+        raise BadInput(f"{path}: {key}", f"found {found!r}", expected)
     for key in ("away_after_s", "poll_s", "busy_cpus"):
-        if not (value := getattr(config.presence, key)) > 0:
+        if (value := getattr(config.presence, key)) is not None and not value > 0:
             raise BadInput(f"{path}: presence.{key}", f"found {value!r}", "a number above 0")
+    try:
+        config.presence.working()
+    except ValueError as error:
+        written = f"found {config.presence.hours!r} on {config.presence.days!r}"
+        raise BadInput(f"{path}: presence.hours", written, str(error)) from None
+    if not config.presence.sources and config.presence.preset != DEDICATED:
+        raise BadInput(
+            f"{path}: presence.sources", "found none: the desk would count as occupied for ever",
+            f"at least one, or preset = {DEDICATED!r}",
+        )  # fmt: skip
+    for key in ("limit", "total", "least_free"):
+        size_bytes(getattr(config.output, key), f"{path}: output.{key}")
+    duration_us(config.output.keep, f"{path}: output.keep")
     if problem := config.contract.impossible():
         key, found, expected = problem
         raise BadInput(f"{path}: contract.{key}", f"found {found!r}", expected)
     return config
+
+
+def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
+    """What well-formed settings have wrong: key, what was found, what is expected."""
+    if not is_host(config.name) or len(config.name) > MAX_NODE_NAME:
+        yield "name", config.name, f"a host's name: letters, digits, - and dots, at most {MAX_NODE_NAME} characters"
+    if not config.cluster.strip():
+        yield "cluster", config.cluster, "the cluster's name"
+    for key in ("procs", "memory_bytes"):
+        if (number := getattr(config, key)) < 1:
+            yield key, number, "at least 1"
+    if not config.scheduler.url.startswith("wss://"):
+        yield "scheduler.url", config.scheduler.url, "wss://HOST:PORT/v1/agent"
+    launch = config.launch
+    if not launch.address.strip():
+        yield "launch.address", launch.address, "where other agents reach this one"
+    if not 1 <= launch.port <= _LAST_PORT:
+        yield "launch.port", launch.port, f"a port, 1 to {_LAST_PORT}"
+    if launch.network and not is_network(launch.network):
+        yield "launch.network", launch.network, "a network, such as 10.0.0.0/24"
+    yield from _unfit_paths(config)
+    if config.security.min_uid < 0:
+        yield "security.min_uid", config.security.min_uid, "a user's number"
+
+
+def _unfit_paths(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
+    named = [(f"paths.{key}", getattr(config.paths, key)) for key in ("run", "state", "identity")]
+    named += [(f"paths.keep[{at}]", kept) for at, kept in enumerate(config.paths.keep)]
+    for key, path in (*named, ("cgroup.mount", config.cgroup.mount)):
+        if not path.startswith("/"):
+            yield key, path, "an absolute path"
+    for key in ("cosched", "desk"):
+        group = getattr(config.cgroup, key)
+        if group.startswith("/") or ".." in group.split("/"):
+            yield f"cgroup.{key}", group, "a group below the mount of each hierarchy, such as user.slice"

@@ -45,7 +45,18 @@ operators: [root]   # who may drain nodes, and cancel other users' jobs
 
 
 def node_toml(
-    name: str, cluster: str, *, procs: int, memory_bytes: int, url: str, address: str, port: int, network: str
+    name: str,
+    cluster: str,
+    *,
+    procs: int,
+    memory_bytes: int,
+    url: str,
+    address: str,
+    port: int,
+    network: str,
+    run: str = "/run/cosched",
+    state: str = "/var/lib/cosched",
+    identity: str = "/etc/cosched/identity",
 ) -> str:
     """A workstation's settings. ``url`` is where its agent finds the scheduler; ``memory_bytes`` is all it has."""
     return f"""\
@@ -66,9 +77,12 @@ port = {port}
 network = {_quoted(network)}
 
 [paths]
-run = "/run/cosched"
-state = "/var/lib/cosched"
-identity = "/etc/cosched/identity"
+run = {_quoted(run)}
+state = {_quoted(state)}
+identity = {_quoted(identity)}
+
+[presence]          # when somebody counts as being at this desk
+preset = "desktop"  # or desktop-hours, lab-night, dedicated
 
 [contract]          # the owner's maximum: the cluster may ask for less, never for more
 cpu_ratio = 0.5

@@ -14,7 +14,12 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -26,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from cosched.config.hosts import is_host
 from cosched.errors import BadInput
 from cosched.identity.grants import load_grant_key
 from cosched.identity.names import (
@@ -33,11 +39,11 @@ from cosched.identity.names import (
     CA_PEM,
     GRANT_KEY,
     GRANT_PUB,
+    ISSUED,
     SCHEDULER,
     Kind,
     certificate,
     checked_name,
-    is_host,
     private,
 )
 
@@ -72,7 +78,7 @@ def create_authority(directory: Path, cluster: str) -> None:
     )
     now = datetime.now(UTC)
     made = (
-        _unsigned(subject, subject, key, now - _SKEW, now + _AUTHORITY_LIFE)
+        _unsigned(subject, subject, key.public_key(), now - _SKEW, now + _AUTHORITY_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(authority=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -107,36 +113,50 @@ def issue(
     into.mkdir(parents=True, exist_ok=True)
     _absent(pem)
     _absent(key_path)
-    organisation = issuer.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    subject = x509.Name(
-        [
-            *organisation,
-            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, kind),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
     key = generate_private_key(SECP256R1())
-    start = (now or datetime.now(UTC)) - _SKEW
-    end = min(start + _SKEW + life, issuer.not_valid_after_utc)
-    also = [SCHEDULER] if kind == "scheduler" and name != SCHEDULER else []
-    alternatives = [x509.DNSName(name), *(_alternative(each) for each in [*also, *addresses])]
-    made = (
-        _unsigned(subject, issuer.subject, key, start, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(_USES[kind]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .sign(signer, SHA256())
-    )
+    made = _signed(issuer, signer, key.public_key(), kind, name, addresses, life, now)
     write_new(key_path, _pem(key), mode=0o600)
     write_new(pem, made.public_bytes(Encoding.PEM))
+    _record(authority, kind, name, made)
     _copy(authority / CA_PEM, into)
     if kind == "scheduler":
         _copy(private(authority / GRANT_KEY), into, mode=0o600)
     if kind == "node":
         _same_or_new(into / GRANT_PUB, _public(load_grant_key(authority)))
+
+
+def sign_node(authority: Path, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]) -> dict[str, str]:
+    """A node's identity for a key that stays where it is: the texts of node.pem, ca.pem and grant.pub, by file name.
+
+    Raises :class:`BadInput`.
+    """
+    checked_name("node", name)
+    issuer, signer = _authority(authority)
+    made = _signed(issuer, signer, key, "node", name, addresses, _LIFE, None)
+    _record(authority, "node", name, made)
+    return {
+        "node.pem": made.public_bytes(Encoding.PEM).decode(),
+        CA_PEM: (authority / CA_PEM).read_text(encoding="ascii"),
+        GRANT_PUB: _public(load_grant_key(authority)).decode(),
+    }
+
+
+def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:
+    """The serial numbers (hexadecimal) of all certificates that were made for that name, the first in front."""
+    try:
+        lines = (authority / ISSUED).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [words[0] for words in map(str.split, lines) if words[1:3] == [kind, name]]
+
+
+def addresses_of(pem: Path) -> list[str]:
+    """The names and addresses at which a server with that certificate is dialled, other than ``names.SCHEDULER``.
+
+    Raises :class:`BadInput` with the file.
+    """
+    extension = _certificate(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return [str(each.value) for each in extension.value if str(each.value) != SCHEDULER]
 
 
 class Validity(msgspec.Struct, frozen=True):
@@ -199,6 +219,46 @@ def _authority(directory: Path) -> tuple[x509.Certificate, EllipticCurvePrivateK
     return issuer, key
 
 
+def _signed(
+    issuer: x509.Certificate,
+    signer: EllipticCurvePrivateKey,
+    key: EllipticCurvePublicKey,
+    kind: Kind,
+    name: str,
+    addresses: Sequence[str],
+    life: timedelta,
+    now: datetime | None,
+) -> x509.Certificate:
+    subject = x509.Name(
+        [
+            *issuer.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, kind),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+    start = (now or datetime.now(UTC)) - _SKEW
+    end = min(start + _SKEW + life, issuer.not_valid_after_utc)
+    also = [SCHEDULER] if kind == "scheduler" and name != SCHEDULER else []
+    alternatives = [x509.DNSName(name), *(_alternative(each) for each in [*also, *addresses])]
+    return (
+        _unsigned(subject, issuer.subject, key, start, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(_USES[kind]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, SHA256())
+    )
+
+
+def _record(authority: Path, kind: Kind, name: str, made: x509.Certificate) -> None:
+    """Note what was made: a removed node's certificates are revoked by their numbers."""
+    line = f"{made.serial_number:x} {kind} {name} {made.not_valid_after_utc:%Y-%m-%d}\n"
+    with (authority / ISSUED).open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
 def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
@@ -211,13 +271,13 @@ def _certificate(path: Path) -> x509.Certificate:
 
 
 def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, start: datetime, end: datetime
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePublicKey, start: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(end)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
+from cosched.config.hosts import MAX_NODE_NAME, is_host
 from cosched.errors import BadInput
 
 Kind = Literal["scheduler", "node", "user"]
@@ -15,24 +16,20 @@ CA_PEM: Final = "ca.pem"
 CA_KEY: Final = "ca.key"
 GRANT_KEY: Final = "grant.key"
 GRANT_PUB: Final = "grant.pub"
+TOKEN: Final = "token"
+#: Beside ca.key: every certificate that was made, a line each (serial number, kind, name, last day).
+ISSUED: Final = "issued"
 
-_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_MAX = 63  # a common name has at most 64 characters
-
-
-def is_host(name: str) -> bool:
-    """Whether this is a host's name, as DNS has them."""
-    return len(name) <= 253 and bool(_HOST.fullmatch(name))
 
 
 def checked_name(kind: Kind, name: str) -> str:
     """The name, if a certificate of that kind may carry it. Raises :class:`BadInput`."""
-    shape, expected = (
-        (_USER, "a user's login name") if kind == "user" else (_HOST, "a host's name: letters, digits, - and dots")
-    )
-    if len(name) > _MAX or not shape.fullmatch(name) or ".." in name or name.endswith("."):
-        raise BadInput(f"{kind} name", f"{name!r}", f"{expected}, at most {_MAX} characters")
+    fits, expected = bool(_USER.fullmatch(name)), "a user's login name"
+    if kind != "user":
+        fits, expected = is_host(name), "a host's name: letters, digits, - and dots"
+    if len(name) > MAX_NODE_NAME or not fits or ".." in name or name.endswith("."):
+        raise BadInput(f"{kind} name", f"{name!r}", f"{expected}, at most {MAX_NODE_NAME} characters")
     if kind == "node" and name.casefold() == SCHEDULER:
         raise BadInput("node name", f"{name!r}, which is the scheduler's own", "another name")
     return name
@@ -52,5 +49,5 @@ def private(path: Path) -> Path:
     except OSError as error:
         raise BadInput(str(path), f"cannot be read: {error.strerror}") from None
     if mode & 0o077:
-        raise BadInput(str(path), f"a key with mode {mode:04o}: others may read it", f"mode 0600 (chmod 600 {path})")
+        raise BadInput(str(path), f"a secret with mode {mode:04o}: others may read it", f"mode 0600 (chmod 600 {path})")
     return path

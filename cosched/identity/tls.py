@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
 from cosched.errors import BadInput
-from cosched.identity.names import CA_PEM, Kind, certificate, private
+from cosched.identity.names import CA_PEM, TOKEN, Kind, certificate, private
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
@@ -24,9 +24,15 @@ class Peer(NamedTuple):
     name: str
 
 
-def server_context(directory: Path) -> ssl.SSLContext:
-    """For the scheduler's port: agents and users show certificates. Raises :class:`BadInput` with the file."""
-    return _context(ssl.PROTOCOL_TLS_SERVER, directory, "scheduler")
+def server_context(directory: Path, *, tokens: bool = False) -> ssl.SSLContext:
+    """For the scheduler's port: agents and users show certificates; where there are ``tokens``, users need none.
+
+    A certificate that is shown must be of the authority either way. Raises :class:`BadInput` with the file.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, directory, "scheduler")
+    if tokens:
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def agent_server_context(directory: Path) -> ssl.SSLContext:
@@ -37,15 +43,18 @@ def agent_server_context(directory: Path) -> ssl.SSLContext:
 def client_context(directory: Path) -> ssl.SSLContext:
     """For an agent or a user who dials: with the node's certificate, if there is one here, else the user's.
 
-    Give ``server_hostname``: ``names.SCHEDULER`` or a node's name. Raises :class:`BadInput` with the file.
+    A user with a token and no certificate shows none. Give ``server_hostname``: ``names.SCHEDULER`` or a node's name.
+    Raises :class:`BadInput` with the file.
     """
-    kind: Kind = "node" if certificate("node", directory)[0].exists() else "user"
+    kind: Kind | None = "node" if certificate("node", directory)[0].exists() else "user"
+    if kind == "user" and not certificate("user", directory)[0].exists() and (directory / TOKEN).exists():
+        kind = None
     context = _context(ssl.PROTOCOL_TLS_CLIENT, directory, kind)
     context.check_hostname = True
     return context
 
 
-def _context(protocol: int, directory: Path, kind: Kind) -> ssl.SSLContext:
+def _context(protocol: int, directory: Path, kind: Kind | None) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -57,6 +66,8 @@ def _context(protocol: int, directory: Path, kind: Kind) -> ssl.SSLContext:
         raise BadInput(str(authority), "no such file", "the authority's certificate, made by 'cosched init'") from None
     except (ssl.SSLError, OSError) as error:
         raise BadInput(str(authority), f"cannot be used: {_said(error)}", "a certificate in PEM") from None
+    if kind is None:
+        return context
     pem, key = certificate(kind, directory)
     if not pem.exists():
         raise BadInput(str(pem), "no such file", f"the {kind}'s certificate, made by 'cosched init'")
@@ -85,6 +96,12 @@ def peer_of(connection: ssl.SSLObject | ssl.SSLSocket) -> Peer:
     if kind not in _KINDS or not name:
         raise BadInput("certificate", f"of kind {kind!r}, name {name!r}", "a " + ", a ".join(_KINDS))
     return Peer(kind, name)
+
+
+def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
+    """The serial number of the other side's certificate, in hexadecimal; empty where it showed none."""
+    shown: dict[str, Any] = connection.getpeercert() or {}
+    return f"{int(shown['serialNumber'], 16):x}" if "serialNumber" in shown else ""
 
 
 def expect(connection: ssl.SSLObject | ssl.SSLSocket, kind: Kind, name: str | None = None) -> Peer:

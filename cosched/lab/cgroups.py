@@ -35,11 +35,15 @@ class Hierarchy(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a node gets of the machine; ``memory_bytes`` 0 is no limit, ``cap_cpus`` a ceiling (None: shares alone)."""
+    """What a node gets of the machine; ``memory_bytes`` 0 is no limit, ``cap_cpus`` a ceiling (None: shares alone).
+
+    ``own_cpus``: on which CPUs it runs, as a kernel's list; empty for all.
+    """
 
     cpus: int
     memory_bytes: int
     cap_cpus: float | None = None
+    own_cpus: str = ""
 
 
 def hierarchies() -> list[Hierarchy]:
@@ -83,6 +87,38 @@ def doors(name: str, node: str, side: str) -> list[str]:
     return [str(each.mount / PARENT / name / node / side / "cgroup.procs") for each in hierarchies()]
 
 
+def add_side(name: str, node: str, side: str) -> list[str]:
+    """A further group of a node, like the desk's; its :func:`doors`. It goes with the lab."""
+    for hierarchy in hierarchies():
+        _directory(hierarchy, PARENT, name, node, side)
+    return doors(name, node, side)
+
+
+def used_s(name: str, node: str, side: str) -> float:
+    """Seconds of CPU that a side of a node has used. Raises OSError where there is no such group, or no accounting."""
+    for hierarchy in hierarchies():
+        group = hierarchy.mount / PARENT / name / node / side
+        if hierarchy.version == 2:
+            return int((group / "cpu.stat").read_text().split()[1]) / 1e6
+        if "cpuacct" in hierarchy.controllers:
+            return int((group / "cpuacct.usage").read_text()) / 1e9
+    raise FileNotFoundError(2, "no accounting of CPU", str(PARENT))
+
+
+def ceiling_cpus(name: str, node: str, side: str) -> float | None:
+    """How many CPUs a side of a node may use; None: no ceiling. Raises OSError where there is no such group."""
+    for hierarchy in hierarchies():
+        group = hierarchy.mount / PARENT / name / node / side
+        if hierarchy.version == 2:
+            quota, period = (group / "cpu.max").read_text().split()
+            return None if quota == "max" else int(quota) / int(period)
+        if "cpu" in hierarchy.controllers:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+            return None if int(quota) < 0 else int(quota) / int(period)
+    raise FileNotFoundError(2, "no CPU controller", str(PARENT))
+
+
 def enter(ways: Sequence[str]) -> None:
     """Move the calling process by its :func:`doors`."""
     for door in ways:
@@ -120,7 +156,11 @@ def _settings(hierarchy: Hierarchy, share: Share) -> Iterator[tuple[str, str]]:
             yield "memory.max", str(share.memory_bytes)
         if quota:
             yield "cpu.max", f"{quota} {_PERIOD_US}"
+        if share.own_cpus:
+            yield "cpuset.cpus", share.own_cpus
         return
+    if "cpuset" in hierarchy.controllers and share.own_cpus:
+        yield "cpuset.cpus", share.own_cpus
     if "cpu" in hierarchy.controllers:
         yield "cpu.shares", str(min(262_144, 1024 * share.cpus))
         if quota:

@@ -1,7 +1,7 @@
 """What ``cosched lab`` and a node's process 1 say to each other: JSON packets over a Unix socket, descriptors beside.
 
 requests
-    {do: status}                           answers {services: {name: {pid, ended}}}
+    {do: status}                           answers {services: {name: {pid, ended, starts}}}
     {do: run, tty: false} + 4 descriptors  the order (JSON: argv, env, cwd, umask), stdin, stdout, stderr
     {do: run, tty: true} + 1 descriptor    the order, which has rows and columns too
               answers {pid, cwd} (with a terminal: and its master's descriptor), or {error, status};

@@ -6,15 +6,18 @@ import pwd
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from cosched.identity.authority import create_authority, issue
 from cosched.lab import tiers
-from cosched.lab.plan import HEAD, NETWORK, Plan, run_directory
+from cosched.lab.plan import HEAD, NETWORK, USER_PRESENCE, USER_PROFILE, Plan, run_directory
+from local_load.profile import find
 
 #: Short, so that a lab shows within seconds what takes a minute at a real desk.
 AWAY_AFTER_S: Final = 3.0
-_POLL_S: Final = 0.5
+_POLL_S: Final = 1.0
+_CONTRACT: Final = {"cpu_ratio": 0.5, "memory_ratio": 0.5}
 
 
 def write_all(plan: Plan, possible: tiers.Possible) -> None:
@@ -30,6 +33,9 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
         "name": plan.name,
         "nodes": names,
         "policy": plan.settings.policy,
+        "contract": {**_CONTRACT, "mpl": plan.settings.mpl},
+        "place": "spread" if plan.settings.mpl > 1 else "first-fit",  # a job's tasks each on a node of their own
+        "coscheduling": {"mode": plan.settings.coscheduling},
         "listen": {
             "socket": str(plan.path("api", "scheduler.sock")),
             "address": plan.scheduler_address,
@@ -45,7 +51,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
     if plan.tier == 3:
         cluster["max_nodes_per_job"] = 1
     plan.path("cluster.yaml").write_text(yaml.safe_dump(cluster, sort_keys=False), encoding="utf-8")
-    for node in plan.nodes:
+    for number, node in enumerate(plan.nodes):
         directory = Path(node.directory)
         mode: dict[str, Any] = {"mode": "none"}
         if plan.tier == 1:
@@ -53,6 +59,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
                 "mode": "auto",
                 "cosched": f"{_group(plan, node.name)}/cosched",
                 "desk": f"{_group(plan, node.name)}/desk",
+                "decoys": plan.settings.pin,  # else all nodes would have theirs on the same processors
             }
         settings: dict[str, Any] = {
             "name": node.name,
@@ -77,9 +84,15 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
                 "allow_root": root,
                 "private_tmp": plan.tier < 3,
             },
+            "contract": {**_CONTRACT, "mpl": plan.settings.mpl},
+            "coscheduling": {"clock_shift_us": plan.settings.clock_shift_us * (number % 2)},
             "presence": {"away_after_s": AWAY_AFTER_S, "poll_s": _POLL_S},
         }
         (directory / "node.toml").write_text(toml(settings), encoding="utf-8")
+        if node.user:  # what they read lies where the node sees it
+            (directory / USER_PROFILE).write_bytes(msgspec.json.encode(find(node.user)))
+            if plan.settings.presence:
+                (directory / USER_PRESENCE).write_bytes(Path(plan.settings.presence).read_bytes())
 
 
 def _me() -> str:

@@ -23,9 +23,23 @@ from types import FrameType
 from typing import Final
 
 from cosched.lab import cgroups, control, kernel, rooms, tiers
-from cosched.lab.init import Init, Service
+from cosched.lab.init import Init
+from cosched.lab.keeping import Service
 from cosched.lab.netlink import Network
-from cosched.lab.plan import HEAD, HEAD_ADDRESS, RUN, Node, Plan, python, run_directory
+from cosched.lab.plan import (
+    HEAD,
+    HEAD_ADDRESS,
+    PEER_PORT,
+    RUN,
+    USER_PORT,
+    USER_PRESENCE,
+    USER_PROFILE,
+    Node,
+    Plan,
+    own_cpus,
+    python,
+    run_directory,
+)
 from cosched.lab.sweep import kill_descendants
 from node_agent.guard.protocol import SOCKET_NAME
 from node_agent.linux import files
@@ -34,6 +48,8 @@ from node_agent.linux.process import become_subreaper, set_name
 _PREFIX: Final = 24
 _BRIDGE: Final = "lan"
 _GUARD_S: Final = 3.0
+_USER_S: Final = str(30 * 86_400)
+_WATCHDOG_S: Final = 10.0  # a guard that hangs for so long is killed, and its successor arms the contract
 
 
 def main() -> None:
@@ -64,7 +80,9 @@ def _shares(plan: Plan) -> dict[str, cgroups.Share]:
     wanted = plan.settings
     fair = (os.cpu_count() or 1) / len(plan.nodes)
     share = cgroups.Share(wanted.cpus, plan.memory_bytes, min(float(wanted.cpus), fair) if wanted.cap else None)
-    return {node.name: share for node in plan.nodes} | {HEAD: cgroups.Share(1, 0)}
+    own = own_cpus(len(plan.nodes), wanted.cpus) if wanted.pin else [""] * len(plan.nodes)
+    shares = {node.name: share._replace(own_cpus=cpus) for node, cpus in zip(plan.nodes, own, strict=True)}
+    return shares | {HEAD: cgroups.Share(1, 0)}
 
 
 def _in_namespaces(plan: Plan, channel: socket.socket) -> None:
@@ -213,7 +231,10 @@ def _head(plan: Plan, channel: socket.socket) -> Init:
 
 def _start_scheduler(head: Init, plan: Plan) -> None:
     argv = python("-m", "cosched.cli.main", "scheduler", "--config", str(plan.path("cluster.yaml")))
-    head.start("scheduler", Service(argv, str(plan.path("scheduler.log"))))
+    head.start("scheduler", Service(argv, str(plan.path("scheduler.log")), kept=True))
+    if plan.settings.users and plan.tier < 3:
+        argv = python("-m", "cosched.cli.main", "local-load", "peer", "--listen", f"{HEAD_ADDRESS}:{PEER_PORT}")
+        head.start("peer", Service(argv, str(plan.path("peer.log"))))
 
 
 def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
@@ -225,14 +246,26 @@ def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
     init = Init(node.name, listener, os.environ, _marks(plan, node.name), desk, mortal=plan.tier == 3)
     config = f"{node.directory}/node.toml"
     for name, module in (("guard", "node_agent.guard"), ("agent", "node_agent")):
-        init.start(name, Service(python("-m", module, "--config", config), f"{node.directory}/{name}.log"))
+        watchdog_s = _WATCHDOG_S if name == "guard" else 0.0
+        log = f"{node.directory}/{name}.log"
+        init.start(name, Service(python("-m", module, "--config", config), log, kept=True, watchdog_s=watchdog_s))
         if name == "guard":
             _wait_for(run_directory(plan, node) / SOCKET_NAME)  # an agent without its guard tries again only later
     if node.user:
-        seed = str(plan.nodes.index(node) + 1)
-        argv = python("-m", "local_load.desk", "--seconds", "86400", "--seed", seed)
-        init.start("user", Service(argv, f"{node.directory}/user.log", tuple(desk)))
+        init.start("user", Service(_user(plan, node), f"{node.directory}/user.log", tuple(desk)))
     return init
+
+
+def _user(plan: Plan, node: Node) -> tuple[str, ...]:
+    """The synthetic user at a desk; Prometheus may look at him, and his messages go to the head."""
+    run = ("-m", "cosched.cli.main", "local-load", "run", "--profile", f"{node.directory}/{USER_PROFILE}")
+    seed = str(plan.nodes.index(node) + 1)
+    where: tuple[str, ...] = ("--node", f"{node.directory}/node.toml", "--seed", seed, "--seconds", _USER_S)
+    if plan.tier < 3:
+        where += ("--listen", f"{node.address}:{USER_PORT}", "--peer", f"{HEAD_ADDRESS}:{PEER_PORT}")
+    if plan.settings.presence:
+        where += ("--presence", f"{node.directory}/{USER_PRESENCE}")
+    return python(*run, *where)
 
 
 def _wait_for(path: Path) -> None:
@@ -258,7 +291,8 @@ def _heard(line: socket.socket, node: Node) -> tuple[dict[str, object], list[int
 
 def _marks(plan: Plan, node: str) -> dict[str, str]:
     """What every command in the lab finds in its environment."""
-    return {
+    config = {} if node == HEAD else {"COSCHED_NODE_CONFIG": str(plan.path("nodes", node, "node.toml"))}
+    return config | {
         "COSCHED_LAB": plan.name,
         "COSCHED_LAB_COOKIE": plan.cookie,
         "COSCHED_NODE": node,

@@ -1,7 +1,7 @@
 """Process 1 of a lab's node, and of its head: starts its services, runs commands for ``cosched lab run``, reaps.
 
-One thread, one loop. A service that ends is not started again: ``lab status`` tells how it ended. See ``control`` for
-what callers may ask.
+One thread, one loop. Which services are started again when they end, ``keeping`` says. See ``control`` for what
+callers may ask.
 """
 
 import contextlib
@@ -12,29 +12,16 @@ import signal
 import socket
 import struct
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
 from cosched.lab import control, process
+from cosched.lab.keeping import Kept, Service
 
 _REAP_S: Final = 5.0  # a child's signal can be missed by nobody; this bounds the harm if it were
-
-
-@dataclass(frozen=True)
-class Service:
-    """A program that belongs to a node, and the file of its output."""
-
-    argv: tuple[str, ...]
-    log: str
-    groups: tuple[str, ...] = ()
-
-
-@dataclass
-class _Started:
-    pid: int
-    ended: dict[str, int] | None = None
 
 
 @dataclass
@@ -48,7 +35,7 @@ class Init:
     desk: Sequence[str] = ()
     mortal: bool = False
     on_orphan: Callable[[int, int], None] | None = None
-    services: dict[str, _Started] = field(default_factory=dict)
+    services: dict[str, Kept] = field(default_factory=dict)
     _runs: dict[int, socket.socket] = field(default_factory=dict)
     _ending: bool = False
 
@@ -72,27 +59,43 @@ class Init:
         self._selector.unregister(source)
 
     def start(self, name: str, service: Service) -> None:
-        """Start a service. One that cannot be started counts as ended, and its log says why."""
+        """Start a service, and keep it if it is to be kept."""
+        kept = self.services[name] = Kept(service, self._launch)
+        if kept.signs is not None:
+            self.watch(kept.signs, kept.heard)
+        kept.start()
+
+    def _launch(self, service: Service, more: Mapping[str, str]) -> int:
+        """Its number. One that cannot be started counts as ended, and its log says why."""
         log = os.open(service.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             streams = (nothing, log, log)
             program = process.Program(
-                service.argv, self.environment, "/", streams, groups=service.groups, mortal=self.mortal
+                service.argv, {**self.environment, **more}, "/", streams, groups=service.groups, mortal=self.mortal
             )
-            self.services[name] = _Started(process.start(program))
+            return process.start(program)
         except process.CannotStart as error:
             os.write(log, f"{error}\n".encode())
-            self.services[name] = _Started(0, {"status": error.status})
+            for kept in self.services.values():
+                if kept.service is service:
+                    kept.has_ended({"status": error.status})
+            return 0
         finally:
             control.close([log, nothing])
 
     def run(self) -> None:
         """Serve until a signal says that it is enough."""
         while not self._ending:
-            for key, _ in self._selector.select(_REAP_S):
+            for key, _ in self._selector.select(self._pause_s()):
                 key.data()
             self._reap()
+            for kept in self.services.values():
+                kept.tick()
+
+    def _pause_s(self) -> float:
+        dues_s = [due_s for kept in self.services.values() if (due_s := kept.due_s()) is not None]
+        return min([_REAP_S, *(max(0.0, due_s - time.monotonic()) for due_s in dues_s)])
 
     def end(self) -> None:
         """Leave :meth:`run`."""
@@ -116,7 +119,7 @@ class Init:
             ended = process.ended(status)
             for service in self.services.values():
                 if service.pid == pid and service.ended is None:
-                    service.ended = ended
+                    service.has_ended(ended)
             if connection := self._runs.pop(pid, None):
                 with contextlib.suppress(OSError):
                     control.send(connection, ended)
@@ -153,7 +156,10 @@ class Init:
     def _answer(self, connection: socket.socket, message: dict[str, Any], descriptors: list[int]) -> None:
         do = message.get("do")
         if do == "status":
-            services = {name: {"pid": each.pid, "ended": each.ended} for name, each in self.services.items()}
+            services = {
+                name: {"pid": each.pid, "ended": each.ended, "starts": each.starts}
+                for name, each in self.services.items()
+            }
             control.send(connection, {"services": services})
         elif do == "signal":
             for pid in (pid for pid, caller in self._runs.items() if caller is connection):

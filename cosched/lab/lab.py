@@ -60,6 +60,12 @@ class Lab:
         policy: str = "easy",
         users: int = 0,
         cap: bool = False,
+        pin: bool = False,
+        mpl: int = 1,
+        coscheduling: str = "none",
+        clock_shift_us: int = 0,
+        user_profile: str = "",
+        presence: str = "",
         keep: Iterable[str | Path] = (),
         say: Callable[[str], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
@@ -67,11 +73,27 @@ class Lab:
     ) -> Self:
         """Make a lab, and come back when all agents have joined; one that is up with these settings is taken as it is.
 
-        ``tier`` None is the best there is. ``keep`` names directories of /tmp and the like that stay visible on the
-        nodes; ``say`` gets lines on what happens; ``interrupted`` is asked often. Raises :class:`BadInput`,
-        :class:`Failed` and, when interrupted, KeyboardInterrupt: then nothing is left.
+        ``tier`` None is the best there is. The ``users`` sit at the first desks: ``user_profile`` is a built-in's name
+        or a file (empty: the paper's mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names
+        directories of /tmp and the like that stay visible on the nodes; ``say`` gets lines on what happens;
+        ``interrupted`` is asked often. Raises :class:`BadInput`, :class:`Failed` and, when interrupted,
+        KeyboardInterrupt: then nothing is left.
         """
-        wanted = Settings(nodes, cpus, memory_bytes, tier or 0, policy, users, cap)
+        wanted = Settings(
+            nodes,
+            cpus,
+            memory_bytes,
+            tier or 0,
+            policy,
+            users,
+            cap,
+            pin,
+            mpl,
+            coscheduling,
+            user_profile,
+            presence,
+            clock_shift_us,
+        )
         making = Making(name, wanted, keep, say or (lambda text: None), interrupted, timeout_s)
         was_up = making.make()
         made = cls(name)

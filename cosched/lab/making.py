@@ -32,9 +32,12 @@ from cosched.lab.plan import (
     Node,
     Plan,
     Settings,
+    own_cpus,
     python,
 )
 from cosched.wire.api import NodeDoc, NodeList
+from local_load.profile import find, seated
+from local_load.schedule import recorded
 
 Say = Callable[[str], None]
 
@@ -43,6 +46,7 @@ _HOLDER_S: Final = 30.0
 _ANSWER_S: Final = 5.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
+_SEATS_SEED: Final = 1
 #: Below the ports that the kernel gives to those who ask for none.
 _PORTS: Final = range(20_000, 32_000)
 
@@ -57,6 +61,11 @@ def checked(wanted: Settings) -> Settings:
         raise BadInput("--tier", str(wanted.tier), "1, 2 or 3")
     if not 0 <= wanted.users <= wanted.nodes:
         raise BadInput("--users", str(wanted.users), f"0 to {wanted.nodes}, or a percentage of the nodes such as 25%")
+    if not 1 <= wanted.mpl <= 16:
+        raise BadInput("--mpl", str(wanted.mpl), "1 to 16 tasks for each CPU")
+    if wanted.pin and not own_cpus(wanted.nodes, wanted.cpus):
+        found = f"{wanted.nodes} nodes of {wanted.cpus} CPUs"
+        raise BadInput("--pin", found, f"at most the {len(os.sched_getaffinity(0))} CPUs of this machine")
     if wanted.memory_bytes is not None:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if not _LEAST_MEMORY <= wanted.memory_bytes <= total:
@@ -81,6 +90,10 @@ class Making:
         self._name = name
         self._directory = places.lab_dir(name)
         self._wanted = checked(wanted)
+        if wanted.user_profile:
+            find(wanted.user_profile, "--user-profile")
+        if wanted.presence:
+            recorded(Path(wanted.presence))
         self._keep = tuple(rooms.kept([*rooms.own_places(), *keep]))
         self._say = say
         self._interrupted = interrupted
@@ -117,9 +130,9 @@ class Making:
     def _same(self, found: dict[str, Any]) -> None:
         """Raise :class:`BadInput` where what is up is not what is wanted; what was not asked for may be anything."""
         for key, value in asdict(self._wanted).items():
-            there = found["tier"] if key == "tier" else found["settings"][key]
+            there = found["tier"] if key == "tier" else found["settings"].get(key, "")
             if value != there and not (key == "tier" and value == 0) and value is not None:
-                option = {"memory_bytes": "mem"}.get(key, key)
+                option = {"memory_bytes": "mem"}.get(key, key).replace("_", "-")
                 raise BadInput(
                     f"--{option}", f"{value}, but the lab {self._name} is up with {there}",
                     f"the same, another name, or 'cosched lab down --name {self._name}' first",
@@ -165,13 +178,15 @@ class Making:
             )
         one_host = possible.tier == 3
         ports = _free_ports(wanted.nodes + 1) if one_host else [SCHEDULER_PORT, *[AGENT_PORT] * wanted.nodes]
+        users = [wanted.user_profile] * wanted.users if wanted.user_profile else seated(wanted.users, _SEATS_SEED)
+        users += [""] * (wanted.nodes - wanted.users)
         nodes = tuple(
             Node(
                 f"node{i}",
                 "127.0.0.1" if one_host else f"10.77.0.{i}",
                 ports[i],
                 str(self._directory / "nodes" / f"node{i}"),
-                i <= wanted.users,
+                users[i - 1],
             )
             for i in range(1, wanted.nodes + 1)
         )

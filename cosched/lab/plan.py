@@ -4,6 +4,7 @@ The plan travels as JSON from ``cosched lab up`` to the holder. Standard library
 """
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,12 @@ RUN: Final = "/run/cosched"
 HEAD_ADDRESS: Final = "10.77.0.254"
 SCHEDULER_PORT: Final = 7420
 AGENT_PORT: Final = 7421
+#: Where users' messages are answered (head), and where Prometheus may look at a user (nodes).
+PEER_PORT: Final = 7424
+USER_PORT: Final = 7425
+#: What a user is, and when he is there, in a node's directory.
+USER_PROFILE: Final = "user.json"
+USER_PRESENCE: Final = "presence.csv"
 MAX_NODES: Final = 64
 
 
@@ -24,7 +31,10 @@ class Settings:
     """What ``lab up`` was asked for; a second ``lab up`` with other settings is refused.
 
     ``tier`` 0 means the best there is, ``memory_bytes`` None an equal part of what is free. ``cap`` gives each node a
-    hard ceiling at its share of the machine; ``users`` is the number of desks with a synthetic user.
+    hard ceiling at its share of the machine; ``users`` is the number of desks with a synthetic user, ``user_profile``
+    what kind of user (empty: a mixture), ``presence`` a trace by which they come and go (empty: they stay). ``pin``
+    gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
+    ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments).
     """
 
     nodes: int
@@ -34,6 +44,12 @@ class Settings:
     policy: str
     users: int
     cap: bool
+    pin: bool = False
+    mpl: int = 1
+    coscheduling: str = "none"
+    user_profile: str = ""
+    presence: str = ""
+    clock_shift_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class Node:
     address: str
     port: int
     directory: str
-    user: bool  # a synthetic one is at the desk
+    user: str  # the profile of the synthetic one at the desk; empty: nobody
 
     @property
     def control(self) -> Path:
@@ -94,3 +110,11 @@ def run_directory(plan: Plan, node: Node) -> Path:
 def python(*arguments: str) -> tuple[str, ...]:
     """A command line that runs Python on our own modules, whatever lies in the directory that it starts in."""
     return (sys.executable, "-P", *arguments)
+
+
+def own_cpus(nodes: int, cpus: int) -> list[str]:
+    """The CPUs of each pinned node, as the kernel writes lists; too few of them: an empty list."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < nodes * cpus:
+        return []
+    return [",".join(map(str, usable[at * cpus : (at + 1) * cpus])) for at in range(nodes)]

@@ -116,5 +116,7 @@ def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:
         mount("mqueue", "/dev/mqueue", "mqueue")
     mount(f"/proc/self/fd/{known}", "/etc/hosts", flags=kernel.MS_BIND)
     os.close(known)
+    with open("/run/utmp", "xb"):  # who is logged in, as on any machine
+        os.chmod("/run/utmp", 0o664)
     with contextlib.suppress(FileExistsError):  # where /var/lock leads
         os.mkdir("/run/lock", 0o777)

@@ -6,12 +6,14 @@ from typing import Final
 import msgspec
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A rigid job as a policy may see it: what the user said, never how long it will really run.
 
     ``estimate_us`` is the user's estimate of the time alone on idle nodes, in microseconds, at least 1; on a dedicated
     machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1: one for each
-    task. ``memory_bytes`` is what each task needs; it counts where nodes have names.
+    task. ``memory_bytes`` is what each task needs; it counts where nodes have names. ``avoid`` names nodes that it is
+    not put on: a launch of it has failed there. ``requeue``: if it loses a node it waits again, and runs from its
+    beginning.
     """
 
     id: int
@@ -20,6 +22,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     submit_us: int
     user: int = -1
     memory_bytes: int = 0
+    avoid: tuple[str, ...] = ()
+    requeue: bool = False
 
 
 class JobState(StrEnum):
@@ -54,9 +58,17 @@ TRANSITIONS: Final[dict[JobState, frozenset[JobState]]] = {
     JobState.QUEUED: frozenset({JobState.HELD, JobState.STARTING, JobState.CANCELLED}),
     JobState.HELD: frozenset({JobState.QUEUED, JobState.CANCELLED}),
     JobState.STARTING: frozenset(
-        {JobState.RUNNING, JobState.ENDING, JobState.LAUNCH_FAILED, JobState.NODE_LOST, JobState.CANCELLED}
+        {
+            JobState.RUNNING,
+            JobState.ENDING,
+            JobState.LAUNCH_FAILED,
+            JobState.NODE_LOST,
+            JobState.CANCELLED,
+            JobState.QUEUED,  # its launch has failed before the script ran: it is tried again on other nodes
+        }
     ),
-    JobState.RUNNING: frozenset({JobState.ENDING}) | (TERMINAL - {JobState.LAUNCH_FAILED}),
-    JobState.ENDING: TERMINAL,
+    # to queued: it has lost a node, and wanted to wait again
+    JobState.RUNNING: frozenset({JobState.ENDING, JobState.QUEUED}) | (TERMINAL - {JobState.LAUNCH_FAILED}),
+    JobState.ENDING: TERMINAL | {JobState.QUEUED},
     **{state: frozenset() for state in TERMINAL},
 }

@@ -13,10 +13,15 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
                                        bytes; headers Cosched-Size: what there is by now, Cosched-Final: 1 for all
     GET  /v1/nodes                     NodeList
     POST /v1/nodes/NAME/drain|resume   DrainRequest (drain) -> NodeDoc
+    POST /v1/nodes/NAME/admit|remove   RemoveRequest (remove) -> MemberDoc
+    GET  /v1/survey?user=NAME,NAME     SurveyDoc
+    POST /v1/tokens                    TokenRequest -> 201 NewToken
+    GET  /v1/tokens                    TokenList
+    POST /v1/tokens/ID/revoke          TokenDoc
     GET  /v1/cluster                   ClusterDoc
 
-Every error has a Problem for its body: 400 and 422 bad input, 403 not yours, 404 no such thing, 409 not in this state,
-503 not now.
+Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known, 403 not yours, 404 no such thing,
+409 not in this state, 503 not now.
 """
 
 import msgspec
@@ -24,21 +29,23 @@ import msgspec
 from cosched.model.node import Presence, Usage
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """POST /v1/jobs. The submitter is who the connection says, never a field."""
 
     script: str
-    arguments: list[str] = []
+    arguments: tuple[str, ...] = ()
     name: str = ""
     tasks: int = 1
     time_limit_s: float | None = None  # the estimate and the limit; the cluster's default where absent
     memory_bytes: int | None = None  # for each task; the cluster's default where absent
     kind: str | None = None  # "cpu" or "comm": the job's orientation
+    coscheduling: str | None = None  # none, ccs, dcs, spin or gang; the cluster's where absent
     directory: str
     environment: dict[str, str] = {}
     output: str | None = None  # a path, opened as the user on the first node
     error: str | None = None
     hold: bool = False
+    requeue: bool = False  # when it loses a node, it waits again and runs from its beginning
 
 
 class WhyDoc(msgspec.Struct, frozen=True):
@@ -122,6 +129,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     used_memory_bytes: int = 0
     presence: Presence = Presence.UNKNOWN
     presence_source: str = ""
+    blind: list[str] = []  # sources of presence that fail: "name: why"
     usage: Usage | None = None
     limited_cpus: float | None = None
     armed: bool | None = None
@@ -143,6 +151,90 @@ class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/nodes/NAME/remove: the serial numbers of its certificates, in hexadecimal, as far as they are known."""
+
+    serials: list[str] = []
+
+
+class MemberDoc(msgspec.Struct, frozen=True):
+    """Who belongs to the cluster now: the nodes that may join; ``revoked`` is how many certificates count no more."""
+
+    nodes: list[str]
+    revoked: int
+
+
+class AccountDoc(msgspec.Struct, frozen=True):
+    """A user on a node; ``problem``: why his jobs would not run there, empty where they would."""
+
+    uid: int
+    gid: int
+    home: str
+    problem: str = ""
+
+
+class NodeSurvey(msgspec.Struct, frozen=True):
+    """What a node has answered. ``clock_s``: its clock before (-) or after the scheduler's, give or take half
+    ``round_trip_s``; ``software`` its version. Users who are missing are not known there."""
+
+    name: str
+    software: str
+    clock_s: float
+    round_trip_s: float
+    users: dict[str, AccountDoc]
+
+
+class SurveyDoc(msgspec.Struct, frozen=True):
+    """GET /v1/survey: the nodes that answer; ``silent`` are connected and do not."""
+
+    nodes: list[NodeSurvey]
+    silent: list[str] = []
+
+
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators."""
+
+    life_s: float
+    user: str | None = None
+    label: str = ""
+
+
+class TokenDoc(msgspec.Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    label: str
+    created: str
+    expires: str
+    expired: bool = False
+
+
+class TokenList(msgspec.Struct, frozen=True):
+    """GET /v1/tokens: the caller's, all for operators; the newest first."""
+
+    tokens: list[TokenDoc]
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """A token that was made: its words, told this once, and the authority by which its holder knows the service."""
+
+    token: TokenDoc
+    words: str
+    authority: str  # ca.pem
+
+
+class RestartDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last start of the service found. ``jobs`` were taken over; ``awaited`` nodes are still to be heard.
+
+    ``differed``: where the nodes said otherwise than the journal, in words.
+    """
+
+    jobs: int = 0
+    awaited: list[str] = []
+    differed: list[str] = []
+
+
 class ClusterDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/cluster."""
 
@@ -160,6 +252,26 @@ class ClusterDoc(msgspec.Struct, frozen=True, kw_only=True):
     free_procs: int
     queued: int
     running: int
+    restart: RestartDoc = RestartDoc()
+
+
+class CoschedulingDoc(msgspec.Struct, frozen=True):
+    """How a job is run together with its neighbours, by what its nodes said last.
+
+    ``receives``: how it waits for messages, by node; ``raises``: how often it went first, on all nodes; ``share`` of a
+    CPU that is each task's due; ``rows`` above 0: it has one of so many turns, ``slot_s`` long. ``transports`` are what
+    its processes talk over, ``unseen`` those of them on which nobody sees messages wait.
+    """
+
+    mode: str
+    receives: dict[str, str]
+    raises: int = 0
+    share: float = 1.0
+    row: int = 0
+    rows: int = 0
+    slot_s: float = 0.0
+    transports: list[str] = []
+    unseen: list[str] = []
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -171,6 +283,7 @@ class Explanation(msgspec.Struct, frozen=True):
     decided: str  # when
     cause: str = ""  # the event that led to the decision
     promised_start: str | None = None
+    coscheduling: CoschedulingDoc | None = None  # while it holds nodes
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -4,6 +4,9 @@ The agent dials out and says :class:`Hello`; the scheduler answers :class:`Welco
 sends :class:`Heartbeat` every ``heartbeat_us``; a scheduler that has heard nothing for ``lease_us`` counts the node as
 lost, and an agent that has heard nothing for as long arms the contract and goes on with what runs.
 
+After the first message of each side every frame carries a session and a number (:mod:`cosched.wire.sequence`): what was
+recorded, repeated or put in another order is refused.
+
 Orders carry a :class:`Fence` and an :class:`OrderId`. An agent persists the highest epoch before it obeys, refuses
 orders of a lower one, or of the same one by another instance, and obeys an order once: on a second arrival of the same
 id it only answers again. Whatever it doesn't know is refused (:class:`Refused`), counted, and logged once a minute.
@@ -21,9 +24,13 @@ import msgspec
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
+from cosched.wire.sequence import HEADER_BYTES
 
 VERSION: Final = 1
 MAX_FRAME_BYTES: Final = 4 << 20
+#: A cluster's epochs count its scheduler's starts. Another cluster's scheduler is obeyed only if it was told to take
+#: over: its epochs begin at the seconds since 1970, which no count reaches, and a later take-over is the higher one.
+TAKE_OVER_EPOCH: Final = 1_000_000_000
 #: Output travels in pieces of at most this.
 MAX_CHUNK_BYTES: Final = 256 << 10
 
@@ -65,13 +72,17 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class GroupReport(msgspec.Struct, frozen=True):
-    """What an agent knows of one attempt at a job when it joins. ``state``: prepared, running, ended."""
+    """What an agent knows of one attempt at a job when it joins. ``state``: prepared, running, ended.
+
+    ``rebooted``: it is of an earlier boot of the machine, and so are its processes.
+    """
 
     job_id: int
     attempt: int
     state: str
     last_order: int
     exit: Exit | None = None
+    rebooted: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -85,8 +96,9 @@ class Hello(Message, frozen=True):
     """The first message of an agent. ``procs`` and ``memory_bytes`` are the node's, all of them.
 
     ``owner`` is what its owner leaves to parallel work at most: the scheduler counts with the stricter of it and the
-    cluster's contract. After the welcome the agent says again every :class:`ProgramEnded` and :class:`GroupEnded` that
-    no :class:`Forget` has acknowledged.
+    cluster's contract; ``obeyed`` is whom it has obeyed last, ``session`` what the scheduler's frames shall carry.
+    After the welcome the agent says again every :class:`ProgramEnded` and :class:`GroupEnded` that no :class:`Forget`
+    has acknowledged.
     """
 
     version: int
@@ -98,19 +110,58 @@ class Hello(Message, frozen=True):
     port: int
     software: str
     enforces: dict[str, str] = {}  # capability -> "yes", or why not
-    highest_epoch: int = 0
     groups: tuple[GroupReport, ...] = ()
     owner: SocialContract = SocialContract()
+    obeyed: Fence | None = None
+    session: bytes = b""
+
+
+class JobSigns(msgspec.Struct, frozen=True):
+    """What a node sees of a job. ``receives``: :class:`cosched.model.coscheduling.Receives`; ``raises``: so far.
+
+    ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot.
+    """
+
+    job_id: int
+    attempt: int
+    receives: str
+    raises: int
+    transports: tuple[str, ...] = ()
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """How a job on this node is to be coscheduled: its mode, what is its due here in CPUs, its row among ``rows``.
+
+    ``rows`` 0: no slots.
+    """
+
+    job_id: int
+    attempt: int
+    mode: str
+    share: float
+    row: int = 0
+    rows: int = 0
 
 
 class Heartbeat(Message, frozen=True):
-    """The node is alive; how it is used, and whether somebody is there. ``limited_cpus``: the ceiling in force."""
+    """The node is alive; how it is used, and whether somebody is there. ``limited_cpus``: the ceiling in force.
+
+    ``blind``: sources of presence that fail, each as "name: why". ``paused``: why nothing may run here now,
+    by its owner's word; empty where it may. ``asked_us`` is the node's clock, for which
+    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all).
+    """
 
     usage: Usage
     presence: Presence
     presence_source: str = ""
     limited_cpus: float | None = None
     armed: bool = True
+    blind: tuple[str, ...] = ()
+    paused: str = ""
+    asked_us: int = 0
+    clock_bound_us: int = -1
+    raises: int = 0
+    jobs: tuple[JobSigns, ...] = ()
 
 
 class Prepared(Message, frozen=True):
@@ -127,7 +178,8 @@ class Started(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, failed."""
+    """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, paused,
+    failed."""
 
     order: OrderId
     code: str
@@ -162,23 +214,56 @@ class OutputChunk(Message, frozen=True):
     error: str = ""
 
 
+class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A user on a node. ``problem``: why jobs of his would not run there, empty where they would."""
+
+    uid: int
+    gid: int
+    home: str
+    problem: str = ""
+
+
+class Surveyed(Message, frozen=True):
+    """What was asked by :class:`Survey`. ``time_us`` since 1970; users who are not known there are missing."""
+
+    request: int
+    time_us: int
+    users: dict[str, Account]
+
+
 # scheduler to agent
 
 
 class Welcome(Message, frozen=True):
-    """The agent belongs to this cluster from now on."""
+    """The agent belongs to this cluster from now on. ``session`` is what its frames shall carry, ``hello`` its own.
+
+    ``revoked``: see :class:`Revoked`.
+    """
 
     version: int
     fence: Fence
     heartbeat_us: int
     lease_us: int
     contract: SocialContract
+    session: bytes = b""
+    hello: bytes = b""
+    revoked: tuple[str, ...] = ()
 
 
 class Rejected(Message, frozen=True):
-    """The agent is not welcome, and why; it tries again later."""
+    """The agent is not welcome, and why; it tries again later.
+
+    ``removed_by``: its node was removed from the cluster, and what it still has of this cluster's jobs is to be ended.
+    """
 
     reason: str
+    removed_by: Fence | None = None
+
+
+class Revoked(Message, frozen=True):
+    """Certificates (their serial numbers, hexadecimal, all of them) that open no door any more."""
+
+    serials: tuple[str, ...]
 
 
 class Order(Message, frozen=True):
@@ -193,10 +278,12 @@ class Prepare(Order, frozen=True):
 
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
     ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
-    the agent puts paths of its own for values that are, as a whole, one of :data:`LOCAL_PATHS`: ``{node_file}`` is the
-    file with :func:`cosched.wire.hostfile.hostfile`'s text, which it writes; ``{rsh}`` its ``cosched-rsh``;
-    ``{rank}`` its ``cosched-rank``, which runs a rank and says which one ended badly; ``{tmp}``
-    the job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
+    the agent puts its own for values that are, as a whole, one of :data:`LOCAL_VALUES`: ``{node_file}``,
+    ``{mpich_hosts}`` and ``{pvm_hosts}`` are the files with the texts of :mod:`cosched.wire.hostfile`, which it writes;
+    ``{rsh}`` its ``cosched-rsh``; ``{rank}`` its ``cosched-rank``, which runs a rank and says which one ended badly;
+    ``{pvmd}`` its ``cosched-pvmd``, which starts PVM's daemon where an earlier one was killed; ``{interface}`` the
+    network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
+    job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME).
     """
 
@@ -234,6 +321,23 @@ class Discard(Order, frozen=True):
     """The output is no longer wanted."""
 
 
+class Turns(Message, frozen=True):
+    """The answer to a heartbeat: the scheduler's clock, and the jobs of this node among their neighbours."""
+
+    asked_us: int
+    now_us: int
+    slot_us: int
+    contended: bool = False
+    jobs: tuple[Turn, ...] = ()
+
+
+class Survey(Message, frozen=True):
+    """Say what these users are on this node, and what its clock says."""
+
+    request: int
+    users: tuple[str, ...]
+
+
 class ReadOutput(Message, frozen=True):
     """Send a piece of a job's spooled output. ``stream``: stdout or stderr."""
 
@@ -245,11 +349,13 @@ class ReadOutput(Message, frozen=True):
     max_bytes: int
 
 
-FromAgent = Hello | Heartbeat | Prepared | Started | Refused | ProgramEnded | GroupEnded | OutputChunk
-ToAgent = Welcome | Rejected | Prepare | Run | Kill | Forget | Discard | ReadOutput
+FromAgent = Hello | Heartbeat | Prepared | Started | Refused | ProgramEnded | GroupEnded | OutputChunk | Surveyed
+ToAgent = Welcome | Rejected | Revoked | Prepare | Run | Kill | Forget | Discard | ReadOutput | Survey | Turns
 
-#: Values in ``Prepare.environment`` that each agent replaces by a path on its node.
-LOCAL_PATHS: Final = ("{node_file}", "{rsh}", "{rank}", "{tmp}")
+#: Values in ``Prepare.environment`` that each agent replaces by what they are on its node.
+LOCAL_VALUES: Final = (
+    "{node_file}", "{mpich_hosts}", "{pvm_hosts}", "{rsh}", "{rank}", "{pvmd}", "{interface}", "{tmp}"
+)  # fmt: skip
 
 Kind = TypeVar("Kind")
 _encoder = msgspec.msgpack.Encoder()
@@ -260,7 +366,7 @@ _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
 def encode(message: FromAgent | ToAgent) -> bytes:
     """One frame. Raises ValueError where it would be too long to be accepted."""
     frame = _encoder.encode(message)
-    if len(frame) > MAX_FRAME_BYTES:
+    if len(frame) + HEADER_BYTES > MAX_FRAME_BYTES:
         raise ValueError(f"{type(message).__name__} of {len(frame)} bytes; at most {MAX_FRAME_BYTES} travel")
     return frame
 

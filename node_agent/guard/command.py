@@ -50,6 +50,11 @@ def settle(place: Place, directory: str) -> None:
     """See the job's mounts, become its user, be in a directory. Raises :class:`StepFailed`; there is no way back."""
     try:
         if place.private_tmp:
+            namespaces.enter_ipc(f"{place.directory}/ipc")
+    except OSError as error:
+        raise StepFailed("failed", f"the job's IPC namespace: {_story(error)}") from None
+    try:
+        if place.private_tmp:
             namespaces.private_mounts()
             covers = {"/tmp": f"{place.directory}/tmp", "/dev/shm": f"{place.directory}/shm"}
             namespaces.cover(covers, place.keep)

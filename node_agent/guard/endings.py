@@ -40,12 +40,13 @@ class Endings:
         self._loop = loop
         self._emit = emit
         self._boot_id = boot_id
+        self.paused = False  # while all jobs are held: no time limit runs
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted next; None: not before something happens."""
         moments = []
         for group in self._groups.values():
-            if not group.ending and group.deadline_us is not None and not group.told_empty:
+            if group.deadline_us is not None and self._limited(group):
                 moments.append(group.deadline_us)
             moments += [moment for moment in (group.kill_at_us, group.poll_at_us) if moment is not None]
         return min(moments, default=None)
@@ -53,8 +54,7 @@ class Endings:
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         for group in list(self._groups.values()):
-            limited = not group.ending and group.deadline_us is not None and not group.told_empty
-            if limited and now_us >= (group.deadline_us or 0):
+            if group.deadline_us is not None and self._limited(group) and now_us >= group.deadline_us:
                 self.begin(group, "limit", group.request.grace_us)
             if group.kill_at_us is not None and now_us >= group.kill_at_us:
                 group.kill_at_us = None
@@ -62,11 +62,17 @@ class Endings:
             if group.poll_at_us is not None and now_us >= group.poll_at_us:
                 self._look(group, now_us)
 
+    def _limited(self, group: Group) -> bool:
+        return not (group.ending or group.told_empty or self.paused)
+
     def begin(self, group: Group, cause: str, grace_us: int) -> None:
         """SIGTERM now, what is left is killed after the grace. Why is on record before anybody can die of it."""
         group.ending = cause
         group.kill_at_us = process.boottime_us() + grace_us
         self.save(group)
+        for command in group.commands.values():  # supervisors that still pass on what a command had to say
+            if command.pidfd is not None:
+                process.send_by_fd(command.pidfd, signal.SIGTERM)
         self._cgroups.signal(group.name, signal.SIGTERM)
         self._cgroups.signal(group.name, signal.SIGCONT)  # who is stopped doesn't hear SIGTERM
         self.look_in(group, _FIRST_POLL_US)

@@ -1,5 +1,6 @@
 """An attempt at a job on this node as the guard knows it; what happens to it is in ``jobs``."""
 
+import os
 import secrets
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ UNKNOWN: Final[Record] = {"status": None, "signal": None, "cause": "unknown"}
 
 
 class Command:
-    """The n-th command of an attempt. ``exit`` is its record once it has ended."""
+    """The n-th command of an attempt. ``exit``: its record once it has ended; ``pidfd``: its supervisor, who lives."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -25,6 +26,12 @@ class Command:
         self.state = "starting"
         self.exit: Record | None = None
         self.pidfd: int | None = None
+
+    def let_go(self) -> None:
+        """Its supervisor has ended."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
 
     def shown(self) -> dict[str, Any]:
         """For ``list``."""

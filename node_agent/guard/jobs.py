@@ -3,6 +3,7 @@
 Nothing here waits: what may take long is done by a child, whose report comes through the loop.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,9 +13,10 @@ from node_agent.guard.adoption import adopted
 from node_agent.guard.children import Children
 from node_agent.guard.endings import Emit, Endings
 from node_agent.guard.groups import Command, Group
+from node_agent.guard.levers import Levers
 from node_agent.guard.loop import Loop
 from node_agent.guard.records import Record, Records
-from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Spawn, Whose
+from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.rooms import Rooms
 from node_agent.guard.settings import Settings
 from node_agent.linux import process, users
@@ -38,18 +40,23 @@ class Jobs:
         loop: Loop,
         emit: Emit,
         *,
+        agent_uid: int,
         private_tmp: bool,
     ) -> None:
+        """``agent_uid`` may connect to commands' streams."""
         self.groups: dict[tuple[int, int], Group] = {}
         self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
+        self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
         self._cgroups = cgroups
         self._records = records
         self._loop = loop
         self._emit = emit
         self._jobs_fd = jobs_fd
+        self._agent_uid = agent_uid
         self._children = Children(loop, jobs_fd)
         self._rooms = Rooms(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
+        self.levers = Levers(cgroups)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
 
     def adopt(self) -> int:
@@ -61,8 +68,18 @@ class Jobs:
                 if found.pidfd is not None:
                     self._follow(group, found, found.pidfd)
             self.endings.look_in(group, 0)
+        self.levers.undo_all(self.groups)
         self._rooms.remove_stray(self.groups.values())
         return len(self.groups)
+
+    def hold(self, frozen: bool, paused_us: int) -> None:
+        """Stop all jobs' processes, or let them go on after so long a pause, which counts in no time limit."""
+        self.endings.paused = frozen
+        for group in self.groups.values():
+            self._cgroups.freeze(group.name, frozen=frozen)
+            if not frozen and group.deadline_us is not None:
+                group.deadline_us += paused_us
+                self.endings.save(group)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -75,6 +92,8 @@ class Jobs:
                 raise Refusal("busy", f"attempt {key[1]} at job {key[0]} is {known.state} here already")
             answer({"problems": known.problems})
             return
+        if why := self.paused():
+            raise Refusal("paused", why)
         if len(self.groups) >= MAX_GROUPS:
             raise Refusal("busy", f"{MAX_GROUPS} attempts at jobs are here already; forget some")
         group = Group(request)
@@ -100,6 +119,8 @@ class Jobs:
         group = self._known(request.job, request.attempt)
         if group.ending or group.removing:
             raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
+        if why := self.paused():
+            raise Refusal("paused", why)
         if group.user is None:
             raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is not ready yet")
         if request.n in group.commands or self._records.exit(request.job, request.attempt, request.n):
@@ -107,14 +128,17 @@ class Jobs:
         if len(group.alive) >= MAX_ALIVE:
             raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
+        stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
         plan = supervisor.Plan(
             request.job,
             request.attempt,
             request.n,
             group.name,
-            command.Command(request.argv, env, request.cwd, (fds[0], fds[1], fds[2]), request.output, request.error),
+            command.Command(request.argv, env, request.cwd, stdio, request.output, request.error),
             self._rooms.place(group, group.user),
             fds[3] if request.script else None,
+            request.stream,
+            self._agent_uid,
             self._jobs_fd,
             self._cgroups.usage(group.name).oom_kills,
             self._boot_id,
@@ -132,6 +156,7 @@ class Jobs:
                 answer(Refusal(str(found["error"]), str(found["message"])))
 
         def gone() -> None:
+            started.let_go()
             if started.state == "starting" and group.commands.get(started.n) is started:
                 self._not_started(group, started)
                 answer(Refusal("failed", "the command's supervisor died before the command ran"))
@@ -150,6 +175,8 @@ class Jobs:
         except Refusal:
             self._not_started(group, started)
             raise
+        with contextlib.suppress(OSError):
+            started.pidfd = os.pidfd_open(pid)  # it is a child, and is not reaped before the loop goes on
         self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
 
     def signal(self, request: Signal) -> dict[str, Any]:
@@ -177,6 +204,17 @@ class Jobs:
         if group.state in {"preparing", "running", "ending"} or group.removing:
             raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is {group.state}; kill it first")
         self._remove(group, answer)
+
+    def lever(self, request: Weigh | Slots) -> dict[str, Any]:
+        """Raise or lower a job among the jobs of this node, or let them take turns; for a while."""
+        now_us = process.boottime_us()
+        if isinstance(request, Weigh):
+            self._known(request.job, request.attempt)
+            return {"until_us": self.levers.weigh(request[:2], request.percent, request.until_us, now_us)}
+        for row in request.rows:
+            for key in row:
+                self._known(*key)
+        return {"until_us": self.levers.slots(request, now_us)}
 
     def whose(self, request: Whose) -> dict[str, Any]:
         """Which attempt a process belongs to."""
@@ -218,7 +256,7 @@ class Jobs:
                 **{key: record.get(key) for key in ("status", "signal", "cause")},
             }
         )
-        ended = [n for n, command_ in group.commands.items() if command_.state == "ended" and n != 0]
+        ended = [n for n, each in group.commands.items() if each.state == "ended" and n != 0 and each.pidfd is None]
         for n in ended[: -groups.ENDED_KEPT]:
             del group.commands[n]
             self._records.drop_command(*group.key, n)
@@ -234,8 +272,7 @@ class Jobs:
                 self._ended(group, found, record or groups.UNKNOWN)
             if gone:
                 self._loop.unwatch(pidfd)
-                os.close(pidfd)
-                found.pidfd = None
+                found.let_go()
 
         def again() -> None:  # without cgroups, supervisors outlive their commands
             if found.state == "running" and found.pidfd is not None:
@@ -277,6 +314,7 @@ class Jobs:
                 self._loop.unwatch(group.watch_fd)
                 os.close(group.watch_fd)
             self._records.drop(*group.key)
+            self.levers.forget(group.key)
             self.groups.pop(group.key, None)
             answer({})
 

@@ -1,5 +1,7 @@
 """The contract on the whole parallel side: armed from the start, relaxed on request for a while, armed by itself.
 
+While it is armed it can be tightened for a while too, when the owner is in pain though it is kept.
+
 Memory is limited always, and parallel work stays in the idle class: only the ceiling on CPU is ever lifted.
 """
 
@@ -40,6 +42,7 @@ class Limiter:
         self.contract = owner
         self.armed = True
         self.until_us = 0
+        self._tight, self._tight_until_us = 1.0, 0
         self.epoch = epoch
         self.problems: list[str] = []
         self._again_us = 0
@@ -47,7 +50,11 @@ class Limiter:
     @property
     def limits(self) -> Limits:
         """What is in force."""
-        return limits(self.contract, self.armed, *self._machine)
+        held = limits(self.contract, self.armed, *self._machine)
+        if self._tight == 1.0 or not self.armed:
+            return held
+        whole = float(self._machine[0]) if held.cpus is None else held.cpus
+        return held._replace(cpus=whole * self._tight)
 
     def set_contract(self, cpu_ratio: float, memory_ratio: float, mpl: int, now_us: int) -> None:
         """The cluster's contract, cut by the owner's."""
@@ -73,6 +80,15 @@ class Limiter:
                 raise Refusal("failed", "; ".join(self.problems))
         return self.until_us
 
+    def tighten(self, ratio: float, until_us: int, now_us: int) -> None:
+        """While armed, only this share of the ceiling until then. Raises :class:`Refusal` for a moment that is over."""
+        if until_us <= now_us:
+            raise Refusal("stale", f"tighten until {until_us}, which was {now_us - until_us} us ago")
+        before = self._tight
+        self._tight, self._tight_until_us = ratio, min(until_us, now_us + MAX_RELAX_US)
+        if ratio != before:
+            self._apply(now_us)
+
     def arm(self, now_us: int) -> None:
         """The ceiling holds from now on. (Always written: it costs less than a doubt.)"""
         self.armed, self.until_us = True, 0
@@ -83,13 +99,21 @@ class Limiter:
         if not self.armed and now_us >= self.until_us:
             self.arm(now_us)
             return "expired"
+        if self._tight < 1.0 and now_us >= self._tight_until_us:
+            self._tight = 1.0
+            self._apply(now_us)
         if now_us >= self._again_us:
             self._apply(now_us)
         return None
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted next."""
-        return self._again_us if self.armed else min(self._again_us, self.until_us)
+        moments = [self._again_us]
+        if not self.armed:
+            moments.append(self.until_us)
+        if self._tight < 1.0:
+            moments.append(self._tight_until_us)
+        return min(moments)
 
     def shown(self) -> dict[str, Any]:
         """For ``status``."""
@@ -98,6 +122,7 @@ class Limiter:
             "until_us": self.until_us,
             "epoch": self.epoch,
             "contract": self.contract._asdict(),
+            "tight": self._tight,
             "limits": {**self.limits._asdict(), "problems": self.problems},
         }
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from node_agent.guard import requests
+from node_agent.guard.decoys import Decoys
+from node_agent.guard.desk import Desk, Pause
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Loop
@@ -23,6 +25,7 @@ from node_agent.guard.settings import BadSettings, Settings, load
 from node_agent.linux import check, files, process
 from node_agent.linux.cgroup_find import find
 from node_agent.linux.cgroups import YES, NoCgroups
+from node_agent.linux.notify import Watchdog, notify
 
 _PATIENCE_S: Final = 3.0
 
@@ -43,6 +46,7 @@ class Guard:
         self._limiter.arm(process.boottime_us())
         if not self._cgroups.kernel_groups:
             process.become_subreaper()
+        self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
         self._can = check.found(settings, self._cgroups)
         self._loop = Loop()
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
@@ -53,43 +57,60 @@ class Guard:
             jobs_fd,
             self._loop,
             self._server.emit,
+            agent_uid=agent_uid,
             private_tmp=self._can["private /tmp"] == YES,
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._jobs.adopt()
+        pause = Pause(self._records, process.boot_id(), opted_out=not settings.parallel)
+        self._jobs.paused = lambda: pause.why
+        self._desk = Desk(
+            self._loop,
+            settings.paths.run,
+            pause,
+            settings.security.desk_users,
+            self._jobs.hold,
+            self._limiter.shown,
+            lambda: self._server.emit({"event": "desk"}),
+        )
 
     def run(self) -> None:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
+        watchdog = Watchdog()
+        notify("READY=1")
         try:
             while not self._loop.stopping:
-                due_us = self._jobs.endings.due_us()
-                limiter_us = self._limiter.due_us()
-                self._loop.run_once(limiter_us if due_us is None else min(due_us, limiter_us))
+                others_us = (
+                    self._jobs.levers.due_us(),
+                    self._jobs.endings.due_us(),
+                    self._desk.due_us(),
+                    watchdog.due_us(),
+                )
+                self._loop.run_once(min([self._limiter.due_us(), *(each for each in others_us if each is not None)]))
                 now_us = process.boottime_us()
                 if why := self._limiter.tick(now_us):
                     self._server.emit({"event": "armed", "why": why})
+                self._decoys.keep(wanted=self._limiter.limits.cpus is not None and bool(self._jobs.groups))
+                self._jobs.levers.tick(now_us)
                 self._jobs.endings.tick(now_us)
+                self._desk.tick(now_us)
+                watchdog.tick(now_us)
         finally:
+            self._decoys.stop()
+            self._jobs.levers.undo_all(self._jobs.groups)
             self._limiter.arm(process.boottime_us())
         self._server.close()
+        self._desk.close()
         if not self._jobs.groups:
             self._cgroups.close()
 
     def _left(self, why: str) -> None:
         del why  # nobody is there to be told
+        self._jobs.levers.undo_all(self._jobs.groups)
         self._limiter.arm(process.boottime_us())
 
     def _handle(self, request: Request, fds: Sequence[int], answer: Answer) -> None:
         match request:
-            case requests.Relax():
-                answer(self._relax(request))
-            case requests.Arm():
-                self._limiter.arm(process.boottime_us())
-                answer({})
-            case requests.Contract():
-                self._limiter.set_contract(*request, process.boottime_us())
-                self._jobs.memory_bytes = self._limiter.limits.memory_bytes
-                answer(self._limiter.shown())
             case requests.Prepare():
                 self._jobs.prepare(request, answer)
             case requests.Spawn():
@@ -100,12 +121,38 @@ class Guard:
                 answer(self._jobs.kill(request))
             case requests.Forget():
                 self._jobs.forget(request, answer)
+            case requests.Weigh() | requests.Slots():
+                answer(self._jobs.lever(request))
             case requests.Whose():
                 answer(self._jobs.whose(request))
             case requests.List():
                 answer({"groups": self._jobs.listing()})
+            case _:
+                answer(self._limit(request))
+
+    def _limit(self, request: Request) -> dict[str, Any]:
+        """What concerns the contract on the whole side."""
+        now_us = process.boottime_us()
+        match request:
+            case requests.Relax():
+                return self._relax(request)
+            case requests.Tighten():
+                self._limiter.tighten(request.ratio, request.until_us, now_us)
+            case requests.Arm():
+                self._limiter.arm(now_us)
+            case requests.Contract():
+                self._limiter.set_contract(*request, now_us)
+                self._jobs.memory_bytes = self._limiter.limits.memory_bytes
+                return self._limiter.shown()
             case requests.Status():
-                answer({**self._limiter.shown(), "can": self._can})
+                shown = {
+                    **self._limiter.shown(),
+                    **self._jobs.levers.shown(),
+                    **self._desk.shown(),
+                    **self._decoys.shown(),
+                }
+                return {**shown, "can": self._can}
+        return {}
 
     def _relax(self, request: requests.Relax) -> dict[str, Any]:
         before = self._limiter.epoch

@@ -11,31 +11,50 @@ requests
     relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds);
               answers {until_us}, at most 120 s from now; an epoch below the highest seen is refused, and a past moment
     arm       {}                                        the ceiling holds from now on
+    tighten   {ratio, until_us}                         while armed, only this share of the ceiling until then (at most
+              120 s from now); a later request replaces it
     prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us}   cgroup, private directories;
               answers {problems: [what could not be limited, and why]}
-    spawn     {job, attempt, n, argv, env, cwd, script, output, error}  + descriptors: stdin, stdout, stderr
+    spawn     {job, attempt, n, argv, env, cwd, script, output, error, stream}  + descriptors: stdin, stdout, stderr
               n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true:
               it is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened
-              as the user, or null. Answers {pid} when the command has been executed, or why it could not be.
+              as the user, or null. ``stream`` (32 hexadecimal digits, or null): no descriptors come along; the
+              supervisor keeps the streams, for whom the agent connects to ``state/jobs/JOB.ATTEMPT/STREAM``
+              (``guard.streams``), and a second command of that name is refused (busy). Answers {pid} when the command
+              has been executed, or why it could not be.
     signal    {job, attempt, n, signal}                 to that command's process group; answers {sent: processes}
     kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty;
               ``empty`` follows, also where nothing was left; nothing can be spawned any more
     forget    {job, attempt}                            remove cgroup, private directories, records; refused while alive
+    weigh     {job, attempt, percent, until_us}         its weight against the other jobs (100: as all are made), until
+              then, at most 10 s from now; answers {until_us}
+    slots     {begin_us, slot_us, rows: [[[job, attempt]]], until_us}   from begin_us on (CLOCK_BOOTTIME), slot after
+              slot, the jobs of row n % rows run and those of other rows only where nobody else would, until then, at
+              most 10 s from now; jobs in no row are left alone, no rows end it; answers {until_us}
+              Both are undone: when they expire, when the agent goes, when the guard ends or starts
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
     list      {}                                        answers {groups: [{job, attempt, user, state, ending,
               deadline_us, cpu_us, memory_peak_bytes, commands: [{n, state, pid, status, signal, cause}]}]}
               state: preparing, prepared, running, empty (nothing runs, more may come), ending, ended
               a command's state: starting, running, ended (the last three fields, only then)
     status    {}                                        answers {armed, until_us, epoch, contract, limits: {cpus, idle,
-              memory_bytes, problems}, can: {capability: yes | why not}}
+              memory_bytes, problems}, can: {capability: yes | why not}, levers: [[job, attempt, percent, idle]] of
+              jobs that are not as they were made, raises: how often jobs were given more weight, levers_problem,
+              paused: why nothing may run here, or "", paused_until_us: null where no end is set}
 events
     exited    {job, attempt, n, status | signal, cause}  a command has ended (cause as in wire.messages.Exit)
     empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have
               ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
+    desk      {}                                         somebody at the desk has paused or resumed: ``status`` tells
 """
 
 from typing import Final
 
 MAX_PACKET_BYTES: Final = 192 << 10
+#: Bounds of ``weigh`` and ``slots``.
+MAX_PERCENT: Final = 10_000
+MAX_ROWS: Final = 16
+MIN_SLOT_US: Final = 5_000
+MAX_SLOT_US: Final = 10_000_000
 SOCKET_NAME: Final = "guard.sock"

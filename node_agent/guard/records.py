@@ -3,6 +3,7 @@
 ``JOB.ATTEMPT.group``     what was asked for, its deadline, and why it is being ended if it is
 ``JOB.ATTEMPT.N.run``     a supervisor that watches over command N, by pid and start time
 ``JOB.ATTEMPT.N.exit``    how command N ended: written by its supervisor, whole and durable or not at all
+``epoch``, ``pause``      the highest epoch seen; whether somebody has paused parallel work at this desk
 """
 
 import contextlib
@@ -79,6 +80,19 @@ class Records:
     def write_epoch(self, epoch: int) -> None:
         """An epoch higher than all before was seen."""
         files.replace("epoch", json.dumps({"epoch": epoch}), self.fd, durable=False)
+
+    def pause(self) -> Record | None:
+        """The pause that is on record."""
+        return self._read("pause")
+
+    def write_pause(self, record: Record, boot_id: str) -> None:
+        """Parallel work is paused at this desk: durable, since it outlives the machine's restart."""
+        files.replace("pause", json.dumps({**record, "boot_id": boot_id}), self.fd, durable=True)
+
+    def drop_pause(self) -> None:
+        """It goes on."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("pause", dir_fd=self.fd)
 
     def _of(self, job: int, attempt: int) -> Iterator[tuple[int, str]]:
         for match in map(_COMMAND.match, os.listdir(self.fd)):

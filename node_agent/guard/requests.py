@@ -5,13 +5,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from node_agent.guard.protocol import MAX_PACKET_BYTES
+from node_agent.guard.protocol import MAX_PACKET_BYTES, MAX_PERCENT, MAX_ROWS, MAX_SLOT_US, MIN_SLOT_US
 
 _MAX_NUMBER: Final = 2**53  # what JSON carries exactly everywhere
 _MAX_GRACE_US: Final = 3_600_000_000
 _MAX_TEXT: Final = 4096
 _MAX_ARGUMENTS: Final = 4096
 _LAST_SIGNAL: Final = 64
+_STREAM_DIGITS: Final = 32
+_HEX: Final = frozenset("0123456789abcdef")
 
 
 class Refusal(Exception):
@@ -37,6 +39,13 @@ class Relax(NamedTuple):
     epoch: int
 
 
+class Tighten(NamedTuple):
+    """So much of the contract's ceiling until then, in microseconds since boot: the owner is in pain."""
+
+    ratio: float
+    until_us: int
+
+
 class Arm(NamedTuple):
     """The ceiling holds from now on."""
 
@@ -55,7 +64,7 @@ class Prepare(NamedTuple):
 
 
 class Spawn(NamedTuple):
-    """Start the n-th command of an attempt."""
+    """Start the n-th command of an attempt. ``stream``: its streams are kept for the agent under that name."""
 
     job: int
     attempt: int
@@ -66,6 +75,7 @@ class Spawn(NamedTuple):
     script: bool
     output: str | None
     error: str | None
+    stream: str | None
 
 
 class Signal(NamedTuple):
@@ -92,6 +102,24 @@ class Forget(NamedTuple):
     attempt: int
 
 
+class Weigh(NamedTuple):
+    """A job's weight against the other jobs here until then; 100 is what all are made with."""
+
+    job: int
+    attempt: int
+    percent: int
+    until_us: int
+
+
+class Slots(NamedTuple):
+    """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU, who is in another row runs idle."""
+
+    begin_us: int
+    slot_us: int
+    rows: tuple[tuple[tuple[int, int], ...], ...]
+    until_us: int
+
+
 class Whose(NamedTuple):
     """Which attempt a process belongs to."""
 
@@ -106,7 +134,9 @@ class Status(NamedTuple):
     """The limits in force."""
 
 
-Request = Contract | Relax | Arm | Prepare | Spawn | Signal | Kill | Forget | Whose | List | Status
+Request = (
+    Contract | Relax | Tighten | Arm | Prepare | Spawn | Signal | Kill | Forget | Weigh | Slots | Whose | List | Status
+)
 _Check = Callable[[object], object]
 
 
@@ -146,7 +176,9 @@ def _request(raw: dict[str, Any], descriptors: int) -> Request:
         except ValueError as error:
             raise Refusal("unknown", f"{kind}: {name}: {error}") from None
     request = make(**values)
-    wanted = 3 + request.script if isinstance(request, Spawn) else 0
+    wanted = 3 + request.script if isinstance(request, Spawn) and request.stream is None else 0
+    if isinstance(request, Spawn) and request.script and request.stream is not None:
+        raise Refusal("unknown", f"{kind}: stream: a script has its output in files")
     if descriptors != wanted:
         raise Refusal("unknown", f"{kind}: {descriptors} descriptors came along; expected {wanted}")
     return request
@@ -209,6 +241,12 @@ def _path(value: object) -> str:
     return path
 
 
+def _stream(value: object) -> str:
+    if not isinstance(value, str) or len(value) != _STREAM_DIGITS or set(value) - _HEX:
+        raise ValueError(f"expected {_STREAM_DIGITS} hexadecimal digits")
+    return value
+
+
 def _arguments(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 0 < len(value) <= _MAX_ARGUMENTS:
         raise ValueError(f"expected 1 to {_MAX_ARGUMENTS} arguments")
@@ -229,12 +267,30 @@ def _environment(value: object) -> dict[str, str]:
     return found
 
 
+def _rows(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Rows of attempts, each attempt in one of them alone."""
+    if not isinstance(value, list) or len(value) > MAX_ROWS or not all(isinstance(row, list) for row in value):
+        raise ValueError(f"expected at most {MAX_ROWS} rows, each a list of [job, attempt]")
+    rows = tuple(tuple(_attempt(each) for each in row) for row in value)
+    named = [each for row in rows for each in row]
+    if len(set(named)) < len(named):
+        raise ValueError("an attempt is named twice")
+    return rows
+
+
+def _attempt(value: object) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2 or any(type(part) is not int or part < 0 for part in value):
+        raise ValueError("expected rows of [job, attempt]")
+    return value[0], value[1]
+
+
 _ATTEMPT: Final[Mapping[str, _Check]] = {"job": _whole(0, 10**18 - 1), "attempt": _whole(0, 10**9 - 1)}
 _N: Final = _whole(0, 2**31)
 _GRACE: Final = _whole(0, _MAX_GRACE_US)
 _KINDS: Final[Mapping[str, tuple[Callable[..., Request], Mapping[str, _Check]]]] = {
     "contract": (Contract, {"cpu_ratio": _ratio, "memory_ratio": _ratio, "mpl": _whole(1, 10**6)}),
     "relax": (Relax, {"until_us": _whole(0), "epoch": _whole(0)}),
+    "tighten": (Tighten, {"ratio": _ratio, "until_us": _whole(0)}),
     "arm": (Arm, {}),
     "prepare": (
         Prepare,
@@ -259,11 +315,22 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Request], Mapping[str, _Check]]]]
             "script": _flag,
             "output": _optional(_path),
             "error": _optional(_path),
+            "stream": _optional(_stream),
         },
     ),
     "signal": (Signal, {**_ATTEMPT, "n": _N, "signal": _whole(1, _LAST_SIGNAL)}),
     "kill": (Kill, {**_ATTEMPT, "grace_us": _GRACE}),
     "forget": (Forget, _ATTEMPT),
+    "weigh": (Weigh, {**_ATTEMPT, "percent": _whole(1, MAX_PERCENT), "until_us": _whole(0)}),
+    "slots": (
+        Slots,
+        {
+            "begin_us": _whole(-_MAX_NUMBER),
+            "slot_us": _whole(MIN_SLOT_US, MAX_SLOT_US),
+            "rows": _rows,
+            "until_us": _whole(0),
+        },
+    ),
     "whose": (Whose, {"pid": _whole(1, 2**31 - 1)}),
     "list": (List, {}),
     "status": (Status, {}),

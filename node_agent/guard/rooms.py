@@ -128,6 +128,8 @@ class Rooms:
             shm = os.open("shm", _DIRECTORY, dir_fd=fd)
             with contextlib.suppress(OSError):  # a directory on disk will do: slower, but as private
                 namespaces.mount_memory(shm, user.uid, user.gid, shm_bytes)
+            with contextlib.suppress(OSError):  # a kernel without: the node's own, as without a private /tmp
+                namespaces.make_ipc(fd, "ipc")
         os.umask(0o022)
         command.settle(where, group.request.directory)
         return {"user": list(user)}
@@ -136,7 +138,8 @@ class Rooms:
         """In a child: remove a job's directory with what it left there."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             fd = os.open(name, _DIRECTORY, dir_fd=self._jobs_fd)
-            namespaces.unmount(f"/proc/self/fd/{fd}/shm")
+            for kept in ("shm", "ipc"):
+                namespaces.unmount(f"/proc/self/fd/{fd}/{kept}")
             os.close(fd)
         files.remove_tree(name, self._jobs_fd)
         return {}

@@ -25,22 +25,24 @@ class Paths(NamedTuple):
 
 
 class Cgroup(NamedTuple):
-    """Which cgroups, and where in them the parallel side and the owner's are."""
+    """Which cgroups, where in them the parallel side and the owner's are, and whether to have ``decoys`` in both."""
 
     mode: str = "auto"
     mount: str = "/sys/fs/cgroup"
     cosched: str = "cosched"
     desk: str = "user.slice"
+    decoys: bool = False
 
 
 class Security(NamedTuple):
-    """Who jobs may run as, and who may talk to the guard."""
+    """Who jobs may run as, who may talk to the guard, and who decides about this desk beside its local users."""
 
     users: str = "switch"
     min_uid: int = 1000
     allow_root: bool = False
     agent_user: str = ""
     private_tmp: bool = True
+    desk_users: tuple[str, ...] = ()
 
 
 class Contract(NamedTuple):
@@ -52,7 +54,7 @@ class Contract(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The part of ``node.toml`` that the guard acts on."""
+    """The part of ``node.toml`` that the guard acts on. ``parallel``: whether this desk takes part at all."""
 
     procs: int
     memory_bytes: int
@@ -60,10 +62,11 @@ class Settings(NamedTuple):
     cgroup: Cgroup = Cgroup()
     security: Security = Security()
     contract: Contract = Contract()
+    parallel: bool = True
 
 
 #: Keys of the file that are others' business; any further one is a mistake.
-OTHERS: Final = frozenset({"name", "cluster", "scheduler", "launch", "presence"})
+OTHERS: Final = frozenset({"name", "cluster", "scheduler", "launch", "presence", "output", "coscheduling"})
 
 
 def load(path: str) -> Settings:
@@ -99,13 +102,15 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
         Cgroup(**_table(raw, "cgroup", Cgroup())),
         Security(**_table(raw, "security", Security())),
         Contract(**_table(raw, "contract", Contract())),
+        raw.get("parallel", True),
     )
     _check(settings)
     return settings
 
 
 def _check(settings: Settings) -> None:
-    paths, cgroup, security, contract = settings[2:]
+    paths, cgroup, security, contract, parallel = settings[2:]
+    _expect(isinstance(parallel, bool), "parallel", parallel, "true or false")
     for key, path in (("run", paths.run), ("state", paths.state), *(("keep", kept) for kept in paths.keep)):
         _expect(os.path.isabs(path), f"paths.{key}", path, "an absolute path")
     _expect(cgroup.mode in {"auto", "v2", "v1", "none"}, "cgroup.mode", cgroup.mode, "auto, v2, v1 or none")

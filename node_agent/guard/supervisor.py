@@ -1,13 +1,16 @@
 """A supervisor: forked by the guard for one command, its parent, and the only one who can learn how it ended.
 
 It stands outside the job's cgroup, so that what kills the job doesn't reach it, in a session of its own, so that what
-ends the guard doesn't either. It writes the exit record whether or not there is still a guard to hear of it.
+ends the guard doesn't either. It writes the exit record whether or not there is still a guard to hear of it. A command
+that was called from elsewhere has its streams kept here too (``streams``). SIGTERM means: once your command has ended,
+wait for nobody.
 """
 
 import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import stat
 from collections.abc import Iterable
@@ -15,6 +18,7 @@ from typing import Final, NamedTuple
 
 from node_agent.guard import command
 from node_agent.guard.records import Record, Records
+from node_agent.guard.streams import Streams, Taken
 from node_agent.linux import process
 from node_agent.linux.cgroups import Cgroups
 
@@ -26,7 +30,8 @@ _LAST_FD: Final = 1 << 20
 class Plan(NamedTuple):
     """What a supervisor is to start and to watch.
 
-    ``script_fd`` has the script's text, ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were.
+    ``script_fd`` has the script's text, ``stream`` names the streams to keep for the agent (None: the command has its
+    own), ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were.
     """
 
     job: int
@@ -36,6 +41,8 @@ class Plan(NamedTuple):
     command: command.Command
     place: command.Place
     script_fd: int | None
+    stream: str | None
+    agent_uid: int
     jobs_fd: int
     oom_kills: int
     boot_id: str
@@ -58,31 +65,51 @@ def supervise(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) ->
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
-    script = [] if plan.script_fd is None else [plan.script_fd, plan.jobs_fd]
-    close_all_but([records.fd, report_fd, *plan.command.stdio, *script])
+    close_all_but([records.fd, report_fd, *plan.command.stdio, *_only_here(plan)])
     os.chdir("/")
     process.set_name("cosched-superv")
     process.become_subreaper()
+    streams = None
     try:
         if plan.script_fd is not None:
-            path = _copy_script(plan.script_fd, plan.jobs_fd, plan.place)
+            path = _copy_script(plan.script_fd, plan)
             plan = plan._replace(command=plan.command._replace(argv=(path, *plan.command.argv[1:])))
+        if plan.stream is not None:
+            streams = Streams(plan.stream, _directory(plan), plan.agent_uid)
+            plan = plan._replace(command=plan.command._replace(stdio=streams.theirs))
         pid, failed = _started(plan, cgroups, records, report_fd)
+    except Taken:
+        _tell(report_fd, {"error": "busy", "message": f"command {plan.stream} has been started already"})
+        return
     except OSError as error:
         _tell(report_fd, {"error": "failed", "message": f"starting the command: {error.strerror}"})
         return
     if failed:
+        if streams is not None:
+            streams.give_up()
         records.drop_command(plan.job, plan.attempt, plan.n)
         _tell(report_fd, failed)
         return
     _tell(report_fd, {"pid": pid})
-    record = _ended(plan, pid, cgroups, records)
-    with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
-        records.write_exit(plan.job, plan.attempt, plan.n, record)
-    _tell(report_fd, {"exited": record})
+    _attend(plan, pid, streams, cgroups, records, report_fd)
     if not cgroups.kernel_groups:
         os.close(report_fd)
         _outlast_descendants()
+
+
+def _only_here(plan: Plan) -> list[int]:
+    """Descriptors that the command's own process needs no more."""
+    return [*([] if plan.script_fd is None else [plan.script_fd]), *([] if _is_plain(plan) else [plan.jobs_fd])]
+
+
+def _is_plain(plan: Plan) -> bool:
+    return plan.script_fd is None and plan.stream is None
+
+
+def _directory(plan: Plan) -> int:
+    """The job's own, open."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(os.path.basename(plan.place.directory), flags, dir_fd=plan.jobs_fd)
 
 
 def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> tuple[int, Record]:
@@ -102,12 +129,7 @@ def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> 
             _tell(failed_write, {"error": "failed", "message": f"{type(error).__name__}: {error}"})
         finally:
             os._exit(127)
-    for fd in {
-        go_read,
-        failed_write,
-        *plan.command.stdio,
-        *([] if plan.script_fd is None else [plan.script_fd, plan.jobs_fd]),
-    }:
+    for fd in {go_read, failed_write, *plan.command.stdio, *_only_here(plan)}:
         if fd > 2:
             os.close(fd)
     own, child = process.stat_of(os.getpid()), process.stat_of(pid)
@@ -136,15 +158,51 @@ def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> 
     return pid, failed
 
 
-def _ended(plan: Plan, pid: int, cgroups: Cgroups, records: Records) -> Record:
-    """Wait for the command (and for orphans, which are its descendants), and say how it ended."""
+def _attend(plan: Plan, pid: int, streams: Streams | None, cgroups: Cgroups, records: Records, report_fd: int) -> None:
+    """Wait for the command's end (and for orphans, which are its descendants), say how it was, and pass on the rest."""
     child = process.stat_of(pid)
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    os.write(wake, bytes([signal.SIGCHLD]))  # it may have ended before anybody listened
+
+    def reap() -> int | None:
+        status = _reaped(pid)
+        if status is None:
+            return None
+        record = _record(plan, pid, child.start_ticks if child else -1, status, cgroups, records)
+        with contextlib.suppress(OSError):  # a full disk: the guard hears it all the same
+            records.write_exit(plan.job, plan.attempt, plan.n, record)
+        _tell(report_fd, {"exited": record})
+        return status
+
+    def kill(number: int) -> None:
+        cgroups.signal(plan.group, number, group=pid)
+
+    if streams is not None:
+        streams.carry(woken, reap, kill)
+        return
     while True:
-        ended, status = os.wait()
-        if ended == pid:
-            break
+        select.select([woken], [], [])
+        os.read(woken, 64)
+        if reap() is not None:
+            return
+
+
+def _reaped(pid: int) -> int | None:
+    """Reap who has ended; how that process did, once it has: its status, or less than 0 a signal."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == pid:
+                found = os.waitstatus_to_exitcode(ended[1])
+    return found
+
+
+def _record(plan: Plan, pid: int, start_ticks: int, code: int, cgroups: Cgroups, records: Records) -> Record:
+    """How the command ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = os.waitstatus_to_exitcode(status)
     group = records.group(plan.job, plan.attempt) or {}
     return {
         "job": plan.job,
@@ -152,7 +210,7 @@ def _ended(plan: Plan, pid: int, cgroups: Cgroups, records: Records) -> Record:
         "n": plan.n,
         "boot_id": plan.boot_id,
         "pid": pid,
-        "start_time": child.start_ticks if child else -1,
+        "start_time": start_ticks,
         "status": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
         "cause": _cause(code, group.get("ending"), cgroups.usage(plan.group).oom_kills > plan.oom_kills),
@@ -177,13 +235,12 @@ def _outlast_descendants() -> None:
             return
 
 
-def _copy_script(fd: int, jobs_fd: int, place: command.Place) -> str:
+def _copy_script(fd: int, plan: Plan) -> str:
     """The job script as a file that its user may read and run, in the job's directory, which is not his."""
-    status = os.fstat(fd)
+    place, status = plan.place, os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SCRIPT_BYTES:
         raise OSError(22, f"the script is not a file of at most {_MAX_SCRIPT_BYTES} bytes")
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    directory = os.open(os.path.basename(place.directory), os.O_RDONLY | flags, dir_fd=jobs_fd)
+    directory = _directory(plan)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     copy = os.open("script", flags, 0o600, dir_fd=directory)
     try:

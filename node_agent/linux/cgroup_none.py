@@ -64,6 +64,7 @@ class CgroupsNone(Cgroups):
             "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
             "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
             "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor died",
+            "job weights": "no: jobs have no weights against each other without cgroups; no coscheduling",
             "processes limit": "no: RLIMIT_NPROC would count all of the user's processes",
         }
 
@@ -130,17 +131,27 @@ class CgroupsNone(Cgroups):
 
     def kill(self, name: str) -> None:
         """Stop all, look again for what was forked meanwhile, then SIGKILL to all."""
+        self._stop_all(name)
+        self.signal(name, signal.SIGKILL)
+
+    def freeze(self, name: str, *, frozen: bool) -> None:
+        """By SIGSTOP, again for what was forked meanwhile, and SIGCONT."""
+        if frozen:
+            self._stop_all(name)
+        else:
+            self.signal(name, signal.SIGCONT)
+
+    def remove(self, name: str) -> None:
+        """Forget how to tell the group's processes."""
+        self._groups.pop(name, None)
+
+    def _stop_all(self, name: str) -> None:
         stopped = -1
         for _ in range(10):
             count = self.signal(name, signal.SIGSTOP)
             if count == stopped:
                 break
             stopped = count
-        self.signal(name, signal.SIGKILL)
-
-    def remove(self, name: str) -> None:
-        """Forget how to tell the group's processes."""
-        self._groups.pop(name, None)
 
     def _place(self, pid: int) -> None:
         try:

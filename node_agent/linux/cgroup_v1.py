@@ -9,6 +9,7 @@ from typing import Final
 
 from node_agent.linux import files, process
 from node_agent.linux.cgroups import (
+    HERALD,
     PERIOD_US,
     YES,
     Cgroups,
@@ -27,6 +28,7 @@ _NEEDED: Final = ("cpu", "memory")
 _USED: Final = ("freezer", "pids", "cpu", "cpuacct", "memory")
 _LOWEST_SHARES: Final = 2
 _NORMAL_SHARES: Final = 1024
+_MOST_SHARES: Final = 1 << 18
 _FREEZING_S: Final = 0.02
 
 
@@ -38,6 +40,7 @@ class CgroupsV1(Cgroups):
     def __init__(self, mount: str, cosched: str) -> None:
         """Make the parallel side's groups where they are missing. Raises :class:`NoCgroups`."""
         self._made: list[str] = []
+        self._mount = mount
         self._sides: dict[str, str] = {}
         for controller in _USED:
             top = os.path.join(mount, controller)
@@ -88,6 +91,7 @@ class CgroupsV1(Cgroups):
             "memory limit": YES,
             "job kill": YES if "freezer" in self._sides else "yes, but without a freezer a fork bomb takes longer",
             "processes limit": YES if "pids" in self._sides else "no: no controller pids",
+            "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
     def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
@@ -139,6 +143,33 @@ class CgroupsV1(Cgroups):
             read_fields(os.path.join(memory, "memory.oom_control")).get("oom_kill", 0),
         )
 
+    def weigh(self, name: str, percent: int, idle: bool) -> None:
+        """As the interface says. The kernel refuses weights while the flag is set, and forgets them when it goes."""
+        group = os.path.join(self._sides["cpu"], name)
+        flag, shares = os.path.join(group, "cpu.idle"), str(max(_LOWEST_SHARES, percent * _NORMAL_SHARES // 100))
+        if idle and read_number(flag) >= 0:
+            files.write(flag, "1")
+            return
+        if read_number(flag) > 0:
+            files.write(flag, "0")
+        files.write(os.path.join(group, "cpu.shares"), str(_LOWEST_SHARES) if idle else shares)
+
+    def place_herald(self, pid: int) -> None:
+        """As the interface says; in the tree of the CPU alone."""
+        group = _made(os.path.join(self._sides["cpu"], HERALD))
+        files.write(os.path.join(group, "cpu.shares"), str(_MOST_SHARES))
+        files.write(os.path.join(group, "cgroup.procs"), str(pid))
+
+    def place_decoy(self, pid: int, desk: str) -> None:
+        """As the interface says; in the tree of the CPU alone."""
+        files.write(os.path.join(self._mount, "cpu", desk.strip("/"), "cgroup.procs"), str(pid))
+
+    def forget_decoys(self, desk: str) -> None:
+        """As the interface says."""
+        del desk
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(os.path.join(self._sides["cpu"], HERALD))
+
     def kill(self, name: str) -> None:
         """Freeze, SIGKILL to all, thaw: what is frozen cannot fork, and dies when it thaws."""
         state = ""
@@ -157,6 +188,14 @@ class CgroupsV1(Cgroups):
         finally:
             if state:
                 files.write(state, "THAWED")
+
+    def freeze(self, name: str, *, frozen: bool) -> None:
+        """As the interface says; without a freezer, by SIGSTOP and SIGCONT."""
+        if "freezer" not in self._sides:
+            self.signal(name, signal.SIGSTOP if frozen else signal.SIGCONT)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            files.write(os.path.join(self._sides["freezer"], name, "freezer.state"), "FROZEN" if frozen else "THAWED")
 
     def remove(self, name: str) -> None:
         """As the interface says."""

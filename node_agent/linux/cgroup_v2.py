@@ -8,6 +8,7 @@ from typing import Final
 
 from node_agent.linux import files
 from node_agent.linux.cgroups import (
+    HERALD,
     YES,
     Cgroups,
     GroupUsage,
@@ -18,6 +19,7 @@ from node_agent.linux.cgroups import (
     read_fields,
     read_number,
     read_pids,
+    read_pids_below,
     remove_directories,
 )
 
@@ -25,7 +27,9 @@ _NEEDED: Final = ("cpu", "memory")
 _USED: Final = (*_NEEDED, "pids")
 _LOWEST_WEIGHT: Final = 1
 _NORMAL_WEIGHT: Final = 100
+_MOST_WEIGHT: Final = 10_000
 _OWN_LEAF: Final = "guard"
+_DECOYS: Final = "cosched-decoys"
 
 
 class CgroupsV2(Cgroups):
@@ -39,6 +43,7 @@ class CgroupsV2(Cgroups):
         When this very process is in it (systemd started it there), it moves to a group of its own inside.
         """
         self._made: list[str] = []
+        self._mount = mount
         try:
             there = files.read(os.path.join(mount, "cgroup.controllers")).split()
         except OSError:
@@ -90,6 +95,7 @@ class CgroupsV2(Cgroups):
             "memory limit": YES,
             "job kill": YES,
             "processes limit": YES if has_pids else "no: no controller pids",
+            "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
     def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
@@ -119,11 +125,7 @@ class CgroupsV2(Cgroups):
 
     def procs(self, name: str) -> list[int]:
         """As the interface says, groups that the job may have been given below its own included."""
-        found = []
-        for directory, _, names in os.walk(self._path(name)):
-            if "cgroup.procs" in names:
-                found += read_pids(os.path.join(directory, "cgroup.procs"))
-        return found
+        return read_pids_below(self._path(name))
 
     def empty(self, name: str) -> bool:
         """As the interface says, by the kernel's own count."""
@@ -145,6 +147,39 @@ class CgroupsV2(Cgroups):
             read_fields(self._path(name, "memory.events")).get("oom_kill", 0),
         )
 
+    def weigh(self, name: str, percent: int, idle: bool) -> None:
+        """As the interface says. The kernel refuses weights while the flag is set, and forgets them when it goes."""
+        flag = self._path(name, "cpu.idle")
+        if idle and read_number(flag) >= 0:
+            files.write(flag, "1")
+            return
+        if read_number(flag) > 0:
+            files.write(flag, "0")
+        weight = _LOWEST_WEIGHT if idle else max(_LOWEST_WEIGHT, percent * _NORMAL_WEIGHT // 100)
+        files.write(self._path(name, "cpu.weight"), str(weight))
+
+    def place_herald(self, pid: int) -> None:
+        """As the interface says."""
+        group = _made(self._path(HERALD))
+        files.write(os.path.join(group, "cpu.weight"), str(_MOST_WEIGHT))
+        files.write(os.path.join(group, "cgroup.procs"), str(pid))
+
+    def place_decoy(self, pid: int, desk: str) -> None:
+        """As the interface says: into a leaf where the owner's group has groups with controllers below it."""
+        group = os.path.join(self._mount, desk.strip("/"))
+        try:
+            files.write(os.path.join(group, "cgroup.procs"), str(pid))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            files.write(os.path.join(_made(os.path.join(group, _DECOYS)), "cgroup.procs"), str(pid))
+
+    def forget_decoys(self, desk: str) -> None:
+        """As the interface says."""
+        for group in (self._path(HERALD), os.path.join(self._mount, desk.strip("/"), _DECOYS)):
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(group)
+
     def kill(self, name: str) -> None:
         """By cgroup.kill, which also gets what is being forked; before Linux 5.14 by freezing first."""
         try:
@@ -158,6 +193,11 @@ class CgroupsV2(Cgroups):
             self.signal(name, signal.SIGKILL)
         finally:
             files.write(self._path(name, "cgroup.freeze"), "0")
+
+    def freeze(self, name: str, *, frozen: bool) -> None:
+        """As the interface says."""
+        with contextlib.suppress(FileNotFoundError):
+            files.write(self._path(name, "cgroup.freeze"), str(int(frozen)))
 
     def remove(self, name: str) -> None:
         """As the interface says."""

@@ -4,6 +4,7 @@
 Limits on the whole side are the contract; those on a job are its own. Which of them hold is told by ``can``.
 """
 
+import errno
 import os
 import re
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ _MIN_QUOTA_US: Final = 1000
 _MAX_PERIOD_US: Final = 1_000_000
 _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
+HERALD: Final = "herald"
 
 YES: Final = "yes"
 
@@ -74,8 +76,32 @@ class Cgroups(ABC):
         """SIGKILL to all of a group, so that none escapes by forking. Repeat until :meth:`empty`."""
 
     @abstractmethod
+    def freeze(self, name: str, *, frozen: bool) -> None:
+        """Have a group's processes run no more, or again. Killing works on frozen ones too."""
+
+    @abstractmethod
     def remove(self, name: str) -> None:
         """Remove an empty group; one that isn't there is removed already."""
+
+    def weigh(self, name: str, percent: int, idle: bool) -> None:
+        """A job's weight against other jobs (100: as all are made), or the idle class: it runs where no other would.
+
+        Raises OSError, also where there is no such lever; FileNotFoundError for a group that isn't there.
+        """
+        del percent, idle
+        raise OSError(errno.ENOTSUP, "jobs have no weights against each other without cgroups", name)
+
+    def place_herald(self, pid: int) -> None:
+        """Put a process of the guard's into the parallel side, before all jobs there. Raises OSError."""
+        raise OSError(errno.ENOTSUP, "there is no parallel side without cgroups", f"process {pid}")
+
+    def place_decoy(self, pid: int, desk: str) -> None:
+        """Put a process of the guard's into the owner's group. Raises OSError."""
+        raise OSError(errno.ENOTSUP, "there is no owner's group without cgroups", f"process {pid} for {desk}")
+
+    def forget_decoys(self, desk: str) -> None:
+        """Remove what was made for those two, which have ended."""
+        del desk
 
     def empty(self, name: str) -> bool:
         """Whether no process is left in a group."""
@@ -167,6 +193,15 @@ def read_pids(path: str) -> list[int]:
         return [int(line) for line in files.read(path).split() if line != "0"]
     except OSError:
         return []
+
+
+def read_pids_below(group: str) -> list[int]:
+    """The processes of a group and of all groups below it; groups may go while this looks."""
+    found = []
+    for directory, _, names in os.walk(group):  # passes over what has gone, which pathlib's glob does not
+        if "cgroup.procs" in names:
+            found += read_pids(os.path.join(directory, "cgroup.procs"))
+    return found
 
 
 def make_directories(path: str, top: str) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from node_agent.linux import files
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _SCAN_EVERY_S = 5.0
@@ -138,7 +140,7 @@ class Load:
         return _Sides(self._spent[0], self._spent[1], cpu_s, sizes[0], sizes[1], used_bytes, within=False)
 
     def _machine_cpu_s(self) -> float:
-        fields = [int(each) for each in (self._proc / "stat").read_text().partition("\n")[0].split()[1:8]]
+        fields = [int(each) for each in files.read(f"{self._proc}/stat").partition("\n")[0].split()[1:8]]
         user, nice, system, _idle, _iowait, irq, softirq = fields
         return (user + nice + system + irq + softirq) / _TICKS_PER_S
 
@@ -150,7 +152,7 @@ class Load:
         return self._meminfo()["MemAvailable"]
 
     def _meminfo(self) -> dict[str, int]:
-        lines = (self._proc / "meminfo").read_text().splitlines()[:3]
+        lines = files.read(f"{self._proc}/meminfo").splitlines()[:3]
         return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
 
 
@@ -187,8 +189,9 @@ class _Accounts:
 
 
 def _number(path: Path) -> int:
-    return int(path.read_text())
+    return int(files.read(str(path)))
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    return {name: int(value) for name, _, value in (line.partition(" ") for line in path.read_text().splitlines())}
+    lines = files.read(str(path)).splitlines()
+    return {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}

@@ -1,4 +1,4 @@
-"""Mount namespaces: a job's private /tmp and /dev/shm, made of directories, and what must stay visible inside them.
+"""Namespaces: a job's private /tmp and /dev/shm, made of directories, and what must stay visible inside them; its IPC.
 
 The file descriptors of directories are what is mounted and what is mounted on (through /proc/self/fd), so that no
 symlink which a job's user puts anywhere leads a mount with privileges somewhere else.
@@ -13,6 +13,7 @@ from typing import Final
 from node_agent.linux.process import checked
 
 _CLONE_NEWNS: Final = 0x00020000
+_CLONE_NEWIPC: Final = 0x08000000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 0x2, 0x8
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,6 +35,33 @@ def mount_memory(fd: int, uid: int, gid: int, size_bytes: int) -> None:
     """Mount an empty tmpfs of one user on an open directory, at most of that size. Raises OSError."""
     data = f"mode=0700,uid={uid},gid={gid},size={size_bytes}"
     mount("cosched", f"/proc/self/fd/{fd}", "tmpfs", _MS_NOSUID | _MS_NODEV, data)
+
+
+def make_ipc(directory_fd: int, name: str) -> None:
+    """An empty IPC namespace (System V's objects, POSIX message queues), kept alive by a file of an open directory.
+
+    The caller is in it afterwards. Nobody else may be able to write to the directory. Raises OSError; then there is no
+    file.
+    """
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400, dir_fd=directory_fd))
+    try:
+        checked(_libc.unshare(_CLONE_NEWIPC), "unshare of IPC")
+        mount("/proc/self/ns/ipc", f"/proc/self/fd/{directory_fd}/{name}", flags=_MS_BIND)
+    except OSError:
+        os.unlink(name, dir_fd=directory_fd)
+        raise
+
+
+def enter_ipc(path: str) -> None:
+    """Be in the IPC namespace that a file keeps; stay where one is, when there is no file. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        checked(_libc.setns(fd, _CLONE_NEWIPC), f"setns to {path}")
+    finally:
+        os.close(fd)
 
 
 def unmount(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Signs of a person at this machine: terminals and login sessions (what processes use is in ``load``).
+"""Signs of a person at this machine's terminals.
 
 A terminal is used when something is *read* from it, so its access time counts and its modification time doesn't: output
 of a long build is no person. The kernel moves a terminal's access time in steps of 8 s (so that nobody can time other
@@ -17,9 +17,6 @@ from typing import Final
 
 from node_agent.policy.sight import Sight
 
-_GRAPHICAL = frozenset({"x11", "wayland", "mir"})
-_USER_PROCESS: Final = 7  # utmp(5)
-_UTMP_LINE: Final = slice(8, 40)
 _CONSOLES_S: Final = 4.0  # there are many consoles, and their times move in steps anyway
 
 _IN_ACCESS, _IN_CREATE, _IN_IGNORED, _IN_Q_OVERFLOW = 0x1, 0x100, 0x8000, 0x4000
@@ -96,57 +93,6 @@ def terminals_of(pids: Iterable[int], proc: Path = Path("/proc")) -> set[int]:
         if number:
             found.add(os.makedev(number >> 8 & 0xFFF, number >> 12 & 0xFFF00 | number & 0xFF))
     return found
-
-
-def sessions(run: Path = Path("/run")) -> Sight:
-    """Graphical login sessions, by systemd's files and by utmp. (Those on terminals are seen by their terminals.)"""
-    watching, somebody = False, False
-    try:
-        for path in sorted((run / "systemd/sessions").iterdir()):
-            if path.is_file():
-                watching = True
-                somebody = somebody or _active(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        return Sight("sessions", None, f"{error.filename}: {error.strerror}")
-    try:
-        records = (run / "utmp").read_bytes()
-    except FileNotFoundError:
-        records = b""
-    except OSError as error:
-        return Sight("sessions", None, f"{error.filename}: {error.strerror}")
-    if records:
-        watching = True
-        somebody = somebody or _graphical(records)
-    if not watching:
-        return Sight("sessions", None)
-    return Sight("sessions", 0.0 if somebody else float("inf"))
-
-
-def _active(path: Path) -> bool:
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return False  # logged out since
-    fields = dict(line.split("=", 1) for line in lines if "=" in line)
-    return (
-        fields.get("ACTIVE") == "1"
-        and fields.get("REMOTE", "0") == "0"
-        and fields.get("CLASS", "user").startswith("user")
-        and fields.get("TYPE") in _GRAPHICAL
-    )
-
-
-def _graphical(records: bytes) -> bool:
-    size = 384 if os.uname().machine in {"x86_64", "i386", "i686"} else 400  # utmp(5): widths of the last fields differ
-    for at in range(0, len(records) - size + 1, size):
-        record = records[at : at + size]
-        kind, pid = struct.unpack_from("=hxxi", record)
-        line = record[_UTMP_LINE].partition(b"\0")[0]
-        if kind == _USER_PROCESS and line.startswith(b":") and os.path.exists(f"/proc/{pid}"):
-            return True
-    return False
 
 
 class KeyWatch:

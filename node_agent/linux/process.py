@@ -14,7 +14,7 @@ from node_agent.linux import files
 US_PER_S: Final = 1_000_000
 CPU_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
-_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 15, 36, 38
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 36, 38
 _TFD_NONBLOCK_CLOEXEC: Final = 0o2004000
 _TFD_TIMER_ABSTIME: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -70,6 +70,14 @@ def become_subreaper() -> None:
     checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 
+def die_with_parent() -> None:
+    """SIGKILL for this process when the thread that forked it ends. Forgotten by the kernel when the user changes."""
+    parent = os.getppid()
+    checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
+
+
 def no_new_privileges() -> None:
     """From now on, no set-user-id program gives this process or its descendants any rights."""
     checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
@@ -118,6 +126,13 @@ def has_ended(pidfd: int) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def await_end(pidfd: int) -> None:
+    """Wait until the process of a descriptor has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll()
 
 
 def send_by_fd(pidfd: int, number: int) -> bool:

@@ -1,6 +1,7 @@
 """The contract at one desk: from signs of a person to who is there, and from that to the limits (pure).
 
-Somebody counts as present at his first sign, and until no source has had one for ``away_after_us``. A source that fails
+Somebody counts as present at his first sign, and until no source has had one for the quiet time of the preset that the
+administrator has chosen (:mod:`cosched.model.presets`), and in working hours, where it says so. A source that fails
 makes it unknown whether somebody is there, and unknown counts as present: the owner comes first. So does a node on
 which there is nothing to watch, and an agent that has just started: it has not looked for long enough.
 
@@ -12,10 +13,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cosched.model.node import Presence
+from cosched.model.presets import Habit
 from node_agent.policy.sight import Sight
 
 _US_PER_S = 1_000_000
 _STARTED = "just started"
+_HOURS = "working hours"
+_NOBODYS = "dedicated"
 
 
 class Watched(NamedTuple):
@@ -32,8 +36,11 @@ def unwatched(now_us: int) -> Watched:
     return Watched(Presence.UNKNOWN, _STARTED, now_us, _STARTED)
 
 
-def judged(before: Watched, sights: Iterable[Sight], now_us: int, away_after_us: int) -> Watched:
+def judged(before: Watched, sights: Iterable[Sight], now_us: int, habit: Habit) -> Watched:
     """Who is at the desk now, after what was known ``before`` and what the sources say. Times in microseconds."""
+    if not habit.watched:
+        return Watched(Presence.AWAY, _NOBODYS, before.last_sign_us, before.last_source)
+    away_after_us = round(min(habit.away_after_s, 1e9) * _US_PER_S)
     last_us, last_source = before.last_sign_us, before.last_source
     failed, watching = "", False
     for sight in sights:
@@ -53,6 +60,8 @@ def judged(before: Watched, sights: Iterable[Sight], now_us: int, away_after_us:
         presence, source = Presence.UNKNOWN, "no source of presence"
     else:
         presence, source = Presence.AWAY, last_source
+    if habit.expected and presence is not Presence.PRESENT:
+        presence, source = Presence.PRESENT, _HOURS
     return Watched(presence, source, last_us, last_source)
 
 

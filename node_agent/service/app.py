@@ -17,21 +17,28 @@ from cosched.config.node import NodeConfig
 from cosched.errors import Failed
 from cosched.identity.grants import load_grant_pub
 from cosched.wire.messages import VERSION, Hello
+from cosched.wire.sequence import new_session
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Attempt, Attempts
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints
+from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk import Desk
+from node_agent.service.disk import Disk
 from node_agent.service.doors import Doors
 from node_agent.service.fence import EpochFile
-from node_agent.service.files import NodeFiles, Spool, install_rsh
+from node_agent.service.files import NodeFiles, install_rsh
 from node_agent.service.groups import Groups
 from node_agent.service.link import Link
 from node_agent.service.orders import Orders
+from node_agent.service.revocations import Revocations
+from node_agent.service.spool import Spool
+from node_agent.service.survey import surveyed
 from node_agent.service.whose import Whose
 
 _log = logging.getLogger("cosched.agent")
 _SWEEP_S = 0.5
+_AGAIN_S = 1.0
 
 
 class Agent:
@@ -48,19 +55,24 @@ class Agent:
             for directory in (run, state):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o755)
             self.epochs = EpochFile(state / "epoch")
+            self.revocations = Revocations(state / "revoked")
             rsh = str(install_rsh((run / "bin", state / "bin")))
             attempts = Attempts(state / "attempts", self.boot_id)
         except OSError as error:
             raise Failed(f"{error.filename or config.paths.run}: {error.strerror or error}") from None
         except ValueError as error:
             raise Failed(str(error)) from None
-        self.groups = Groups(config, attempts, Spool(state / "spool"), NodeFiles(run), rsh, self.socket)
+        spool = Spool(state / "spool", config.output.limit_bytes)
+        self.groups = Groups(config, attempts, spool, NodeFiles(run, config.name), rsh, self.socket)
         self.whose = Whose(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
         self.desk = Desk(config, self.groups.guard, self.whose)
         self.groups.on_guard.append(self.desk.again)
+        self.coscheduler = Coscheduler(config, self.groups.guard, self.groups.attempts)
+        self.groups.on_guard.append(self.coscheduler.guard_is_new)
         identity = Path(config.paths.identity)
-        self.orders = Orders(self.groups, self.epochs, lambda: load_grant_pub(identity), self.complaints)
-        self.doors = Doors(self.groups, Commands(self.groups), self.whose, self.complaints)
+        self.disk = Disk(state, config.output, self.groups)
+        self.orders = Orders(self.groups, self.epochs, lambda: load_grant_pub(identity), self.complaints, self.disk)
+        self.doors = Doors(self.groups, Commands(self.groups), self.whose, self.complaints, self.revocations)
         self.link = Link(
             config.scheduler.url,
             identity,
@@ -68,7 +80,10 @@ class Agent:
             self.orders,
             self.epochs,
             self.desk,
+            self.coscheduler,
             self.complaints,
+            self.revocations,
+            lambda request: surveyed(request, config),
             self._taken_over,
         )
         self.groups.tell = self.link.tell
@@ -87,9 +102,10 @@ class Agent:
             config.launch.port,
             cosched.__version__,
             self.desk.enforces,
-            self.epochs.epoch,
-            tuple(attempt.report() for attempt in self.groups.attempts if not attempt.forgotten),
+            tuple(attempt.report(self.boot_id) for attempt in self.groups.attempts if not attempt.forgotten),
             config.contract,
+            self.epochs.fence,
+            new_session(),
         )
 
     async def run(self) -> None:
@@ -116,14 +132,14 @@ class Agent:
             tasks.append(asyncio.create_task(self._fatal(self.groups.guard.keep())))
             await self._first_words()
             tasks.append(asyncio.create_task(self._fatal(self.desk.keep())))
+            tasks.append(asyncio.create_task(self._fatal(self.coscheduler.keep())))
             tasks.append(asyncio.create_task(self._fatal(self.link.keep())))
+            tasks.append(asyncio.create_task(self._fatal(self.disk.keep())))
             yield
         finally:
             if self._abandoning is not None:
                 tasks.append(self._abandoning)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _ended(tasks)
             for server in servers:
                 server.close()
             with contextlib.suppress(FileNotFoundError):
@@ -148,12 +164,18 @@ class Agent:
             raise
 
     def _taken_over(self, cluster_id: str) -> None:
-        """Another cluster's scheduler is obeyed from now on: what the last one left here is ended and forgotten."""
-        _log.warning("cluster %s has taken this node over", cluster_id)
+        """What the last cluster left here is ended and forgotten: another's is obeyed from now on, or none ("")."""
+        if self._abandoning is not None and not self._abandoning.done():
+            if not cluster_id:
+                return
+            self._abandoning.cancel()
+        what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
+        _log.warning("%s: what there is of the last cluster's jobs is ended", what)
         self._abandoning = asyncio.create_task(self._abandon(cluster_id))
 
     async def _abandon(self, cluster_id: str) -> None:
-        while left := [each for each in self.groups.attempts if each.cluster_id not in ("", cluster_id)]:
+        left = [each for each in self.groups.attempts if each.cluster_id not in ("", cluster_id)]
+        while left := [each for each in left if self.groups.attempts.get(each.job_id, each.attempt) is each]:
             for attempt in left:
                 with contextlib.suppress(GuardGone, GuardRefused):
                     await self._give_up(attempt)
@@ -167,6 +189,15 @@ class Agent:
                 return
             await self.groups.forget(attempt)
         self.groups.discard(attempt)
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel them until they have ended: a TaskGroup that fails at that very moment tells of its failure alone."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def start(config: NodeConfig) -> None:

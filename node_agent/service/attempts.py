@@ -51,10 +51,10 @@ class Attempt(msgspec.Struct):
         """Whether commands may be born here."""
         return self.prepare is not None and self.asked_kill_us is None and not self.forgotten
 
-    def report(self) -> GroupReport:
-        """What a scheduler is told when the agent joins."""
+    def report(self, boot_id: str) -> GroupReport:
+        """What a scheduler is told when the agent joins, in this boot of the machine."""
         state = "ended" if self.ended else "running" if self.ran else "prepared"
-        return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit)
+        return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit, self.boot_id != boot_id)
 
     def events(self) -> list[ProgramEnded | GroupEnded]:
         """What has happened and is not acknowledged (by Forget)."""
@@ -75,6 +75,8 @@ class Attempts:
         self._directory = directory
         self.boot_id = boot_id
         self._known: dict[tuple[int, int], Attempt] = {}
+        self._unwritten: dict[tuple[int, int], Attempt] = {}
+        self._problem = ""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path in sorted(directory.iterdir()):
             if path.name.startswith("."):
@@ -100,14 +102,36 @@ class Attempts:
         self._known[job_id, attempt] = made
         return made
 
+    @property
+    def problem(self) -> str:
+        """Why what has changed could not be written down, the last time; empty where it could."""
+        return self._problem if self._unwritten else ""
+
     def keep(self, attempt: Attempt) -> None:
-        """Write down what has changed. Raises OSError."""
+        """Write down what has changed. Where that is not possible now (a full disk), it is known and written later."""
         path = self._directory / attempt.key
         temporary = self._directory / f".{attempt.key}"
-        temporary.write_bytes(_encoder.encode(attempt))
-        os.replace(temporary, path)
+        try:
+            temporary.write_bytes(_encoder.encode(attempt))
+            os.replace(temporary, path)
+        except OSError as error:
+            if not self._unwritten:
+                _log.error("records cannot be written: %s: %s", path, error.strerror)
+            self._problem = f"records cannot be written: {error.strerror}"
+            self._unwritten[attempt.job_id, attempt.attempt] = attempt
+            return
+        if self._unwritten.pop((attempt.job_id, attempt.attempt), None) and not self._unwritten:
+            _log.warning("records can be written again")
+
+    def keep_again(self) -> None:
+        """Try what could not be written."""
+        for attempt in list(self._unwritten.values()):
+            self.keep(attempt)
+            if (attempt.job_id, attempt.attempt) in self._unwritten:
+                return
 
     def drop(self, attempt: Attempt) -> None:
         """Know nothing of it any more."""
         self._known.pop((attempt.job_id, attempt.attempt), None)
+        self._unwritten.pop((attempt.job_id, attempt.attempt), None)
         (self._directory / attempt.key).unlink(missing_ok=True)

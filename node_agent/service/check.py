@@ -17,9 +17,13 @@ from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
+from node_agent.linux import sessions
 from node_agent.linux.check import what_can
+from node_agent.linux.devices import Devices
 from node_agent.linux.load import Load
-from node_agent.linux.presence import KeyWatch, Terminals, sessions
+from node_agent.linux.presence import KeyWatch, Terminals
+from node_agent.linux.pressure import Pressure
+from node_agent.policy.sight import Sight
 from node_agent.service.files import interpreter, open_to_all
 
 _PATIENCE_S = 5.0
@@ -124,7 +128,7 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
-    for sight in (Terminals().sight(set), sessions()):
+    for sight in _sights():
         if sight.error:
             yield Finding(f"presence: {sight.source}", "warn", f"{sight.error}; unknown counts as present")
         elif sight.idle_s is None:
@@ -138,8 +142,25 @@ def _presence(config: NodeConfig) -> Iterator[Finding]:
         yield Finding("presence: keys", "warn", f"{error.filename}: {error.strerror}; seen at the next look only")
     else:
         yield Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
+    pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
+    pressure.look(0.0)
+    yield Finding("owner in pain", "warn" if pressure.problem else "ok", pressure.problem or pressure.sources)
     with contextlib.suppress(OSError):
         yield _load(config)
+
+
+def _sights() -> Iterator[Sight]:
+    """What the sources that can be asked from here see, each once."""
+    yield Terminals().sight(set)
+    try:
+        yield sessions.sight(sessions.active(), lambda _: None)
+    except OSError as error:
+        yield Sight("sessions", None, f"{error.filename}: {error.strerror}")
+    devices = Devices()
+    try:
+        yield devices.sight(0.0)
+    finally:
+        devices.close()
 
 
 def _load(config: NodeConfig) -> Finding:

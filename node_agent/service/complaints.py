@@ -1,24 +1,34 @@
-"""What is refused is counted, and logged once a minute for each kind: nobody fills a disk from outside."""
+"""What is refused is counted, and logged once a minute for each peer and kind: nobody fills a disk from outside."""
 
 import logging
 import time
 from collections import Counter
+from typing import Final
 
-_EVERY_S = 60.0
+_EVERY_S: Final = 60.0
+#: Of how many peers and kinds it is remembered when they were last logged.
+_REMEMBERED: Final = 1000
 _log = logging.getLogger("cosched.agent")
 
 
 class Complaints:
-    """Refusals by kind."""
+    """Refusals: ``counts`` by kind, of all peers together."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._told_s: dict[str, float] = {}
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def __call__(self, kind: str, message: str) -> None:
-        """Count one, and log it unless its kind was logged within the last minute."""
+    def __call__(self, kind: str, message: str, peer: str = "the scheduler") -> None:
+        """Count one, and log it unless one of that peer and kind was logged within the last minute."""
         self.counts[kind] += 1
         now_s = time.monotonic()
-        if now_s - self._told_s.get(kind, -_EVERY_S) >= _EVERY_S:
-            self._told_s[kind] = now_s
-            _log.warning("refused, %s: %s (%d so far)", kind, message, self.counts[kind])
+        told_s, since = self._told.get((peer, kind), (None, 0))
+        if told_s is not None and now_s - told_s < _EVERY_S:
+            self._told[peer, kind] = told_s, since + 1
+            return
+        if len(self._told) >= _REMEMBERED:
+            del self._told[next(iter(self._told))]
+        self._told.pop((peer, kind), None)
+        self._told[peer, kind] = now_s, 0
+        more = f" ({since} more since it was last said)" if since else ""
+        _log.warning("refused, %s, from %s: %s%s", kind, peer, message, more)

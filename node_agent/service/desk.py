@@ -1,6 +1,6 @@
 """The desk: who is there, how the machine is used, and what the guard is told because of it.
 
-Looks at all sources once a period; a key on a pseudo-terminal is seen at once, by inotify. Runs whether or not the
+Looks at all sources once a period, and hears some at once (:mod:`node_agent.service.presence`). Runs whether or not the
 scheduler is there: without it the contract is armed.
 """
 
@@ -9,26 +9,30 @@ import contextlib
 import logging
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
 from cosched.model.contract import SocialContract
-from cosched.model.node import Usage
+from cosched.model.node import Presence, Usage
+from cosched.model.presets import Habit, habit
 from cosched.wire.messages import Heartbeat
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.load import Load
-from node_agent.linux.presence import KeyWatch, Terminals, sessions, terminals_of
+from node_agent.linux.presence import terminals_of
+from node_agent.linux.pressure import Pressure
 from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
+from node_agent.policy.pain import Pain, felt
 from node_agent.policy.sight import Sight
 from node_agent.service.guard import Guard
+from node_agent.service.presence import Sources
 from node_agent.service.whose import Whose
 
 _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
-_DEAF_S = 0.2
 
 
 def now_us() -> int:
@@ -43,7 +47,7 @@ class Desk:
         self._config = config
         self._guard = guard
         self._whose = whose
-        self._terminals = Terminals()
+        self._working = config.presence.working()
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
@@ -56,18 +60,21 @@ class Desk:
         )
         self.watched = unwatched(now_us())
         self.usage = Usage()
+        self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
+        self.pain = Pain()
         self.armed = False
         self.limited_cpus: float | None = None
+        self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self._asked: Arm | Relax | None = None
+        self._tightened = False
         self._problem = ""
         self._contract: SocialContract | None = None
         self.heard_us: int | None = None
         self.lease_us = 0
         self.epoch = 0
-        self._keys: KeyWatch | None = None
-        self._key = asyncio.Event()
-        self._work = asyncio.Lock()
+        self._again = asyncio.Event()
+        self.sources = Sources(config.presence, self._terminals_of_jobs, self._busy_cpus, self._sign)
 
     def welcome(self, contract: SocialContract, lease_us: int, epoch: int) -> None:
         """The scheduler was heard, and says what the contract is."""
@@ -82,74 +89,69 @@ class Desk:
     def again(self) -> None:
         """Tell the guard everything anew (it was restarted, or there is something new to tell)."""
         self._asked = None
-        self._key.set()
+        self._again.set()
 
     def heartbeat(self) -> Heartbeat:
         """What the scheduler gets to know."""
         watched = self.watched
-        return Heartbeat(self.usage, watched.presence, watched.source, self.limited_cpus, self.armed)
+        blind = self.sources.blind if self._habit().watched else ()
+        return Heartbeat(
+            self.usage, watched.presence, watched.source, self.limited_cpus, self.armed, blind, self.paused
+        )
 
     async def keep(self) -> None:
         """Watch until cancelled."""
-        try:
-            self._keys = KeyWatch()
-            asyncio.get_running_loop().add_reader(self._keys.fileno(), self._key_pressed)
-        except OSError as error:
-            _log.warning("keys are seen at the next look only: %s: %s", error.filename, error.strerror)
+        self.sources.listen()
         try:
             while True:
                 await self._look()
-                self._key.clear()
-                self._listen(True)
+                self._again.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(self._config.presence.poll_s, _LONGEST_LOOK_S)):
-                        await self._key.wait()
+                        await self._again.wait()
         finally:
-            if self._keys is not None:
-                self._listen(False)
-                self._keys.close()
-                self._keys = None
+            await self.sources.close()
 
     async def _look(self) -> None:
         self.usage = Usage(*self._load.look())
-        terminals = self._terminals.sight(self._terminals_of_jobs, self._config.presence.away_after_s)
-        sights = [terminals, sessions(), self._processes()]
-        self._judge(sights)
+        now = self._habit()
+        sights = []
+        if now.watched:
+            sights = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
+        self._judge(sights, now)
+        self._feel()
         await self._tell_guard()
 
-    def _judge(self, sights: list[Sight]) -> None:
+    def _habit(self) -> Habit:
+        """What the preset means at this moment of local time."""
+        local = datetime.now().astimezone()
+        settings = self._config.presence
+        minute = 60 * local.hour + local.minute
+        return habit(settings.preset, self._working, local.weekday(), minute, settings.away_after_s)
+
+    def _judge(self, sights: list[Sight], now: Habit) -> None:
         before = self.watched
-        away_after_us = round(min(self._config.presence.away_after_s, 1e9) * _US_PER_S)
-        self.watched = judged(before, sights, now_us(), away_after_us)
+        self.watched = judged(before, sights, now_us(), now)
         if self.watched.presence is not before.presence:
             _log.info("the desk: %s (%s)", self.watched.presence, self.watched.source)
 
-    def _key_pressed(self) -> None:
-        """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
-        assert self._keys is not None
-        used = self._keys.used()
-        self._listen(False)
-        if not used or not used - self._terminals_of_jobs():
-            asyncio.get_running_loop().call_later(_DEAF_S, self._listen, True)
-            return
+    def _feel(self) -> None:
+        """Whether the owner waits though the contract is kept."""
+        before = self.pain
+        shares = self._pressure.look(time.monotonic())
+        self.pain = felt(before, self.watched.presence is Presence.PRESENT, shares, now_us())
+        if self.pain.step != before.step:
+            _log.info("the contract: %g of its ceiling (waiting: %s)", self.pain.ratio, self.pain.why or "nobody")
+
+    def _sign(self, sight: Sight) -> None:
+        """Somebody was seen just now."""
         before = self.watched.presence
-        self._judge([Sight("terminals", 0.0)])
+        self._judge([sight], self._habit())
         if self.watched.presence is not before:
-            self._key.set()
+            self._again.set()
 
-    def _listen(self, on: bool) -> None:
-        if self._keys is not None:
-            loop = asyncio.get_running_loop()
-            if on:
-                loop.add_reader(self._keys.fileno(), self._key_pressed)
-            else:
-                loop.remove_reader(self._keys.fileno())
-
-    def _processes(self) -> Sight:
-        if self.usage.cpu_local < 0:
-            return Sight("processes", None)
-        busy = self.usage.cpu_local > self._config.presence.busy_cpus
-        return Sight("processes", 0.0 if busy else float("inf"))
+    def _busy_cpus(self) -> float:
+        return self.usage.cpu_local
 
     def _terminals_of_jobs(self) -> set[int]:
         return terminals_of(self._whose.tasks())
@@ -175,6 +177,9 @@ class Desk:
                         "mpl": contract.mpl,
                     }
                 )
+            if self.pain.step or self._tightened:
+                self._tightened = self.pain.step > 0
+                await self._guard.ask({"do": "tighten", "ratio": self.pain.ratio, "until_us": now_us() + keep_us})
             if isinstance(wanted, Relax):
                 await self._guard.ask({"do": "relax", "until_us": wanted.until_us, "epoch": self.epoch})
             elif not isinstance(self._asked, Arm):
@@ -193,6 +198,10 @@ class Desk:
         """What the guard says of its limits."""
         self._problem = ""
         self.armed = bool(status.get("armed"))
+        paused = str(status.get("paused") or "")
+        if paused != self.paused:
+            _log.info("%s", paused or "parallel work goes on at this desk")
+        self.paused = paused
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:
             can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not

@@ -3,7 +3,8 @@
 Who calls at the first one is asked of the kernel, never of the environment: peer credentials give the process, its
 cgroup the job, and its user must be the job's. Only processes of a job get that far, and only to nodes of that job.
 At the second one a certificate of the cluster says which node calls, and the scheduler's signature which nodes may run
-ranks for each other; and this node must have prepared that very attempt.
+ranks for each other; and this node must have prepared that very attempt. Each call answers a challenge of its own
+connection, so that none counts twice.
 
 (A process that ends while its connection is being looked at may leave its number to another; that one's user must be
 the job's too, so at worst two jobs of one user are mixed up.)
@@ -12,8 +13,8 @@ the job's too, so at worst two jobs of one user are mixed up.)
 import asyncio
 import contextlib
 import json
-import logging
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -27,23 +28,31 @@ from cosched.identity.grants import load_grant_pub
 from cosched.wire.grant import verified
 from cosched.wire.hostfile import peer_named
 from cosched.wire.messages import Peer
-from cosched.wire.stream import MAX_PIECE, Kind
+from cosched.wire.stream import MAX_PIECE, Kind, frame
 from node_agent.service.attempts import Attempt
-from node_agent.service.commands import CallerGone, Commands, fail, hung_up
+from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
 from node_agent.service.groups import Groups
+from node_agent.service.revocations import Revocations
 from node_agent.service.whose import Whose
 
-_log = logging.getLogger("cosched.agent")
 _PATIENCE_S = 10.0
 _MOST = 1024  # connections at a time, of all jobs
 _MAX_CALL_BYTES = 256 << 10
+_CHALLENGE_BYTES = 16
 _LENGTH = struct.Struct(">I")
-_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class NotAllowed(Exception):
     """The caller may not have this run; the message says why."""
+
+
+class Ending(Exception):
+    """The job of a command that is asked for again is being killed: nobody need be told."""
+
+
+class Away(Exception):
+    """It is not possible now; the message says why."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -52,18 +61,24 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     grant: bytes
     host: str
     caller: str
-    command: str
+    wanted: Wanted
+    challenge: bytes = b""
 
 
 class Doors:
     """Both servers. They stand open for as long as the agent runs, whether or not the scheduler does."""
 
-    def __init__(self, groups: Groups, commands: Commands, whose: Whose, complaints: Complaints) -> None:
+    def __init__(
+        self, groups: Groups, commands: Commands, whose: Whose, complaints: Complaints, revocations: Revocations
+    ) -> None:
         self._groups, self._commands, self._whose = groups, commands, whose
         self._complain = complaints
         self._config = groups.config
         self._identity = Path(groups.config.paths.identity)
         self._open = 0
+        self._revocations = revocations
+        revocations.on_change.append(self._cut_revoked)
+        self._connections: dict[asyncio.StreamWriter, str] = {}  # to and from other agents, by their certificates
 
     async def local(self, path: str) -> asyncio.Server:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
@@ -94,12 +109,17 @@ class Doors:
                     raise NotAllowed(f"more than {_MOST} connections at a time")
                 await serve(reader, writer)
             except (NotAllowed, BadInput) as error:
-                self._complain("launch", str(error))
+                self._complain("launch", str(error), _said_by(writer))
                 await fail(writer, str(error))
-            except (TimeoutError, asyncio.IncompleteReadError, ConnectionError, CallerGone):
+            except Ending:
+                await fail(writer, "")
+            except Away as error:
+                writer.write(frame(Kind.AWAY, str(error).encode(errors="replace")[:MAX_PIECE]))
+            except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
                 pass  # there is nobody to tell
             finally:
                 self._open -= 1
+                self._connections.pop(writer, None)
                 writer.close()
                 with contextlib.suppress(OSError, TimeoutError):
                     await writer.wait_closed()
@@ -107,34 +127,31 @@ class Doors:
         return served
 
     async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        attempt = await self._caller(writer.get_extra_info("socket"))
+        job_id, number, uid = await self._caller(writer.get_extra_info("socket"))
+        attempt = self._groups.attempts.get(job_id, number)
+        if attempt is not None and attempt.prepare is not None and uid != self._groups.uid(attempt):
+            raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
         async with asyncio.timeout(_PATIENCE_S):
-            host, command = await _request(reader)
-        prepare = attempt.prepare
-        if prepare is None or not attempt.open:
-            raise NotAllowed(f"job {attempt.key} is ending")
+            host, wanted = await _request(reader)
+        if attempt is None or (prepare := attempt.prepare) is None or not attempt.open:
+            raise Ending if wanted.again else NotAllowed(f"job {job_id}.{number} is not known here, or is ending")
         peer = peer_named(host, prepare.peers)
         if peer is None:
             names = ", ".join(each.name for each in prepare.peers)
             raise NotAllowed(f"{host} is not a node of job {attempt.job_id}; its nodes are {names}")
         if peer.name == self._config.name:
-            await self._commands.serve(attempt, command, reader, writer)
+            await self._commands.serve(attempt, wanted, reader, writer, caller_is_near=True)
         else:
-            call = Call(prepare.grant, peer.name, self._config.name, command)
+            call = Call(prepare.grant, peer.name, self._config.name, wanted)
             await self._pass_on(peer, call, reader, writer)
 
-    async def _caller(self, connection: socket.socket) -> Attempt:
-        """The attempt that a process on this node belongs to. Raises :class:`NotAllowed`."""
-        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    async def _caller(self, connection: socket.socket) -> tuple[int, int, int]:
+        """The job and attempt that a process on this node belongs to, and its user. Raises :class:`NotAllowed`."""
+        pid, uid = _credentials(connection)
         found = await self._whose.attempt_of(pid)
         if found is None:
             raise NotAllowed("the caller is not part of a job: cosched-rsh works inside jobs only")
-        attempt = self._groups.attempts.get(*found)
-        if attempt is None or attempt.prepare is None:
-            raise NotAllowed(f"job {found[0]}.{found[1]} is not known to this node's agent")
-        if uid != self._groups.uid(attempt):
-            raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
-        return attempt
+        return *found, uid
 
     async def _pass_on(
         self, peer: Peer, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -151,41 +168,30 @@ class Doors:
                     ssl_shutdown_timeout=1.0,
                 )
         except TimeoutError:
-            raise NotAllowed(f"{where} does not answer") from None
+            raise Away(f"{where} does not answer") from None
         except OSError as error:
-            raise NotAllowed(f"{where} cannot be reached: {error.strerror or error}") from None
+            raise Away(f"{where} cannot be reached: {error.strerror or error}") from None
         try:
             tls.expect(theirs.get_extra_info("ssl_object"), "node", peer.name)
-            data = msgspec.msgpack.encode(call)
+            self._known(theirs)
+            async with asyncio.timeout(_PATIENCE_S):
+                kind, challenge = await _frame(there)
+            if kind != Kind.CHALLENGE:
+                raise NotAllowed(challenge.decode(errors="replace") if kind == Kind.FAIL else f"{where} is no agent")
+            data = msgspec.msgpack.encode(msgspec.structs.replace(call, challenge=challenge))
             theirs.write(_LENGTH.pack(len(data)) + data)
-            await self._splice(reader, writer, there, theirs)
+            await relayed(reader, writer, there, theirs, caller_is_near=True)
         finally:
+            self._connections.pop(theirs, None)
             theirs.close()
             with contextlib.suppress(OSError, TimeoutError):
                 await theirs.wait_closed()
 
-    async def _splice(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        there: asyncio.StreamReader,
-        theirs: asyncio.StreamWriter,
-    ) -> None:
-        """Both ways, until the other agent has said its last; when the caller goes, the connection is broken off."""
-        back = asyncio.create_task(_copy(there, writer))
-        watching = [asyncio.create_task(_copy(reader, theirs)), asyncio.create_task(hung_up(writer))]
-        try:
-            await asyncio.wait([back, *watching], return_when=asyncio.FIRST_COMPLETED)
-            if not back.done():  # the caller has gone: at once, with nothing left to be sent
-                theirs.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-                theirs.transport.abort()
-        finally:
-            for task in (back, *watching):
-                task.cancel()
-            await asyncio.gather(back, *watching, return_exceptions=True)
-
     async def _from_there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         caller = tls.expect(writer.get_extra_info("ssl_object"), "node").name
+        self._known(writer)
+        challenge = secrets.token_bytes(_CHALLENGE_BYTES)
+        writer.write(frame(Kind.CHALLENGE, challenge))
         async with asyncio.timeout(_PATIENCE_S):
             (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
             if length > _MAX_CALL_BYTES:
@@ -195,12 +201,28 @@ class Doors:
             call = msgspec.msgpack.decode(data, type=Call)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NotAllowed(f"what {caller} sent is not a call: {error}") from None
+        if call.challenge != challenge:
+            raise NotAllowed(f"the call of {caller} answers another connection's challenge: it was replayed")
         attempt = self._allowed(call, caller)
-        _log.info("job %s: %s calls", attempt.key, caller)
-        await self._commands.serve(attempt, call.command, reader, writer)
+        await self._commands.serve(attempt, call.wanted, reader, writer, caller_is_near=False)
+
+    def _known(self, writer: asyncio.StreamWriter) -> None:
+        """Remember a connection by its other end's certificate. Raises :class:`NotAllowed` for one that was revoked."""
+        serial = tls.serial_of(writer.get_extra_info("ssl_object"))
+        if serial in self._revocations:
+            raise NotAllowed("the certificate was revoked: that node was removed from the cluster")
+        self._connections[writer] = serial
+
+    def _cut_revoked(self) -> None:
+        for writer in [each for each, serial in self._connections.items() if serial in self._revocations]:
+            self._complain("revoked", "its certificate was revoked, its connection is cut", _said_by(writer))
+            writer.transport.abort()
 
     def _allowed(self, call: Call, caller: str) -> Attempt:
-        """The attempt in which a call from another node may run. Raises :class:`NotAllowed`, :class:`BadInput`."""
+        """The attempt in which a call from another node may run.
+
+        Raises :class:`NotAllowed`, :class:`Ending`, :class:`BadInput`.
+        """
         grant = verified(call.grant, load_grant_pub(self._identity))
         here = self._config.name
         if caller != call.caller or caller not in grant.nodes:
@@ -209,7 +231,8 @@ class Doors:
             raise NotAllowed(f"the call is for {call.host}, the grant for {', '.join(grant.nodes)}; this is {here}")
         attempt = self._groups.attempts.get(grant.job_id, grant.attempt)
         if attempt is None or attempt.prepare is None or not attempt.open:
-            raise NotAllowed(f"job {grant.job_id}.{grant.attempt} is not prepared on {here}")
+            words = f"job {grant.job_id}.{grant.attempt} is not prepared on {here}"
+            raise Ending if call.wanted.again else NotAllowed(words)
         ours = verified(attempt.prepare.grant, load_grant_pub(self._identity))
         if grant.cluster_id != ours.cluster_id or grant.epoch < ours.epoch:
             raise NotAllowed(f"a grant of epoch {grant.epoch}; this job was prepared in epoch {ours.epoch}")
@@ -218,23 +241,46 @@ class Doors:
         return attempt
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, str]:
-    """Host and command of the first frame. Raises :class:`NotAllowed`."""
-    header = await reader.readexactly(5)
-    length = int.from_bytes(header[1:], "big")
-    if header[0] != Kind.REQUEST or length > MAX_PIECE:
+async def _request(reader: asyncio.StreamReader) -> tuple[str, Wanted]:
+    """Host, and what is wanted there, from the first frame. Raises :class:`NotAllowed`."""
+    kind, data = await _frame(reader)
+    if kind != Kind.REQUEST:
         raise NotAllowed("what was said is not a request")
     try:
-        document = json.loads(await reader.readexactly(length))
-        host, command = document["host"], document["command"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        document = json.loads(data)
+        host, command = document.pop("host"), document.pop("command")
+        if not isinstance(host, str) or not isinstance(command, str):
+            raise TypeError
+        command = command.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        wanted = msgspec.convert({**document, "command": command}, Wanted)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # msgspec's are ValueErrors
         raise NotAllowed("what was said is not a request") from None
-    if not isinstance(host, str) or not isinstance(command, str) or "\0" in command:
+    if "\0" in command:
         raise NotAllowed("a request without host and command")
-    return host, command.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return host, wanted
 
 
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(MAX_PIECE):
-        sink.write(data)
-        await sink.drain()
+async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The next frame. Raises :class:`NotAllowed`."""
+    header = await reader.readexactly(5)
+    length = int.from_bytes(header[1:], "big")
+    if length > MAX_PIECE:
+        raise NotAllowed("what was said is not a request")
+    return header[0], await reader.readexactly(length)
+
+
+def _said_by(writer: asyncio.StreamWriter) -> str:
+    """Who is at the other end, for the log."""
+    if (secured := writer.get_extra_info("ssl_object")) is not None:
+        try:
+            peer = tls.peer_of(secured)
+        except BadInput:
+            return "a certificate of no kind"
+        return f"{peer.kind} {peer.name}"
+    return f"user {_credentials(writer.get_extra_info('socket'))[1]}"
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end of a Unix socket."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid

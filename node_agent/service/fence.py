@@ -1,31 +1,15 @@
 """Who may give orders to this node: the highest epoch seen, on disk before it is obeyed (design, section 4)."""
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from cosched.wire.messages import Fence
+from cosched.durable import write_durably
+from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 
 
 class Fenced(Exception):
     """Orders of this origin are not obeyed; the message says why."""
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Put a file in place whole or not at all, also when the power goes. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 class EpochFile:
@@ -51,12 +35,17 @@ class EpochFile:
     def welcome(self, fence: Fence) -> bool:
         """Accept the origin of a welcome, durably; true when it is of another cluster than the last.
 
-        A cluster's epoch rises whenever its scheduler starts. Another cluster (a fresh journal) takes over only with a
-        higher one. Raises :class:`Fenced`.
+        A cluster's epoch rises whenever its scheduler starts. Another cluster (a fresh journal) takes over only when it
+        was told to, which its epoch says, and with a higher one. Raises :class:`Fenced`.
         """
         known = self.fence
         if known == fence:
             return False
+        if known and fence.cluster_id != known.cluster_id and fence.epoch < TAKE_OVER_EPOCH:
+            raise Fenced(
+                f"it works with another journal (cluster {fence.cluster_id}) than the scheduler that is obeyed here "
+                f"(cluster {known.cluster_id}, epoch {known.epoch}); 'cosched scheduler --take-over' makes it the one"
+            )
         if known and fence.epoch < known.epoch:
             raise Fenced(f"epoch {fence.epoch} is over: epoch {known.epoch} has been obeyed here")
         if known and fence.epoch == known.epoch:

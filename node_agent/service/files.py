@@ -1,4 +1,4 @@
-"""Files on the node that jobs and their output need: the node file, ``cosched-rsh``, the spool."""
+"""Files on the node that jobs and their output need: host files, ``cosched-rsh`` and its like, the spool."""
 
 import os
 import shutil
@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from cosched.wire.hostfile import hostfile
-from cosched.wire.messages import MAX_CHUNK_BYTES, Peer
+from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
+from cosched.wire.messages import Peer
 from node_agent import rsh
 
-STREAMS: Final = ("stdout", "stderr")
-TAIL_BYTES: Final = 4096
 _LONGEST_SHEBANG = 250
 #: Runs one rank of an MPI program, and says which it was where it ends badly: ``mpirun`` itself sometimes doesn't. A
 #: rank that is ended together with its group takes this shell along, and nothing is said.
@@ -21,6 +19,18 @@ _RANK: Final = """#!/bin/sh
 status=$?
 [ "$status" -eq 0 ] || echo "cosched: rank ${PMIX_RANK:-$OMPI_COMM_WORLD_RANK} ended with status $status" >&2
 exit "$status"
+"""
+#: Starts PVM's daemon, on other nodes as the first daemon's remote command. Of one that was killed a file is left, with
+#: the path of its socket in it (``pvmtmp000123.0`` is of process 123), and another would not start.
+_PVMD: Final = """#!/bin/sh
+for file in "${PVM_TMP:-/tmp}/pvmd.$(id -u)"*; do
+    [ -f "$file" ] || continue
+    socket=$(cat "$file")
+    pid=${socket##*/pvmtmp}
+    pid=$(echo "${pid%%.*}" | sed 's/^0*//')
+    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = pvmd ] || rm -f "$file" "$socket"
+done
+exec "${PVM_ROOT:-/usr/lib/pvm3}/lib/pvmd" "$@"
 """
 _SYSTEM_PYTHONS = (Path("/usr/bin/python3"), Path("/usr/local/bin/python3"))
 
@@ -31,58 +41,34 @@ def key(job_id: int, attempt: int) -> str:
 
 
 class NodeFiles:
-    """``run/jobs/ID.ATTEMPT/nodes``: the job's nodes, readable by its user."""
+    """``run/jobs/ID.ATTEMPT/{nodes,nodes.mpich,nodes.pvm}``: the job's nodes, readable by its user."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, node: str) -> None:
         self._jobs = run / "jobs"
+        self._node = node
 
-    def path(self, job_id: int, attempt: int) -> Path:
-        """Where it is."""
-        return self._jobs / key(job_id, attempt) / "nodes"
+    def path(self, job_id: int, attempt: int, launcher: str = "") -> Path:
+        """Where the node file is, or that of ``mpich`` or ``pvm``."""
+        return self._jobs / key(job_id, attempt) / (f"nodes.{launcher}" if launcher else "nodes")
 
     def write(self, job_id: int, attempt: int, peers: tuple[Peer, ...]) -> None:
-        """Write it. Raises OSError."""
-        path = self.path(job_id, attempt)
-        for directory in (self._jobs, path.parent):
-            directory.mkdir(parents=True, exist_ok=True)
-            directory.chmod(0o755)
-        path.write_text(hostfile(peers), encoding="ascii")
-        path.chmod(0o644)
+        """Write them. Raises OSError."""
+        texts = {
+            "": hostfile(peers),
+            "mpich": mpich_hosts(peers),
+            "pvm": pvm_hosts(peers, self._node, os.uname().nodename),
+        }
+        for launcher, text in texts.items():
+            path = self.path(job_id, attempt, launcher)
+            for directory in (self._jobs, path.parent):
+                directory.mkdir(parents=True, exist_ok=True)
+                directory.chmod(0o755)
+            path.write_text(text, encoding="ascii")
+            path.chmod(0o644)
 
     def remove(self, job_id: int, attempt: int) -> None:
-        """Remove it, if it is there."""
+        """Remove them, if they are there."""
         shutil.rmtree(self.path(job_id, attempt).parent, ignore_errors=True)
-
-
-class Spool:
-    """Output of job scripts, ``spool/ID.ATTEMPT/{stdout,stderr}``; nobody but the agent reads it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def open(self, job_id: int, attempt: int, stream: str) -> int:
-        """A descriptor to append to. Raises OSError."""
-        directory = self._directory / key(job_id, attempt)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(directory / stream, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def read(self, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """A piece from ``offset`` (negative: from the end), and the size there is. Raises OSError."""
-        with (self._directory / key(job_id, attempt) / stream).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size + offset) if offset < 0 else min(offset, size))
-            return file.read(max(0, min(max_bytes, MAX_CHUNK_BYTES))), size
-
-    def tail(self, job_id: int, attempt: int) -> bytes:
-        """The last bytes of the error output; empty where there is none."""
-        try:
-            return self.read(job_id, attempt, "stderr", -TAIL_BYTES, TAIL_BYTES)[0]
-        except OSError:
-            return b""
-
-    def remove(self, job_id: int, attempt: int) -> None:
-        """Remove an attempt's output, if there is any."""
-        shutil.rmtree(self._directory / key(job_id, attempt), ignore_errors=True)
 
 
 def open_to_all(path: Path) -> bool:
@@ -104,7 +90,7 @@ def interpreter() -> str:
 
 
 def install_rsh(places: tuple[Path, ...]) -> Path:
-    """Put ``cosched-rsh`` and ``cosched-rank`` where programs are allowed; the path of the first. Raises OSError.
+    """Put ``cosched-rsh`` and its like where programs are allowed; the path of the first. Raises OSError.
 
     ``/run`` is mounted without programs on some systems, so there is more than one place.
     """
@@ -118,6 +104,7 @@ def install_rsh(places: tuple[Path, ...]) -> Path:
             refused = f"{place} is mounted without programs (noexec)"
             continue
         _put(place / "cosched-rank", _RANK, 0o755)
+        _put(place / "cosched-pvmd", _PVMD, 0o755)
         program = place / "cosched-rsh"
         if len(python) > _LONGEST_SHEBANG or " " in python:
             _put(place / "rsh.py", source, 0o644)

@@ -1,6 +1,5 @@
 """What happens to the attempts on this node: what the guard reports, and how both are brought to agree again."""
 
-import asyncio
 import logging
 import os
 import pwd
@@ -12,9 +11,11 @@ from cosched.config.node import NodeConfig
 from cosched.wire.grant import Grant
 from cosched.wire.messages import Exit, FromAgent, GroupEnded, Prepare, ProgramEnded
 from node_agent.guard.client import GuardRefused, Message
+from node_agent.linux.interfaces import interface_of
 from node_agent.service.attempts import Attempt, Attempts
-from node_agent.service.files import NodeFiles, Spool
+from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard
+from node_agent.service.spool import Spool
 
 _log = logging.getLogger("cosched.agent")
 _UNKNOWN = Exit(cause="unknown")
@@ -38,18 +39,13 @@ class Groups:
         self.tell: Callable[[FromAgent], None] = lambda message: None
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
-        self._exits: dict[tuple[int, int, int], asyncio.Future[Exit]] = {}
 
-    async def spawn(
-        self, attempt: Attempt, number: int, argv: list[str], fds: list[int], **more: Any
-    ) -> tuple[int, asyncio.Future[Exit]]:
-        """Have the guard start a command in the attempt's cgroup; its pid, and how it ends once it has.
+    async def spawn(self, attempt: Attempt, number: int, argv: list[str], fds: list[int], **more: Any) -> int:
+        """Have the guard start a command in the attempt's cgroup; its pid.
 
         The caller keeps its own copies of ``fds``. Raises GuardGone, GuardRefused, ValueError.
         """
         assert attempt.prepare is not None
-        end: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        self._exits[attempt.job_id, attempt.attempt, number] = end
         attempt.empty = None
         request = {
             "do": "spawn",
@@ -62,13 +58,10 @@ class Groups:
             "script": False,
             "output": None,
             "error": None,
+            "stream": None,
         }
-        try:
-            answer = await self.guard.ask(request | more, fds)
-        except BaseException:
-            self._exits.pop((attempt.job_id, attempt.attempt, number), None)
-            raise
-        return int(answer["pid"]), end
+        answer = await self.guard.ask(request | more, fds)
+        return int(answer["pid"])
 
     def next_command(self, attempt: Attempt) -> int:
         """The number of the attempt's next command (the script is 0)."""
@@ -124,11 +117,15 @@ class Groups:
         """What the scheduler made, with this node's own paths and names."""
         local = {
             "{node_file}": str(self.files.path(attempt.job_id, attempt.attempt)),
+            "{mpich_hosts}": str(self.files.path(attempt.job_id, attempt.attempt, "mpich")),
+            "{pvm_hosts}": str(self.files.path(attempt.job_id, attempt.attempt, "pvm")),
             "{rsh}": self._rsh,
             "{rank}": str(Path(self._rsh).with_name("cosched-rank")),
+            "{pvmd}": str(Path(self._rsh).with_name("cosched-pvmd")),
+            "{interface}": interface_of("127.0.0.1" if len(prepare.peers) == 1 else self.config.launch.address),
             "{tmp}": "/tmp" if self._private_tmp else f"{self.config.paths.state}/jobs/{attempt.key}/tmp",
         }
-        made = {name: local.get(value, value) for name, value in prepare.environment.items()}
+        made = {name: local.get(value, value) for name, value in prepare.environment.items() if local.get(value) != ""}
         made |= {"COSCHED_NODE": self.config.name, "COSCHED_AGENT_SOCKET": self._socket}
         uid = self.uid(attempt)
         try:
@@ -145,8 +142,9 @@ class Groups:
 
     def _on_event(self, message: Message) -> None:
         kind = message.get("event")
-        if kind == "armed":
-            _log.warning("the guard has armed by itself: %s", message.get("why"))
+        if kind in {"armed", "desk"}:
+            if kind == "armed":
+                _log.warning("the guard has armed by itself: %s", message.get("why"))
             for each in self.on_guard:
                 each()
             return
@@ -159,12 +157,8 @@ class Groups:
             self._close(attempt)
 
     def _ended(self, attempt: Attempt | None, message: Message) -> None:
-        how = exit_of(message)
-        waiting = self._exits.pop((int(message["job"]), int(message["attempt"]), int(message["n"])), None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(how)
         if attempt is not None and message["n"] == _SCRIPT:
-            self._program_ended(attempt, how)
+            self._program_ended(attempt, exit_of(message))
 
     def _program_ended(self, attempt: Attempt, how: Exit) -> None:
         if attempt.exit is not None or attempt.forgotten:
@@ -218,9 +212,6 @@ class Groups:
         if attempt.ended is not None:
             return
         _log.warning("job %s is not known to the guard any more", attempt.key)
-        for command in [key for key in self._exits if key[:2] == (attempt.job_id, attempt.attempt)]:
-            if not (waiting := self._exits.pop(command)).done():
-                waiting.set_result(_UNKNOWN)
         if attempt.ran and attempt.exit is None:
             self._program_ended(attempt, _UNKNOWN)
         attempt.empty = attempt.empty or GroupEnded(attempt.job_id, attempt.attempt)

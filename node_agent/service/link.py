@@ -4,8 +4,9 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,18 +23,25 @@ from cosched.wire.messages import (
     Order,
     ReadOutput,
     Rejected,
+    Revoked,
+    Survey,
+    Surveyed,
     ToAgent,
+    Turns,
     Welcome,
     encode,
     to_agent,
 )
+from cosched.wire.sequence import Numbering, OutOfTurn, Turn, checked_session
 from node_agent.service.complaints import Complaints
+from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk import Desk, now_us
 from node_agent.service.fence import EpochFile, Fenced
 from node_agent.service.orders import Orders
+from node_agent.service.revocations import Revocations
 
 _log = logging.getLogger("cosched.agent")
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 10.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0  # so all are back within 10 s, however long the scheduler was away
 _PATIENCE_S = 10.0
 
 
@@ -52,16 +60,23 @@ class Link:
         orders: Orders,
         epochs: EpochFile,
         desk: Desk,
+        coscheduler: Coscheduler,
         complaints: Complaints,
+        revocations: Revocations,
+        survey: Callable[[Survey], Awaitable[Surveyed]],
         on_other_cluster: Callable[[str], None],
     ) -> None:
-        """``on_other_cluster`` is told when a scheduler of another cluster has taken over. Raises :class:`BadInput`."""
+        """``on_other_cluster`` is told when a scheduler of another cluster has taken over, or, with no name, that this
+        node belongs to none any more. Raises :class:`BadInput`.
+        """
         if urlsplit(url).scheme != "wss" or not urlsplit(url).hostname:
             raise BadInput("scheduler.url", f"found {url!r}", "wss://HOST:PORT/v1/agent")
         self._url, self._identity = url, identity
         self._hello, self._orders, self._epochs, self._desk = hello, orders, epochs, desk
+        self._coscheduler = coscheduler
         self._complain = complaints
         self._on_other_cluster = on_other_cluster
+        self._revocations, self._survey = revocations, survey
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem = ""
@@ -107,8 +122,9 @@ class Link:
             user_agent_header=None,
         ) as connection:
             tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
-            await connection.send(encode(self._hello()))
-            welcome = await self._welcomed(connection)
+            hello = self._hello()
+            await connection.send(encode(hello))
+            welcome = await self._welcomed(connection, hello)
             self._problem = ""
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
@@ -116,27 +132,40 @@ class Link:
                 for event in attempt.events():
                     self.tell(event)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send(connection, self._outgoing))
+                tasks.create_task(self._send(connection, self._outgoing, Numbering(welcome.session)))
                 tasks.create_task(self._beat(connection, welcome))
-                tasks.create_task(self._listen(connection))
+                tasks.create_task(self._listen(connection, Turn(hello.session)))
 
-    async def _welcomed(self, connection: ClientConnection) -> Welcome:
+    async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):
             answer = to_agent(_binary(await connection.recv()))
         if isinstance(answer, Rejected):
-            raise LinkEnded(f"it does not want this node: {answer.reason}")
+            self._not_wanted(answer)
         if not isinstance(answer, Welcome):
             raise LinkEnded(f"it began with {type(answer).__name__}")
         if answer.version != VERSION:
             raise LinkEnded(f"it speaks version {answer.version}, this agent {VERSION}")
+        if answer.hello != hello.session:
+            raise LinkEnded("it answers another hello than this one: a welcome that was replayed")
+        checked_session(answer.session, "welcome")
         if problem := answer.contract.impossible():
             raise LinkEnded(f"its contract is impossible: {problem[0]} {problem[1]}")
         if self._epochs.welcome(answer.fence):
             self._on_other_cluster(answer.fence.cluster_id)
+        self._coscheduler.welcome()
+        self._revocations.learn(answer.revoked)
         self._desk.welcome(answer.contract, answer.lease_us, answer.fence.epoch)
         return answer
 
-    async def _send(self, connection: ClientConnection, outgoing: asyncio.Queue[FromAgent]) -> None:
+    def _not_wanted(self, answer: Rejected) -> NoReturn:
+        obeyed, fence = self._epochs.fence, answer.removed_by
+        if fence and obeyed and fence.cluster_id == obeyed.cluster_id and fence.epoch >= obeyed.epoch:
+            self._on_other_cluster("")
+        raise LinkEnded(f"it does not want this node: {answer.reason}")
+
+    async def _send(
+        self, connection: ClientConnection, outgoing: asyncio.Queue[FromAgent], numbering: Numbering
+    ) -> None:
         while True:
             message = await outgoing.get()
             try:
@@ -144,12 +173,12 @@ class Link:
             except ValueError as error:
                 self._complain("too long", str(error))
                 continue
-            await connection.send(frame)
+            await connection.send(numbering.frame(frame))
 
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(self._desk.heartbeat())
+            self.tell(self._coscheduler.signed(self._desk.heartbeat()))
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
@@ -161,7 +190,7 @@ class Link:
         if not pong.cancelled() and pong.exception() is None:
             self._desk.heard()
 
-    async def _listen(self, connection: ClientConnection) -> None:
+    async def _listen(self, connection: ClientConnection, turn: Turn) -> None:
         while True:
             try:
                 data = await connection.recv()
@@ -169,21 +198,42 @@ class Link:
                 if error.sent is not None and error.sent.code == 1009:
                     self._complain("oversized", f"a message of more than {MAX_FRAME_BYTES} bytes from the scheduler")
                 raise LinkEnded(f"the connection has ended: {error}") from None
-            self._desk.heard()
             try:
-                self._handle(to_agent(_binary(data)))
+                message = to_agent(turn.payload(_binary(data)))
+            except OutOfTurn as error:
+                self._complain(error.kind, str(error))
+                if error.kind == "out of order":
+                    raise LinkEnded(f"a message is missing: {error}") from None
+                continue
             except BadInput as error:
                 self._complain("message", str(error))
+                continue
+            self._desk.heard()
+            self._handle(message)
 
     def _handle(self, message: ToAgent) -> None:
         if isinstance(message, Order):
-            task = asyncio.create_task(self._orders.obey(message))
-            self._tasks.add(task)
-            task.add_done_callback(self._done)
+            self._begin(self._orders.obey(message))
+        elif isinstance(message, Turns):
+            self._coscheduler.told(message)
         elif isinstance(message, ReadOutput):
             self.tell(self._orders.output(message))
+        elif isinstance(message, Survey):
+            self._begin(self._tell_survey(message))
+        elif isinstance(message, Revoked):
+            self._revocations.learn(message.serials)
+        elif isinstance(message, Rejected):
+            self._not_wanted(message)
         else:
             self._complain("message", f"{type(message).__name__} after the welcome")
+
+    async def _tell_survey(self, message: Survey) -> None:
+        self.tell(await self._survey(message))
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -26,9 +26,10 @@ from cosched.wire.messages import (
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Answer, Attempt
 from node_agent.service.complaints import Complaints
+from node_agent.service.disk import Disk
 from node_agent.service.fence import EpochFile, Fenced
-from node_agent.service.files import STREAMS
 from node_agent.service.groups import Groups, granted
+from node_agent.service.spool import STREAMS
 
 _log = logging.getLogger("cosched.agent")
 _GUARD_WAIT_S = 5.0  # an order that comes while the guard is being restarted
@@ -51,6 +52,7 @@ class Orders:
         epochs: EpochFile,
         grant_pub: Callable[[], Ed25519PublicKey],
         complaints: Complaints,
+        disk: Disk,
     ) -> None:
         """``grant_pub`` reads the key with which grants are verified. Raises :class:`BadInput`."""
         self._groups = groups
@@ -58,6 +60,7 @@ class Orders:
         self._epochs = epochs
         self._grant_pub = grant_pub
         self._complain = complaints
+        self._disk = disk
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def obey(self, message: Order) -> None:
@@ -148,6 +151,8 @@ class Orders:
         if problem := granted(grant, message, self._groups.config.name):
             raise OrderRefused("failed", problem)
         await self._guard_there()
+        if problem := self._disk.problem():
+            raise OrderRefused("failed", problem)
         self._groups.files.write(order.job_id, order.attempt, message.peers)
         made = self.attempts.new(order.job_id, order.attempt, message.fence.cluster_id)
         try:
@@ -191,7 +196,7 @@ class Orders:
             descriptors.append(self._output(attempt, "stderr"))
             descriptors.append(_script(message.script))
             more = {"script": True, "output": message.output, "error": message.error}
-            pid, _ = await self._groups.spawn(attempt, 0, ["script", *message.arguments], descriptors, **more)
+            pid = await self._groups.spawn(attempt, 0, ["script", *message.arguments], descriptors, **more)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.linux.cgroups import read_pids_below
 from node_agent.service.guard import Guard
 
 _JOB = re.compile(r"job-(\d+)\.(\d+)")
@@ -42,13 +43,7 @@ class Whose:
         if top is None:
             guard = self._guard.pid
             return below({guard}, self._proc) - {guard} if guard else set()
-        found: set[int] = set()
-        for listing in top.glob("job-*/**/cgroup.procs"):
-            try:
-                found.update(int(line) for line in listing.read_text().split())
-            except (OSError, ValueError):
-                continue  # removed since
-        return found
+        return {pid for group in top.glob("job-*") for pid in read_pids_below(str(group))}
 
     def _by_cgroup(self, pid: int) -> tuple[int, int] | None:
         try:

@@ -5,20 +5,28 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cosched.errors import BadInput
+from cosched.model.coscheduling import Mode
 from cosched.wire.api import Failure
 from cosched.wire.messages import Peer
 from space_scheduler.launch import open_mpi_reports
 from space_scheduler.launch.interface import Context, Launcher
+from space_scheduler.launch.mpich import Mpich
 from space_scheduler.launch.open_mpi_4 import OpenMpi4
 from space_scheduler.launch.open_mpi_5 import OpenMpi5
+from space_scheduler.launch.pvm import Pvm
 from space_scheduler.launch.serial import Serial
 
 #: All of them, the most telling diagnosis first.
-LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Serial())
+LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Mpich(), Pvm(), Serial())
 
-# What a submission from inside another job or batch system leaves behind: mpirun would take it for its own.
+#: Two-phase waiting as far as message libraries offer it: none blocks after spinning, they go on to yield. (Open MPI
+#: yields in every empty round or never, MPICH after so many.)
+SPIN: Final = {"OMPI_MCA_mpi_yield_when_idle": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1000"}
+
+# What a submission from inside another job or batch system leaves behind: launchers would take it for their own.
 _FOREIGN = re.compile(
-    r"(OMPI_COMM_WORLD_|OMPI_UNIVERSE_|PMIX_|PMI_|PRTE_JOB|ORTE_|SLURM_|PBS_|LSB_|LSF_|SGE_|COBALT_|COSCHED_)"
+    r"(OMPI_COMM_WORLD_|OMPI_UNIVERSE_|PMIX_|PMI_|PRTE_JOB|ORTE_|PVMSOCK|PVMEPID|PVMTMASK|PVMCTX|"
+    r"SLURM_|PBS_|LSB_|LSF_|SGE_|COBALT_|COSCHED_)"
 )
 # A name that every shell can hand on.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,6 +42,8 @@ def job_environment(context: Context) -> dict[str, str]:
     environment: dict[str, str] = {}
     for launcher in LAUNCHERS:
         environment.update(launcher.defaults(context))
+    if context.coscheduling == Mode.SPIN:
+        environment.update(SPIN)
     environment.update({name: value for name, value in context.submitted.items() if not _FOREIGN.match(name)})
     for launcher in LAUNCHERS:
         environment.update(launcher.required(context))

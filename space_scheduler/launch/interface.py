@@ -13,7 +13,8 @@ class Context:
     """One attempt at a job, at the moment of its start.
 
     ``peers`` are in the allocation's order, the first runs the script; ``network`` is the network ranks talk over
-    (CIDR), empty for any; ``submitted`` the environment of the submission.
+    (CIDR), empty for any; ``directory`` where the job works; ``submitted`` the environment of the submission;
+    ``coscheduling`` the job's mode.
     """
 
     job_id: int
@@ -24,7 +25,9 @@ class Context:
     cluster: str
     peers: tuple[Peer, ...]
     network: str = ""
+    directory: str = ""
     submitted: Mapping[str, str]
+    coscheduling: str = "none"
 
 
 class Launcher(Protocol):
@@ -35,7 +38,7 @@ class Launcher(Protocol):
         """What the user calls it."""
 
     def required(self, context: Context) -> dict[str, str]:
-        """Variables that the job has whatever was submitted; values may be one of ``wire.messages.LOCAL_PATHS``."""
+        """Variables that the job has whatever was submitted; values may be one of ``wire.messages.LOCAL_VALUES``."""
 
     def defaults(self, context: Context) -> dict[str, str]:
         """Variables that the job has unless the submission has others for them."""

@@ -40,6 +40,17 @@ class JobLaunched(Event, frozen=True, gc=False):
     job_id: int
 
 
+class LaunchFailed(Event, frozen=True, gc=False):
+    """The launch of a job has failed on ``nodes`` for certain before its script ran, and it holds nothing any more.
+
+    It waits again and avoids them, as often as the rules have it (``launch_retries``) and while it could ever start on
+    others; else it has ended as ``launch failed``.
+    """
+
+    job_id: int
+    nodes: tuple[str, ...]
+
+
 class JobEnded(Event, frozen=True, gc=False):
     """A starting or running job has ended, and holds nothing any more. ``outcome`` is a terminal state."""
 
@@ -113,6 +124,7 @@ AnyEvent = (
     | JobReleased
     | JobCancelled
     | JobLaunched
+    | LaunchFailed
     | JobEnded
     | NodesJoined
     | NodesDrained

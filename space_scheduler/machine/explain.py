@@ -40,7 +40,7 @@ def explain(state: "SchedulerState", record: Record) -> Reason:
     job = record.job
     promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
     if blocked := _obstacle(state, job):
-        return Reason(blocked.why, {**blocked.numbers, **promise})
+        return Reason(blocked.why, {**blocked.numbers, **promise}, blocked.node)
     if promise:
         return Reason(Why.RESERVED_LATER, promise)
     head = state.queue.head()
@@ -61,6 +61,8 @@ def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
         return Reason(why, {"procs": job.procs, "free_procs": state.free_procs}) if why else None
     empty = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place])
     if away := empty.obstacle(job):
+        if away.why is Why.AVOIDS_NODES:
+            return away
         numbers = {"procs": job.procs, "procs_in_service": state.procs_total, "machine_procs": state.procs_installed}
         fitting = away.numbers.get("fitting_procs")
         return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})

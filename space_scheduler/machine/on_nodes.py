@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from cosched.model.job import JobState
+from cosched.model.job import Job, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import Cluster, NodeStatus
@@ -87,6 +87,13 @@ class OnNodes:
         self.free_procs = self._room().free_procs
         self._trigger = event
         self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+
+    def _ever_fits(self, job: Job) -> bool:
+        """Whether the job could start with all nodes empty that ever joined."""
+        if self.cluster is None:
+            return True
+        room = self.cluster.empty(self.rules.max_nodes_per_job, PLACES[self.rules.place], installed=True)
+        return room.obstacle(job) is None
 
     def _room(self) -> Room:
         """What is free on the nodes in service."""

@@ -123,7 +123,7 @@ def _saved_job(record: Record, overruns: int | None) -> SavedJob:
         record.job,
         record.rank,
         record.state,
-        tuple(record.story),
+        record.story,
         record.started_us,
         record.end_us,
         record.allocation,
@@ -131,6 +131,7 @@ def _saved_job(record: Record, overruns: int | None) -> SavedJob:
         record.promise_us,
         record.first_promise_us,
         overruns,
+        record.failed_launches,
         record.reason,
         record.decided_us,
         record.cause,  # type: ignore[arg-type]
@@ -140,13 +141,14 @@ def _saved_job(record: Record, overruns: int | None) -> SavedJob:
 def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
     record = Record(paper.job, paper.rank, paper.decided_us, paper.cause)
     record.state = paper.state
-    record.story = list(paper.story)
+    record.story = paper.story
     record.started_us = paper.started_us
     record.end_us = paper.end_us
     record.allocation = paper.allocation
     record.released = paper.released
     record.promise_us = paper.promise_us
     record.first_promise_us = paper.first_promise_us
+    record.failed_launches = paper.failed_launches
     record.reason = paper.reason
     job = paper.job
     state.records[job.id] = record

@@ -1,5 +1,7 @@
 """What the machine keeps of one live job, and the errors that tell its story."""
 
+import msgspec
+
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from cosched.model.time import plain_seconds
@@ -31,7 +33,8 @@ class Infeasible(ValueError):
 class Record:
     """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
 
-    ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
+    ``failed_launches`` counts those that were tried again. ``reason``, ``decided_us`` and ``cause`` are of the last
+    decision about it: why, when, and the event that led to it.
     """
 
     __slots__ = (
@@ -39,6 +42,7 @@ class Record:
         "cause",
         "decided_us",
         "end_us",
+        "failed_launches",
         "first_promise_us",
         "job",
         "promise_us",
@@ -54,11 +58,12 @@ class Record:
         self.job = job
         self.rank = rank
         self.state = JobState.QUEUED
-        self.story: list[tuple[int, JobState]] = [(now_us, JobState.QUEUED)]
+        self.story: tuple[tuple[int, JobState], ...] = ((now_us, JobState.QUEUED),)
         self.started_us: int | None = None
         self.end_us = 0
         self.allocation: Allocation | None = None
         self.released = False
+        self.failed_launches = 0
         self.promise_us: int | None = None
         self.first_promise_us: int | None = None
         self.reason = ACCEPTED
@@ -70,7 +75,14 @@ class Record:
         if state not in TRANSITIONS[self.state]:
             raise self.illegal(state, now_us)
         self.state = state
-        self.story.append((now_us, state))
+        self.story = (*self.story, (now_us, state))
+
+    def wait_again(self, job: Job) -> None:
+        """It is queued as ``job`` after an attempt that came to nothing; it holds and is promised nothing."""
+        self.job = job
+        self.allocation = self.started_us = self.promise_us = None
+        self.end_us = 0
+        self.released = False
 
     def decided(self, reason: Reason, now_us: int, cause: Event | None) -> None:
         """Keep a decision about this job."""
@@ -89,3 +101,8 @@ class Record:
     def holds_processors(self) -> bool:
         """Whether its processors are not free."""
         return self.allocation is not None and not self.released and self.state not in TERMINAL
+
+
+def avoiding(job: Job, nodes: tuple[str, ...]) -> Job:
+    """The same job, not to be put on these nodes either."""
+    return msgspec.structs.replace(job, avoid=(*job.avoid, *(name for name in nodes if name not in job.avoid)))

@@ -12,7 +12,8 @@ class MachineRules(msgspec.Struct, frozen=True):
     ``kill_at_limit``: a job ends at its estimate at the latest (the nodes see to it). ``release_at_limit``: at that
     very instant its processors count as free, even before its end is handled (half-open intervals, sequential ties).
     Where nodes have names, a job may use ``max_nodes_per_job`` of them (None: any number), and its tasks are laid on
-    them by ``place``, a name in :data:`space_scheduler.policy.place.PLACES`.
+    them by ``place``, a name in :data:`space_scheduler.policy.place.PLACES`. A job whose launch has failed is tried
+    again on other nodes ``launch_retries`` times.
     """
 
     kill_at_limit: bool = True
@@ -20,6 +21,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     max_nodes_per_job: int | None = None
     place: str = "first-fit"
     awaits_nodes: bool = False
+    launch_retries: int = 0
 
     def __post_init__(self) -> None:
         if self.place not in PLACES:

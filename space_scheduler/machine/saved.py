@@ -35,7 +35,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     forgotten: bool = False
 
 
-class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True):
+class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A live job: the fields of :class:`~space_scheduler.machine.record.Record`."""
 
     job: Job
@@ -49,6 +49,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     promise_us: int | None = None
     first_promise_us: int | None = None
     overruns: int | None = None
+    failed_launches: int = 0
     reason: Reason = ACCEPTED
     decided_us: int = 0
     cause: AnyEvent | None = None

@@ -19,7 +19,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import Cluster
 from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
 from space_scheduler.machine.on_nodes import OnNodes
-from space_scheduler.machine.record import Infeasible, Record, UnknownJob
+from space_scheduler.machine.record import Infeasible, Record, UnknownJob, avoiding
 from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.saved import Decision, SavedState
 from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, Snapshot
@@ -64,6 +64,7 @@ class SchedulerState(OnNodes):
             ev.JobReleased: self._released,
             ev.JobCancelled: self._cancelled,
             ev.JobLaunched: self._launched,
+            ev.LaunchFailed: self._launch_failed,
             ev.JobEnded: self._ended,
             ev.NodesJoined: self._joined,
             ev.NodesDrained: self._drained,
@@ -166,6 +167,8 @@ class SchedulerState(OnNodes):
 
     def _released(self, event: ev.JobReleased) -> list[Instruction]:
         record = self._record(event.job_id)
+        if record.state is not JobState.HELD:  # what starts waits again for another reason
+            raise record.illegal(JobState.QUEUED, self.now_us)
         record.become(JobState.QUEUED, self.now_us)
         record.decided(RELEASED, self.now_us, event)
         self._trigger = event
@@ -208,12 +211,35 @@ class SchedulerState(OnNodes):
             self._changes.disturbed = self._changes.disturbed or Why.LATE_LAUNCH
         return []
 
+    def _launch_failed(self, event: ev.LaunchFailed) -> list[Instruction]:
+        record = self._record(event.job_id)
+        again = avoiding(record.job, event.nodes)
+        tried_enough = record.failed_launches >= self.rules.launch_retries
+        if record.state is not JobState.STARTING or tried_enough or not self._ever_fits(again):
+            return self._ended(ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
+        record.failed_launches += 1
+        numbers = {"failed_launches": record.failed_launches, "launch_retries": self.rules.launch_retries}
+        self._wait_again(record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
+        return []
+
+    def _wait_again(self, record: Record, job: Job, reason: Reason, event: ev.Event) -> None:
+        record.become(JobState.QUEUED, self.now_us)
+        self._vacate(record)
+        record.wait_again(job)
+        record.decided(reason, self.now_us, event)
+        self._trigger = event
+        self.queue.add(job, record.rank)
+        self._changes.submitted.append(job)
+
     def _ended(self, event: ev.JobEnded) -> list[Instruction]:
         record = self._record(event.job_id)
         if event.outcome not in TERMINAL:
             raise ValueError(f"job {event.job_id} cannot end as {event.outcome}: not a terminal state")
         if record.allocation is None:  # what waits does not end: it is cancelled
             raise record.illegal(event.outcome, self.now_us)
+        if event.outcome is JobState.NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
+            self._wait_again(record, record.job, Reason(Why.REQUEUED), event)
+            return []
         record.become(event.outcome, self.now_us)
         self._trigger = event
         self._vacate(record)
@@ -369,6 +395,10 @@ class SchedulerState(OnNodes):
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""
         return (record for record in self.records.values() if record.holds_processors)
+
+    def holding(self) -> Iterator[Record]:
+        """The same jobs, by their predicted ends; costs nothing for those that wait."""
+        return (self.records[job_id] for _, job_id, _ in self._ends)
 
     def validate(self) -> None:
         """Walk every invariant; AssertionError names the one that is broken."""

@@ -52,10 +52,13 @@ SELECTIONS: Final[dict[str, str]] = {
 }
 
 
-def compose(order: str, select: str) -> Policy:
-    """The policy of an order's name and a selection's text. Raises :class:`BadInput` with the nearest valid choice."""
+def compose(order: str, select: str, *, where: str = "--order") -> Policy:
+    """The policy of an order's name and a selection's text. Raises :class:`BadInput` with the nearest valid choice.
+
+    ``where`` is the option or key that the order was given by.
+    """
     if order not in ORDERS:
-        raise BadInput("--order", f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
+        raise BadInput(where, f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
     key = ORDERS[order]
     match = re.fullmatch(r"\s*([a-z]+)\s*(?:\(([^()]*)\))?\s*", select)
     name = match[1] if match else select

@@ -1,19 +1,21 @@
 """The waiting jobs, in order, and by shape.
 
-Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory), because
-jobs of one shape are alike to every feasibility question: a scan that asks each shape once, in the order of their first
-jobs, finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
+Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory, nodes to
+avoid), because jobs of one shape are alike to every feasibility question: a scan that asks each shape once, in the
+order of their first jobs, finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some
+hundred shapes.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 
 from cosched.model.job import Job
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]
+Rest = int | tuple[int, tuple[str, ...]]
 _COMPACT_AT = 512
 
 
@@ -27,7 +29,7 @@ class JobQueue:
         self._entries: dict[int, Entry] = {}
         self._sorted: list[Entry] = []  # from _first on; before it lie jobs already taken from the front
         self._first = 0
-        self._by_shape: dict[int, dict[int, deque[Entry]]] = {}
+        self._by_shape: dict[int, dict[Rest, deque[Entry]]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -39,6 +41,10 @@ class JobQueue:
         """The jobs in order."""
         jobs = self._sorted
         return (jobs[i][1] for i in range(self._first, len(jobs)))
+
+    def line(self) -> Sequence[Entry]:
+        """The keys and the jobs in order, as a value of its own: a copy that costs next to nothing."""
+        return self._sorted[self._first :]
 
     def head(self) -> Job | None:
         """The first job in order, or None."""
@@ -113,7 +119,7 @@ class Scan:
 
     __slots__ = ("_heap", "_shortest_first")
 
-    def __init__(self, by_shape: dict[int, dict[int, deque[Entry]]], free_procs: int, shortest_first: bool) -> None:
+    def __init__(self, by_shape: dict[int, dict[Rest, deque[Entry]]], free_procs: int, shortest_first: bool) -> None:
         # (sort key, index within the shape, the shape's jobs): keys are unique, so the rest is never compared
         self._heap: list[tuple[Key, int, deque[Entry]]] = [
             ((same[0][1].estimate_us, same[0][0][1]) if shortest_first else same[0][0], 0, same)
@@ -146,9 +152,13 @@ class Scan:
         heapreplace(self._heap, ((job.estimate_us, key[1]) if self._shortest_first else key, index, same))
 
 
-def _within_width(job: Job) -> int:
-    """The rest of a job's shape as one number: its estimate (below 2 to the 62nd), and above that its memory."""
-    return job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
+def _within_width(job: Job) -> Rest:
+    """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.
+
+    A job that avoids nodes is alike to those alone that avoid the same.
+    """
+    rest = job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
+    return (rest, job.avoid) if job.avoid else rest
 
 
 def _key_of(entry: Entry) -> Key:

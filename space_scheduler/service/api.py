@@ -24,13 +24,17 @@ from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service import documents, openapi, queries, submissions
-from space_scheduler.service.callers import Caller, caller_of
+from space_scheduler.service.callers import Caller, Callers
+from space_scheduler.service.comparison import Comparison
+from space_scheduler.service.core import Most, QueueFull
+from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.problems import Refusal, answer, refusal_of
+from space_scheduler.service.rates import Rates
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.waiting import Jobs
 
@@ -39,6 +43,7 @@ _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 _ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
 #: Of so many jobs that wait, a list says why they wait now; of the others, why they were queued.
 _EXPLAINED: Final = 50
+_FULL_AGAIN_S: Final = 60.0
 MAX_BODY_BYTES: Final = 8 << 20  # a script of the largest size, every character escaped
 
 
@@ -54,8 +59,12 @@ class Api:
         link: Link,
         jobs: Jobs,
         metrics: Metrics,
+        coscheduling: Coscheduling,
+        callers: Callers,
+        comparison: Comparison,
     ) -> None:
         """``host`` is asked, ``core`` is the same one, told."""
+        self._coscheduling = coscheduling
         self.config = config
         self.host = host
         self.core = core
@@ -64,12 +73,11 @@ class Api:
         self.waiting = jobs
         self._metrics = metrics
         self.started = datetime.now().astimezone()
-        self.operators = frozenset(config.operators)
+        self._callers = callers
+        self.comparison = comparison
+        self._most = Most(config.max_queued, config.max_queued_per_user)
+        self._rates = Rates(config.max_submissions_per_minute)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
-
-    def routes(self) -> list[web.RouteDef]:
-        """Every route with its handler."""
-        return [web.route(each.method, each.path, getattr(self, each.name)) for each in openapi.ROUTES]
 
     # jobs
 
@@ -83,12 +91,16 @@ class Api:
         self._may_submit(caller)
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
-        job = Job(0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes)
+        job = Job(0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue)
         try:
-            job_id = await self.core.submit(job, given, caller.user, hold=given.hold)
+            job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:
             raise self._infeasible(error) from None
-        return await self._told(await self.waiting.find(job_id), caller, 201)
+        except QueueFull as error:
+            self._rates.give_back(caller.user)
+            raise Refusal(429, f"{error}; submit again when some have run", retry_after_s=_FULL_AGAIN_S) from None
+        record = await self.waiting.find(job_id)  # as accepted: what is decided about it later is asked for later
+        return answer(await self._document(record, caller, explained=False), 201)
 
     def _may_submit(self, caller: Caller) -> None:
         if not caller.named:
@@ -97,10 +109,13 @@ class Api:
             raise Refusal(
                 403, "jobs of root are not accepted here (allow_root in the cluster's settings)", found="root"
             )
-        waiting = sum(each.state in (JobState.QUEUED, JobState.HELD) for each in self.host.view().jobs.values())
-        if waiting >= self.config.max_queued:
+        if wait_s := self._rates.wait_s(caller.user):
+            most = self.config.max_submissions_per_minute
             raise Refusal(
-                429, f"{waiting} jobs wait already, as many as may (max_queued); submit again when some have run"
+                429,
+                f"{caller.user} submits faster than {most} jobs a minute (max_submissions_per_minute); "
+                f"again in {wait_s:.3g} s",
+                retry_after_s=wait_s,
             )
 
     def _infeasible(self, error: Infeasible) -> Refusal:
@@ -146,7 +161,8 @@ class Api:
         """Why it is in its state."""
         self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
-        return answer(documents.explanation(record, await self.host.explain(record.id), self.host.clock.when))
+        found = documents.explanation(record, await self.host.explain(record.id), self.host.clock.when)
+        return answer(msgspec.structs.replace(found, coscheduling=self._coscheduling.document(record.id)))
 
     async def wait(self, request: web.Request) -> web.Response:
         """A job when it has ended."""
@@ -254,7 +270,7 @@ class Api:
         """The service and its cluster."""
         self._caller(request)
         view = self.host.view()
-        states = [record.state for record in view.jobs.values()]
+        alive = view.alive
         return answer(
             docs.ClusterDoc(
                 name=self.config.name,
@@ -269,8 +285,9 @@ class Api:
                 nodes=sum(entry.size is not None for entry in self.book),
                 procs=view.procs_total,
                 free_procs=max(0, view.free_procs),
-                queued=sum(state in (JobState.QUEUED, JobState.HELD) for state in states),
-                running=sum(state in (JobState.STARTING, JobState.RUNNING, JobState.ENDING) for state in states),
+                queued=sum(view.waiting.values()),
+                running=sum(alive.get(each, 0) for each in (JobState.STARTING, JobState.RUNNING, JobState.ENDING)),
+                restart=self.comparison.document(),
             )
         )
 
@@ -292,7 +309,7 @@ class Api:
     # what they share
 
     def _caller(self, request: web.Request) -> Caller:
-        return caller_of(request, self.operators)
+        return self._callers.of(request)
 
     async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
         return answer(await self._document(record, caller), status)

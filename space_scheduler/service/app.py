@@ -22,22 +22,28 @@ from cosched.identity.authority import WARN_DAYS, validities
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
-from cosched.wire.messages import Fence
+from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
-from space_scheduler.service import listen
+from space_scheduler.service import garbage, listen, openapi
+from space_scheduler.service.administration import Administration
 from space_scheduler.service.api import MAX_BODY_BYTES, Api
+from space_scheduler.service.callers import AGENTS, Callers
+from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
+from space_scheduler.service.members import Members
 from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
+from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
 from space_scheduler.service.tell import Bridge, tell
+from space_scheduler.service.tokens import Tokens
 from space_scheduler.service.waiting import Jobs
 
 _STOP_S: Final = 10.0
@@ -72,7 +78,8 @@ class Service:
         config = self.config
         for name in ("space_scheduler", "aiohttp", "asyncio"):
             logging.getLogger(name).addHandler(self._bridge)
-        secured = server_context(Path(config.identity)) if config.listen.address else None
+        identity = Path(config.identity)
+        secured = server_context(identity, tokens=config.listen.tokens) if config.listen.address else None
         # without TLS there are no agents: nobody is ever given a grant
         key = load_grant_key(Path(config.identity)) if config.listen.address else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
@@ -83,17 +90,39 @@ class Service:
         # until the next await nothing of this start's events has been handed on
         fence = Fence(self.host.cluster_id, self.host.epoch, self.host.instance)
         core = Timed(self.host)
-        self.book = NodeBook(config.nodes)
+        state = Path(config.state)
+        members = Members(state / "members.json", config.nodes)
+        tokens = Tokens(state / "tokens.json")
+        self.book = NodeBook(members.nodes)
         self.launches = Launches(config, core, self.book, Orders(config, fence, key), self.log)
-        self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches)
+        self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches, members)
+        self.coscheduling = Coscheduling(config, self.book, self.launches.flights)
+        self.link.answer = self.coscheduling.answer
         self.jobs = Jobs(self.host)
-        self.metrics = core.metrics = Metrics(core, self.book, self.link)
-        self.book.recovered(recovered.nodes, self.launches.adopt(recovered.jobs.values()))
+        self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
+        holding = self.launches.adopt(recovered.jobs.values())
+        self.book.recovered(recovered.nodes, holding)
+        awaited = {entry.name for entry in self.book if entry.heard_s is not None}
+        self.launches.comparison.begin(len(self.launches.flights), awaited)
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log)])
-        app.add_routes(Api(config, self.host, core, self.book, self.link, self.jobs, self.metrics).routes())
-        app.router.add_get("/v1/agent", self.link.accept)
+        callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
+        administration = Administration(config, self.host, self.link, members, tokens, callers, self.log)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log), callers.gate()])
+        api = Api(
+            config,
+            self.host,
+            core,
+            self.book,
+            self.link,
+            self.jobs,
+            self.metrics,
+            self.coscheduling,
+            callers,
+            self.launches.comparison,
+        )
+        app.add_routes(openapi.routes(api, administration))
+        app.router.add_get(AGENTS, self.link.accept)
         app.on_response_prepare.append(_anonymous)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
@@ -105,9 +134,18 @@ class Service:
             await web.SockSite(self._runner, served, ssl_context=secured).start()
             self.port = served.getsockname()[1]
             self._warn_of_expiry()
-        self._tasks.append(asyncio.create_task(self.link.watch()))
-        self._tasks.append(asyncio.create_task(Discarder(config, self.host, self.launches, self.link, self.log).run()))
+        self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    def _watch(self, runner: web.AppRunner) -> None:
+        """What has to be looked at from time to time."""
+        assert runner.server is not None
+        self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
+        self.metrics.slow_readers = lambda: self.readers.cut
+        discarder = Discarder(self.config, self.host, self.launches, self.link, self.log)
+        self._tasks += [
+            asyncio.create_task(each) for each in (self.link.watch(), self.readers.watch(), discarder.run())
+        ]
 
     async def stop(self) -> None:
         """Answer what is open, journal what was reported, close. Jobs go on."""
@@ -171,7 +209,7 @@ def host_of(
 ) -> CoreHost:
     """The core's host as the settings have it. Raises :class:`BadInput` and :class:`Failed`.
 
-    An epoch counts starts; one that takes over is the seconds since 1970, which no count reaches, and a later one.
+    An epoch counts starts; one that takes over is the seconds since 1970 (:data:`wire.messages.TAKE_OVER_EPOCH`).
     """
     policy = resolve(config.policy, config.order, where="policy")
     state = Path(config.state)
@@ -184,11 +222,16 @@ def host_of(
         policy,
         policy_name=config.policy,
         order_name=config.order,
-        rules=MachineRules(max_nodes_per_job=config.max_nodes_per_job, place=config.place, awaits_nodes=True),
+        rules=MachineRules(
+            max_nodes_per_job=config.max_nodes_per_job,
+            place=config.place,
+            awaits_nodes=True,
+            launch_retries=config.launch.retries,
+        ),
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,
         on_problem=on_problem,
-        least_epoch=int(time()) if take_over else 1,
+        least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,
     )
 
 
@@ -198,13 +241,15 @@ async def serve(
     """Run the service until ``stop`` is set; ``ready`` is called once it listens."""
     service = Service(config, take_over=take_over)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
-    await service.start()
+    with garbage.not_looked_for():  # much is made now, and it stays
+        await service.start()
     try:
-        listen.notify("READY=1")
-        ready()
-        await stop.wait()
-        listen.notify("STOPPING=1")
-        service.log.info("stopping")
+        async with garbage.looked_for_seldom():
+            listen.notify("READY=1")
+            ready()
+            await stop.wait()
+            listen.notify("STOPPING=1")
+            service.log.info("stopping")
     finally:
         await service.stop()
     service.log.info("stopped", lease_s=config.time_us("lease") / US_PER_S)

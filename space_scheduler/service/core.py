@@ -5,10 +5,13 @@ all that is staged in one transaction. Where that fails, or the core or a policy
 doubt, the state is built again from the journal.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from cosched.errors import Failed
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -18,14 +21,33 @@ from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Entry, text_of
+from space_scheduler.service.reading import Entry, Saved, text_of
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, Transition, View
 from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.schema import JournalRefused, readable
 
 RESUMED: Final = "the state was built again from the journal before this pass"
+WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
+
+
+class QueueFull(Failed):
+    """So many jobs wait already that no more are taken, of this user or of anybody."""
+
+
+class Most(msgspec.Struct, frozen=True):
+    """How many jobs may wait: of all users, and of each; 0: any number."""
+
+    queued: int = 0
+    of_user: int = 0
+
+    def check(self, user: str, waiting: Mapping[str, int]) -> None:
+        """Raise :class:`QueueFull` where one more would be too many. ``waiting`` are those that wait, by user."""
+        if 0 < self.of_user <= waiting.get(user, 0):
+            raise QueueFull(f"{waiting[user]} jobs of {user} wait already, as many as may (max_queued_per_user)")
+        if 0 < self.queued <= (total := sum(waiting.values())):
+            raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
 
 
 class JournalledCore:
@@ -63,6 +85,8 @@ class JournalledCore:
         with readable(self.journal.path):
             self.rebuilt = found = rebuild(self.journal)
             self.records = self.journal.alive()
+            self.alive = Counter(record.state for record in self.records.values())
+            self.waiting = Counter(record.user for record in self.records.values() if record.state in WAITING)
             self.launches = self.journal.launches()
             self.ended = self.journal.ended()
         self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
@@ -82,33 +106,53 @@ class JournalledCore:
             ended=self.ended.copy(),
         )
 
+    @property
+    def staged(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._entries or self._changed or self._moved)
+
     def commit(self) -> list[Committed]:
         """Write all that is staged, and give its events. Raises :class:`JournalUnwritable`; then nothing is written.
 
         After that the state is ahead of the journal: :meth:`recover` before anything else.
         """
-        if self._entries or self._changed or self._moved:
+        if self.staged:
             self.journal.write(self._entries, self._changed.values(), self._moved.values())
-        committed = self._committed
+        committed, changed = self._committed, self._changed
         self._entries, self._changed, self._moved, self._committed = [], {}, {}, []
-        for job_id in [job_id for job_id, record in self.records.items() if not record.alive]:
-            ended = self.records.pop(job_id)
-            self.ended[ended.state] = self.ended.get(ended.state, 0) + 1
-            for key in [key for key in self.launches if key[0] == job_id]:
-                del self.launches[key]
+        for job_id, record in changed.items():
+            if not record.alive and job_id in self.records:
+                del self.records[job_id]
+                self.ended[record.state] = self.ended.get(record.state, 0) + 1
+                for key in [key for key in self.launches if key[0] == job_id]:
+                    del self.launches[key]
         return committed
 
     def save_if_due(self, *, now: bool = False) -> None:
         """Write a snapshot when enough has happened since the last one. Raises :class:`JournalUnwritable`."""
-        since = self.journal.seq - self._snapshot_seq
-        if since >= self.snapshot_every or (now and since):
-            self.journal.save(self.state.snapshot(), keep_events=self.keep_events)
-            self._snapshot_seq = self.journal.seq
+        if self.snapshot_due or (now and self.journal.seq > self._snapshot_seq):
+            self.journal.save(self.photograph(), keep_events=self.keep_events)
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough has happened since the last one."""
+        return self.journal.seq - self._snapshot_seq >= self.snapshot_every
+
+    def photograph(self) -> Saved:
+        """The committed state as it is now, to be packed and written; the next is due so much later."""
+        assert not self.staged
+        state = self.state.snapshot()
+        self._snapshot_seq = self.journal.seq
+        return Saved(self.journal.seq, state.now_us, self.journal.chain, state)
 
     # what is staged
 
-    def submit(self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False) -> int:
-        """Take in a new job under the next number. Raises ``Infeasible``."""
+    def submit(
+        self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False, most: Most | None = None
+    ) -> int:
+        """Take in a new job under the next number. Raises ``Infeasible`` and :class:`QueueFull`."""
+        if most is not None:
+            most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
         job = msgspec.structs.replace(job, id=job_id, submit_us=now_us)
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
@@ -131,6 +175,7 @@ class JournalledCore:
         decision = self.state.decision() if isinstance(event, ev.Boundary) else None
         if new is not None:
             self.records[new.id] = new
+            self._count(new, 1)
         seq = self.journal.seq + len(self._entries) + 1
         ids = sorted({*before, *(job_id for each in instructions if (job_id := _job_of(each)) is not None)})
         if new is not None:
@@ -188,7 +233,7 @@ class JournalledCore:
             return {}
         job_id = getattr(event, "job_id", None)
         if job_id is None:  # about nodes
-            return {record.job.id: record for record in self.state.running()}
+            return {record.job.id: record for record in self.state.holding()}
         record = self.state.records.get(job_id)
         return {job_id: record} if record else {}
 
@@ -207,6 +252,9 @@ class JournalledCore:
             steps.append((kept.id, was, Transition(seq, at_us, state, _reason(record, state), caused(cause), note)))
             was = state.value
         changes: dict[str, object] = {}
+        if again := kept.allocation is not None and record.allocation is None and record.state is JobState.QUEUED:
+            changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
+            changes["facts"] = msgspec.structs.replace(kept.facts, peers=None)
         if steps:
             changes["history"] = (*kept.history, *(step for _, _, step in steps))
             changes["state"] = record.state
@@ -219,7 +267,7 @@ class JournalledCore:
                 changes["end_us"] = at_us
         if record.promise_us != kept.promised_us:
             changes["promised_us"] = record.promise_us
-        if facts is not None and getattr(event, "job_id", None) == kept.id:
+        if facts is not None and not again and getattr(event, "job_id", None) == kept.id:
             changes["facts"] = kept.facts.merged(facts)
         if changes:
             self._put(msgspec.structs.replace(kept, **changes))
@@ -227,8 +275,16 @@ class JournalledCore:
 
     def _put(self, record: JobRecord) -> None:
         self._changed[record.id] = record
-        if record.id in self.records:
+        if known := self.records.get(record.id):
+            self._count(known, -1)
             self.records[record.id] = record
+            self._count(record, 1)
+
+    def _count(self, record: JobRecord, by: int) -> None:
+        if record.alive:
+            self.alive[record.state] += by
+        if record.state in WAITING:
+            self.waiting[record.user] += by
 
     # looking at it
 
@@ -249,14 +305,16 @@ class JournalledCore:
         """All there is to see, as a value of its own."""
         state = self.state
         used: dict[str, int] = {}
-        for record in state.running():
+        for record in state.holding():
             for share in record.allocation.nodes if record.allocation else ():
                 used[share.node] = used.get(share.node, 0) + share.tasks
         return View(
             seq=self.journal.seq,
             now_us=self.journal.last_us,
             jobs=self.records.copy(),
-            queue=tuple(job.id for job in state.queue),
+            line=state.queue.line(),
+            waiting=+self.waiting,
+            alive=+self.alive,
             used=used,
             nodes=tuple(state.nodes()),
             procs_total=state.procs_total,
@@ -277,6 +335,8 @@ def caused(event: ev.Event) -> str:
     for name, word in (("job_id", "job"), ("name", "node"), ("outcome", "as"), ("procs", "processors")):
         if (value := getattr(event, name, None)) is not None:
             words.append(f"{word} {value}")
+    if isinstance(event, ev.LaunchFailed):
+        words += ["on", ", ".join(event.nodes)]
     if isinstance(event, ev.NodeJoined):
         words.append(f"node {event.node.name}")
     return " ".join(words)

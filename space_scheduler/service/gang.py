@@ -64,7 +64,9 @@ class Launched(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """To report: the job holds nothing any more. ``message`` and ``node`` tell why it failed; empty where it did not.
 
-    ``cpu_us`` and ``memory_peak_bytes`` are by node, of those that said so.
+    ``cpu_us`` and ``memory_peak_bytes`` are by node, of those that said so. ``unrun``: the launch failed before the
+    script could have run, and it may be launched again. ``blamed`` are the nodes where it failed; ``code`` is the
+    refusal's, or ``silent`` or ``lost``.
     """
 
     outcome: JobState
@@ -74,11 +76,16 @@ class Ended(msgspec.Struct, frozen=True):
     error_tail: bytes = b""
     cpu_us: dict[str, int] = {}
     memory_peak_bytes: dict[str, int] = {}
+    unrun: bool = False
+    blamed: tuple[str, ...] = ()
+    code: str = ""
 
 
 Action = Order | Launched | Ended
 
 _UNKNOWN: Final = Exit(cause="unknown")
+#: A Run that is refused so has not run: the script never came as far as its first line.
+_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown"})
 
 
 class Gang:
@@ -101,6 +108,9 @@ class Gang:
         self.sides = dict.fromkeys(nodes, Side.ASKED)
         self.adopted = adopted is not None
         self._verdict: tuple[JobState, str, str | None] | None = None
+        self._blamed: tuple[str, ...] = ()
+        self._code = ""
+        self._asked_to_run = self.adopted  # whoever was here before may have asked
         self._exit: Exit | None = None
         self._tail = b""
         self._cpu_us: dict[str, int] = {}
@@ -131,6 +141,7 @@ class Gang:
         if any(side is not Side.READY for side in self.sides.values()):
             return []
         self.phase = Phase.LAUNCHING
+        self._asked_to_run = True
         return [Order(self.first, Ask.RUN)]
 
     def refused(self, node: str, ask: int, code: str, message: str) -> list[Action]:
@@ -140,7 +151,10 @@ class Gang:
         if (ask == Ask.PREPARE and self.phase is Phase.PREPARING) or (
             ask == Ask.RUN and self.phase is Phase.LAUNCHING and node == self.first
         ):
-            return self._end(JobState.LAUNCH_FAILED, f"{node} refused: {message}", node)
+            if ask == Ask.RUN and code in _NOT_BEGUN:
+                self._asked_to_run = False
+            # a Run that fails may be the script's own fault: it is held against nobody
+            return self._launch_failed(f"{node} refused: {message}", (node,), code if ask == Ask.PREPARE else "run")
         return []
 
     def timed_out(self, after: str) -> list[Action]:
@@ -148,11 +162,14 @@ class Gang:
         if self.phase is Phase.PREPARING:
             silent = [node for node, side in self.sides.items() if side is Side.ASKED]
             message = f"no answer within {after} from {', '.join(silent)}"
-            return self._end(JobState.LAUNCH_FAILED, message, silent[0])
+            return self._launch_failed(message, tuple(silent), "silent")
         if self.phase is Phase.LAUNCHING:
-            message = f"{self.first} did not start the script within {after}"
-            return self._end(JobState.LAUNCH_FAILED, message, self.first)
+            return self._launch_failed(f"{self.first} did not start the script within {after}", (self.first,), "silent")
         return []
+
+    def _launch_failed(self, message: str, blamed: tuple[str, ...], code: str) -> list[Action]:
+        self._blamed, self._code = blamed, code
+        return self._end(JobState.LAUNCH_FAILED, message, blamed[0])
 
     def started(self, node: str) -> list[Action]:
         """The script runs."""
@@ -199,7 +216,7 @@ class Gang:
             return []
         self.sides[node] = Side.GONE
         if self.launching:
-            return self._end(JobState.LAUNCH_FAILED, message, node)
+            return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
             return self._end(JobState.NODE_LOST, message, node)
         if self._verdict is None and node == self.first:
@@ -230,6 +247,10 @@ class Gang:
             return []
         if report is None:
             return self._knows_nothing(node, side)
+        # a signal may have been the machine's own going down; a status is the script's
+        known = node == self.first and report.exit is not None and report.exit.status is not None
+        if report.rebooted and not known and self.phase is not Phase.ENDING:
+            return self.lost(node, f"{node} was started anew")
         actions = self._first_reported(report) if node == self.first else []
         if self.phase is Phase.ENDING and self.sides[node] is Side.KILLING:
             if Order(node, Ask.KILL) not in actions:
@@ -294,7 +315,9 @@ class Gang:
             return []
         self.phase = Phase.OVER
         outcome, message, node = self._verdict
-        return [Ended(outcome, message, node, self._exit, self._tail, dict(self._cpu_us), dict(self._peak_bytes))]
+        unrun = bool(self._blamed) and not self._asked_to_run and self._exit in (None, _UNKNOWN)
+        used = dict(self._cpu_us), dict(self._peak_bytes)
+        return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, self._code)]
 
 
 _CAUSES: Final = {
@@ -305,7 +328,7 @@ _CAUSES: Final = {
 
 
 def judged(how: Exit) -> tuple[JobState, str]:
-    """The outcome of a script that ended like this, and for a failure what to tell about it."""
+    """The outcome of a script that ended like this, and what to tell about it."""
     if how.cause in _CAUSES:
         return _CAUSES[how.cause]
     if how.signal is not None:
@@ -316,7 +339,7 @@ def judged(how: Exit) -> tuple[JobState, str]:
         return JobState.FAILED, "it was killed on its node"
     if how.status:
         return JobState.FAILED, f"the script ended with status {how.status}"
-    return JobState.COMPLETED, ""
+    return JobState.COMPLETED, "the script ended with status 0"
 
 
 def _signal_name(number: int) -> str:

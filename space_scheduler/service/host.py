@@ -18,7 +18,7 @@ from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service import jobs
 from space_scheduler.service.clock import Clock, Sources
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core import JournalledCore, Most
 from space_scheduler.service.opening import Settings
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, View
 from space_scheduler.service.recovery import Recovered
@@ -96,12 +96,17 @@ class CoreHost:
         """Take in what was posted, write a snapshot if possible, close the journal. What comes later is refused."""
         await self._worker.close()
 
-    async def submit(self, job: Job, submission: Submission, user: str, *, hold: bool = False) -> int:
+    async def submit(
+        self, job: Job, submission: Submission, user: str, *, hold: bool = False, most: Most | None = None
+    ) -> int:
         """Accept a job and give its number; the job's own ``id`` and ``submit_us`` are the host's to fill in.
 
-        Raises ``Infeasible`` (could never start here, with the reason) and :class:`NotAccepting`.
+        Raises ``Infeasible`` (could never start here, with the reason), ``QueueFull`` (``most`` wait already), and
+        :class:`NotAccepting`.
         """
-        return await self._do(lambda core, now_us: core.submit(job, submission, user, now_us, hold=hold), wish=True)
+        return await self._do(
+            lambda core, now_us: core.submit(job, submission, user, now_us, hold=hold, most=most), wish=True
+        )
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept an event; answered when it is in the journal.

@@ -1,6 +1,7 @@
 """The journal's tables of jobs and their steps: what ``show`` and ``history`` need when a job is long over."""
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from space_scheduler.service.schema import JournalRefused, checksum, connect, re
 INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
 UPDATE: Final = "UPDATE jobs SET state = ?, ended = coalesce(?, ended), record = ?, checksum = ? WHERE job_id = ?"
 _SELECT: Final = "SELECT job_id, user, submission, submitted_checksum, state, record, checksum FROM jobs "
+_STEPS: Final = "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
 _json: Final = msgspec.json.Encoder()
 
 
@@ -58,13 +60,16 @@ def transition_row(job_id: int, was: str, step: Transition) -> tuple[Any, ...]:
 def alive(db: sqlite3.Connection, path: Path) -> dict[int, JobRecord]:
     """The jobs that have not ended, by number."""
     rows = db.execute(_SELECT + "WHERE ended IS NULL ORDER BY job_id").fetchall()
-    return {row[0]: _record(db, path, row) for row in rows}
+    steps: dict[int, list[tuple[Any, ...]]] = {}
+    for row in db.execute(f"{_STEPS} WHERE job_id IN (SELECT job_id FROM jobs WHERE ended IS NULL) ORDER BY id"):
+        steps.setdefault(row[1], []).append(row)
+    return {row[0]: _record(path, row, steps.get(row[0], ())) for row in rows}
 
 
 def one(db: sqlite3.Connection, path: Path, job_id: int) -> JobRecord | None:
     """A job, alive or ended, or None."""
     row = db.execute(_SELECT + "WHERE job_id = ?", (job_id,)).fetchone()
-    return row and _record(db, path, row)
+    return row and _record(path, row, _steps(db, job_id))
 
 
 def ended(db: sqlite3.Connection) -> dict[JobState, int]:
@@ -90,10 +95,15 @@ def history(path: Path, limit: int, user: str | None, before: int | None) -> lis
         values.append(before)
     query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY ended DESC LIMIT ?"
     with readable(path), closing(connect(path, write=False)) as db:
-        return [_record(db, path, row) for row in db.execute(query, (*values, limit)).fetchall()]
+        rows = db.execute(query, (*values, limit)).fetchall()
+        return [_record(path, row, _steps(db, row[0])) for row in rows]
 
 
-def _record(db: sqlite3.Connection, path: Path, row: tuple[Any, ...]) -> JobRecord:
+def _steps(db: sqlite3.Connection, job_id: int) -> list[tuple[Any, ...]]:
+    return db.execute(_STEPS + " WHERE job_id = ? ORDER BY id", (job_id,)).fetchall()
+
+
+def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) -> JobRecord:
     job_id, user, submission, submitted, state, rest, expected = row
     if checksum(job_id, user, submission) != submitted or checksum(job_id, state, rest) != expected:
         raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
@@ -103,18 +113,14 @@ def _record(db: sqlite3.Connection, path: Path, row: tuple[Any, ...]) -> JobReco
         user=user,
         submission=msgspec.json.decode(submission, type=Submission),
         state=JobState(state),
-        history=_history(db, path, job_id),
+        history=_history(path, job_id, steps),
         **fields,
     )
 
 
-def _history(db: sqlite3.Connection, path: Path, job_id: int) -> tuple[Transition, ...]:
+def _history(path: Path, job_id: int, rows: Iterable[tuple[Any, ...]]) -> tuple[Transition, ...]:
     steps = []
-    for *row, expected in db.execute(
-        "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
-        " WHERE job_id = ? ORDER BY id",
-        (job_id,),
-    ):
+    for *row, expected in rows:
         if checksum(*row) != expected:
             raise JournalRefused(f"journal {path}: a step of job {job_id} is damaged")
         seq, _, now_us, _, state, reason, cause, note = row

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from cosched.model.job import JobState
-from space_scheduler.machine.saved import SavedState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service import jobs
 from space_scheduler.service.clock import Anchor
@@ -31,6 +30,7 @@ from space_scheduler.service.schema import (
 )
 
 _json: Final = msgspec.json.Encoder()
+SnapshotRow = tuple[int, int, int, bytes, int]
 
 
 class Journal:
@@ -54,7 +54,7 @@ class Journal:
             except BaseException:
                 self._db.close()
                 raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             self._lock.release()
             raise refused(path, error) from None
         except BaseException:
@@ -153,20 +153,20 @@ class Journal:
             self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
         self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
 
-    def save(self, state: SavedState, *, keep_events: int | None) -> None:
-        """Write a snapshot of the state as it is now; drop what lies more than ``keep_events`` before it (if not None).
+    def save(self, saved: Saved, *, keep_events: int | None) -> None:
+        """Write a snapshot; drop what lies more than ``keep_events`` before it (if not None)."""
+        self.write_snapshot(packed(saved), keep_events=keep_events)
+
+    def write_snapshot(self, row: SnapshotRow, *, keep_events: int | None) -> None:
+        """Write what :func:`packed` has made, also some events later.
 
         Events are dropped up to an older snapshot only, so that a replay can always begin at one.
         """
-        blob = zlib.compress(_json.encode(state), 1)
         commands: list[tuple[str, list[tuple[Any, ...]]]] = [
-            (
-                "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)",
-                [(self.seq, state.now_us, self.chain, blob, checksum(self.seq, state.now_us, self.chain, blob))],
-            )
+            ("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", [row])
         ]
         if keep_events is not None:
-            found = self._db.execute("SELECT max(seq) FROM snapshots WHERE seq <= ?", (self.seq - keep_events,))
+            found = self._db.execute("SELECT max(seq) FROM snapshots WHERE seq <= ?", (row[0] - keep_events,))
             if first := found.fetchone()[0]:
                 commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
                 commands += [
@@ -233,6 +233,12 @@ class Journal:
             self._db.close()
         finally:
             self._lock.release()
+
+
+def packed(saved: Saved) -> SnapshotRow:
+    """A snapshot as the journal has it; from any thread. Takes long where many jobs wait."""
+    blob = zlib.compress(_json.encode(saved.state), 1)
+    return saved.seq, saved.now_us, saved.chain, blob, checksum(saved.seq, saved.now_us, saved.chain, blob)
 
 
 def _text(value: object) -> str:

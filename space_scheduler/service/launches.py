@@ -22,11 +22,14 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Start
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.reasons import Why
+from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import Flight, Orders
+from space_scheduler.service.owners import Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
+from space_scheduler.service.suspects import NODES_OWN, Suspects
 
 _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400
@@ -65,6 +68,9 @@ class Launches:
         self.flights: dict[int, Flight] = {}
         self._orders = orders
         self._timeout_us = config.time_us("launch_timeout")
+        self.suspects = Suspects(config, book)
+        self.comparison = Comparison(log)
+        self._owners = Owners()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # the core's side
@@ -75,7 +81,8 @@ class Launches:
         for record in records:
             if record.allocation is None or record.state in TERMINAL:
                 continue
-            lost = any(step.reason and step.reason.why is Why.NODE_LOST for step in record.history)
+            last = record.history[-1].reason if record.history else None
+            lost = last is not None and last.why is Why.NODE_LOST
             gang = Gang(
                 tuple(share.node for share in record.allocation.nodes),
                 adopted=record.state,
@@ -93,6 +100,8 @@ class Launches:
         """Carry out what follows from an event that is in the journal."""
         if isinstance(committed.event, ev.NodeLost) and (entry := self.book.get(committed.event.name)):
             self._into_service(entry)  # it may be back already
+        if isinstance(committed.event, ev.NodeResumed):
+            self.suspects.resumed(committed.event.name)
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
@@ -117,12 +126,18 @@ class Launches:
 
     # the nodes' side
 
+    def beat(self, entry: NodeEntry) -> None:
+        """A heartbeat has come: pass its owner's word on to the core."""
+        if event := self._owners.event(entry):
+            self._post(event, note="by its owner")
+
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""
         reports = {(report.job_id, report.attempt): report for report in hello.groups}
         entry.stale = set()
         for flight in list(self.flights.values()):
             if entry.name in flight.gang.sides:
+                self.comparison.found(entry.name, flight.job_id, flight.gang, reports.get(flight.key))
                 actions = flight.gang.reported(entry.name, reports.get(flight.key))
                 if actions:
                     self.log.info("node compared", node=entry.name, job=flight.job_id, todo=_names(actions))
@@ -132,7 +147,10 @@ class Launches:
             flight_here = self.flights.get(key[0])
             ours = flight_here is not None and flight_here.key == key and entry.name in flight_here.gang.sides
             if not ours or (flight_here is not None and flight_here.gang.gone(entry.name)):
+                if report.state != "ended" and not ours:
+                    self.comparison.stray(entry.name, key)
                 self._stray(entry, key, over=report.state == "ended")
+        self.comparison.heard(entry.name)
         self._into_service(entry)
 
     def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
@@ -166,9 +184,11 @@ class Launches:
     def lost(self, entry: NodeEntry) -> None:
         """A node was silent for a lease: its jobs end, and it offers nothing any more."""
         message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
+        self.comparison.lost(entry.name)
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
             self._post(ev.NodeLost(entry.name), note=message)
+            self._run(self._set_aside(self.suspects.lost(entry.name)))
         for flight in list(self.flights.values()):
             if entry.name in flight.gang.sides:
                 self._do(flight, flight.gang.lost(entry.name, message))
@@ -207,7 +227,8 @@ class Launches:
             if isinstance(action, Order):
                 self._send(flight, action)
             elif isinstance(action, Launched):
-                self._post(ev.JobLaunched(flight.job_id), note=f"on {gang.first}")
+                self.suspects.launched(gang.nodes)
+                self._post(ev.JobLaunched(flight.job_id), note=f"the script runs on {gang.first}")
             else:
                 self._ended(flight, action)
         if flight.timer is not None and not gang.launching:
@@ -264,9 +285,19 @@ class Launches:
             cpu_us=end.cpu_us or None,
             memory_peak_bytes=end.memory_peak_bytes or None,
         )
-        self._run(self._record_end(flight, ev.JobEnded(flight.job_id, end.outcome), end.message, facts))
+        if end.blamed and end.code in NODES_OWN:
+            self._run(self._set_aside(self.suspects.failed(end.blamed, end.message)))
+        again = end.outcome is JobState.LAUNCH_FAILED and end.unrun
+        ended = ev.LaunchFailed(flight.job_id, end.blamed) if again else ev.JobEnded(flight.job_id, end.outcome)
+        self._run(self._record_end(flight, ended, end.message, facts))
 
-    async def _record_end(self, flight: Flight, event: ev.JobEnded, note: str, facts: Facts) -> None:
+    async def _set_aside(self, found: dict[str, str]) -> None:
+        """Drain nodes on which too much has gone wrong, each with its reason."""
+        for name, reason in found.items():
+            self.log.warn("node set aside", node=name, why=reason)
+            await self.core.post(ev.NodeDrained(name, f"set aside: {reason}"), note="by the scheduler")
+
+    async def _record_end(self, flight: Flight, event: ev.JobEnded | ev.LaunchFailed, note: str, facts: Facts) -> None:
         await self.core.post(event, note=note, facts=facts)
         if self.flights.get(flight.job_id) is flight:
             del self.flights[flight.job_id]

@@ -15,20 +15,29 @@ from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
+from cosched.identity.tls import serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from space_scheduler.service.callers import certificate_of
+from cosched.wire.sequence import OutOfTurn, Turn, checked_session
+from space_scheduler.service.callers import certificate_of, secured_by
 from space_scheduler.service.log import Log
+from space_scheduler.service.members import Members
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.problems import Refusal
+from space_scheduler.service.session import Session
 
-_MOST_WAITING: Final = 512
-_MOST_WAITING_BYTES: Final = 64 << 20
 #: So many messages that cannot be read end a connection: the other side does not speak this language.
 _MOST_BAD: Final = 100
 _HELLO_S: Final = 10.0
 #: A connection that was silent for so many heartbeats is dead, should another agent of that name call.
 _DEAD_BEATS: Final = 3
+#: For how long a removed node's connection stays open, so that it hears of it.
+_LAST_WORDS_S: Final = 2.0
+_SURVEY_S: Final = 5.0
+
+
+class _Removed(Exception):
+    """A node that has belonged to the cluster and does so no more; the message goes to its agent."""
 
 
 class Keeper(Protocol):
@@ -37,6 +46,9 @@ class Keeper(Protocol):
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """An agent was welcomed, and has taken the welcome."""
 
+    def beat(self, entry: NodeEntry) -> None:
+        """A heartbeat has come: it is in the entry."""
+
     def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """An agent reports something about a job."""
 
@@ -44,58 +56,33 @@ class Keeper(Protocol):
         """A node was silent for a whole lease."""
 
 
-class Session:
-    """One connection of one agent. What it is sent waits in a bounded queue: who reads too slowly is cut off."""
-
-    def __init__(self, socket: web.WebSocketResponse, transport: asyncio.Transport, name: str, log: Log) -> None:
-        self.name = name
-        self._socket = socket
-        self._transport = transport
-        self._log = log
-        self.agreed = False  # it has said something after the welcome: it obeys this scheduler
-        self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
-        self._waiting_bytes = 0
-
-    def send(self, message: wire.ToAgent) -> None:
-        """Send, in order, as soon as the agent reads."""
-        frame = wire.encode(message)
-        if self._frames.full() or self._waiting_bytes + len(frame) > _MOST_WAITING_BYTES:
-            self._log.peer(self.name, "agent reads too slowly", waiting_bytes=self._waiting_bytes)
-            self.cut()
-            return
-        self._waiting_bytes += len(frame)
-        self._frames.put_nowait(frame)
-
-    def cut(self) -> None:
-        """End the connection at once, without a word."""
-        self._transport.abort()
-
-    async def write(self) -> None:
-        """Send what waits, until the connection ends."""
-        while True:
-            frame = await self._frames.get()
-            self._waiting_bytes -= len(frame)
-            try:
-                await self._socket.send_bytes(frame)
-            except (ConnectionError, RuntimeError):  # it has ended; the reader sees that too
-                return
-
-
 class Link:
     """The endpoint /v1/agent, and the leases."""
 
-    def __init__(self, config: ClusterConfig, book: NodeBook, fence: wire.Fence, log: Log, keeper: Keeper) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        book: NodeBook,
+        fence: wire.Fence,
+        log: Log,
+        keeper: Keeper,
+        members: Members | None = None,
+    ) -> None:
+        """Without ``members`` nobody was ever removed."""
         self.config = config
         self.book = book
         self.fence = fence
         self.log = log
         self.keeper = keeper
+        self.members = members
         self.refused: Counter[str] = Counter()
+        #: What a heartbeat that asks for it is answered; has to be set before any agent calls.
+        self.answer: Callable[[NodeEntry, wire.Heartbeat], wire.Turns]
         self.closing = False
         self.beat_s = config.time_us("heartbeat") / US_PER_S
         self.lease_s = config.time_us("lease") / US_PER_S
         self._requests = 0
-        self._reading: dict[int, tuple[str, asyncio.Future[wire.OutputChunk]]] = {}
+        self._asked: dict[int, tuple[str, asyncio.Future[Any]]] = {}
 
     # sending
 
@@ -116,26 +103,40 @@ class Link:
         self, name: str, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int, timeout_s: float = 15.0
     ) -> wire.OutputChunk | None:
         """A piece of a job's spooled output; None where the node is not connected or does not answer in time."""
+        max_bytes = min(max_bytes, wire.MAX_CHUNK_BYTES)
+        chunk: wire.OutputChunk | None = await self._answered(
+            name, timeout_s, lambda number: wire.ReadOutput(number, job_id, attempt, stream, offset, max_bytes)
+        )
+        return chunk
+
+    async def survey(self, name: str, users: tuple[str, ...]) -> wire.Surveyed | None:
+        """What users are on a node, and its clock; None where it is not connected or does not answer in time."""
+        said: wire.Surveyed | None = await self._answered(name, _SURVEY_S, lambda number: wire.Survey(number, users))
+        return said
+
+    async def _answered(self, name: str, timeout_s: float, message: Callable[[int], wire.ToAgent]) -> Any:
+        """The answer to a question of that number."""
         self._requests += 1
         number = self._requests
-        future: asyncio.Future[wire.OutputChunk] = asyncio.get_running_loop().create_future()
-        self._reading[number] = (name, future)
-        max_bytes = min(max_bytes, wire.MAX_CHUNK_BYTES)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = (name, future)
         try:
-            if not self.send(name, wire.ReadOutput(number, job_id, attempt, stream, offset, max_bytes)):
+            if not self.send(name, message(number)):
                 return None
             async with asyncio.timeout(timeout_s):
                 return await future
         except (TimeoutError, ConnectionError):
             return None
         finally:
-            del self._reading[number]
+            del self._asked[number]
 
     # connections
 
     async def accept(self, request: web.Request) -> web.StreamResponse:
         """Serve one agent until its connection ends."""
         name = self._node_of(request)
+        secured = secured_by(request)
+        serial = serial_of(secured) if secured is not None else ""
         socket = web.WebSocketResponse(max_msg_size=wire.MAX_FRAME_BYTES, compress=False, timeout=2.0)
         await socket.prepare(request)
         transport = request.transport
@@ -144,14 +145,19 @@ class Link:
         try:
             async with asyncio.timeout(_HELLO_S):
                 hello = await self._hello(socket, name)
+                self._member(name, serial)
                 entry = self._welcome(hello, name)
+        except _Removed as removed:
+            self._refuse(name, "removed", str(removed))
+            await _say(socket, wire.Rejected(str(removed), self.fence))
+            return socket
         except (BadInput, TimeoutError) as error:
             reason = str(error) or f"no hello within {_HELLO_S:g} s"
             self._refuse(name, "hello", reason)
             await _say(socket, wire.Rejected(reason))
             return socket
-        session = Session(socket, transport, name, self.log)
-        entry.session, entry.hello, entry.beat = session, hello, None
+        session = Session(socket, transport, name, self.log, hello)
+        entry.session, entry.hello, entry.beat, entry.serial = session, hello, None, serial
         self._now_heard(entry)
         self.log.info("agent connected", node=name, address=hello.address, procs=hello.procs, groups=len(hello.groups))
         session.send(
@@ -161,6 +167,9 @@ class Link:
                 self.config.time_us("heartbeat"),
                 self.config.time_us("lease"),
                 self.config.contract,
+                session.session,
+                hello.session,
+                self.members.revoked if self.members else (),
             )
         )
         writer = asyncio.create_task(session.write())
@@ -170,7 +179,7 @@ class Link:
             writer.cancel()
             if entry.session is session:
                 entry.session = None
-            for peer, future in list(self._reading.values()):
+            for peer, future in list(self._asked.values()):
                 if peer == name and not future.done():
                     future.set_exception(ConnectionResetError(f"{name} is away"))
             self.log.info("agent disconnected", node=name)
@@ -197,15 +206,36 @@ class Link:
             raise BadInput("hello: version", f"found {hello.version}", str(wire.VERSION))
         if hello.node != name:
             raise BadInput("hello: node", f"{hello.node!r} with the certificate of node {name!r}", "one and the same")
-        if name not in self.book.allowed:
-            near = nearest(name, self.book.allowed)
-            raise BadInput("hello: node", f"{name!r} is not in this cluster's list of nodes", nearest=near)
         if hello.procs < 1 or hello.memory_bytes < 1 or not 0 < hello.port < 1 << 16 or not hello.address:
             raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
-        if hello.highest_epoch > self.fence.epoch:
-            expected = f"at most {self.fence.epoch}, this scheduler's (--take-over, if its journal is the one to obey)"
-            raise BadInput("hello: highest_epoch", f"found {hello.highest_epoch}", expected)
+        checked_session(hello.session, "hello")
+        if hello.obeyed is not None and hello.obeyed != self.fence:
+            self._supersedes(hello.obeyed)
         return hello
+
+    def _supersedes(self, obeyed: wire.Fence) -> None:
+        """Whether this scheduler may give orders where that one has. Raises :class:`BadInput` with the remedy."""
+        ours = self.fence
+        if obeyed.cluster_id != ours.cluster_id and ours.epoch < wire.TAKE_OVER_EPOCH:
+            found = f"the node obeys another journal's scheduler (cluster {obeyed.cluster_id}, epoch {obeyed.epoch})"
+            remedy = "that scheduler, or 'cosched scheduler --take-over' if this journal is the one to obey from now on"
+            raise BadInput("hello: obeyed", found, remedy)
+        if obeyed.epoch > ours.epoch:
+            remedy = f"at most {ours.epoch}, this scheduler's: a newer one drives this lab (is it gone? --take-over)"
+            raise BadInput("hello: obeyed", f"epoch {obeyed.epoch}", remedy)
+        if obeyed.epoch == ours.epoch:
+            remedy = "one scheduler: stop one of the two, start the other anew (do they work with copies of a journal?)"
+            raise BadInput("hello: obeyed", f"another scheduler with the same epoch, {ours.epoch}", remedy)
+
+    def _member(self, name: str, serial: str) -> None:
+        """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""
+        if self.members and self.members.is_revoked(serial):
+            raise _Removed(f"certificate: that of node {name!r} was revoked; 'cosched node add' makes another")
+        if name not in self.book.allowed:
+            if self.members and self.members.was_removed(name):
+                raise _Removed(f"node {name!r} was removed from this cluster; 'cosched node add' takes it in again")
+            near = nearest(name, self.book.allowed)
+            raise BadInput("hello: node", f"{name!r} is not in this cluster's list of nodes", nearest=near)
 
     def _welcome(self, hello: wire.Hello, name: str) -> NodeEntry:
         """The node's entry, free for this agent. Raises :class:`BadInput` where another one is alive."""
@@ -229,11 +259,12 @@ class Link:
                 self._refuse(entry.name, "oversized", str(frame.data))
                 return
             try:
-                message = self._decoded(frame.type, frame.data)
+                message = self._decoded(frame.type, frame.data, session.turn)
             except BadInput as error:
-                self._refuse(entry.name, "undecodable", str(error))
+                kind = error.kind if isinstance(error, OutOfTurn) else "undecodable"
+                self._refuse(entry.name, kind, str(error))
                 bad += 1
-                if bad >= _MOST_BAD:
+                if bad >= _MOST_BAD or kind == "out of order":
                     session.cut()
                     return
                 continue
@@ -245,16 +276,19 @@ class Link:
                 self.keeper.hello(entry, entry.hello)
             self._hand_on(entry, session, message)
 
-    def _decoded(self, kind: WSMsgType, data: Any) -> wire.FromAgent:
+    def _decoded(self, kind: WSMsgType, data: Any, turn: Turn) -> wire.FromAgent:
         if kind is not WSMsgType.BINARY:
             raise BadInput("message", f"a {kind.name.lower()} frame", "a binary one")
-        return wire.from_agent(data)
+        return wire.from_agent(turn.payload(data))
 
     def _hand_on(self, entry: NodeEntry, session: Session, message: wire.FromAgent) -> None:
         if isinstance(message, wire.Heartbeat):
             entry.beat = message
-        elif isinstance(message, wire.OutputChunk):
-            peer, future = self._reading.get(message.request, ("", None))
+            self.keeper.beat(entry)
+            if message.asked_us:
+                session.send(self.answer(entry, message))
+        elif isinstance(message, wire.OutputChunk | wire.Surveyed):
+            peer, future = self._asked.get(message.request, ("", None))
             if future is not None and peer == entry.name and not future.done():
                 future.set_result(message)
         elif isinstance(message, wire.Hello):
@@ -293,6 +327,22 @@ class Link:
                     entry.heard_s += missed_s
                 if entry.heard_s is not None and now_s - entry.heard_s > self.lease_s:
                     self._lose(entry)
+
+    def remove(self, name: str) -> None:
+        """Hear nothing more of a node, at once; tell it, and tell all others which certificates count no more."""
+        self.book.remove(name)
+        entry = self.book.get(name)
+        if self.members:
+            for each in self.book:
+                if each is not entry and each.session is not None:
+                    each.session.send(wire.Revoked(self.members.revoked))
+        if entry is None:
+            return
+        if (session := entry.session) is not None:
+            entry.session = None
+            session.send(wire.Rejected(f"node {name!r} was removed from this cluster", self.fence))
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, session.cut)
+        self._lose(entry)
 
     def _lose(self, entry: NodeEntry) -> None:
         self.log.warn("node lost", node=entry.name, lease_s=self.lease_s, connected=entry.session is not None)

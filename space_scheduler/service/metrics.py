@@ -4,7 +4,7 @@ Base units, the prefix ``cosched_``, and labels with few values: states, kinds, 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
@@ -19,12 +19,15 @@ from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
+from space_scheduler.service.core import Most
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Core
 from space_scheduler.service.link import Link
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.records import Committed, Facts, View
 
+#: Making the text holds up whoever waits for an answer, so several who scrape share it.
+FRESH_S: Final = 0.5
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NODE_STATES: Final = ("up", "draining", "drained", "lost", "unknown")
 _SIDES: Final = ("parallel", "local", "system")
@@ -35,13 +38,17 @@ _COMMIT_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.
 class Metrics(Collector):
     """A registry of its own, so that several services may live in one process."""
 
-    def __init__(self, core: Core, book: NodeBook, link: Link) -> None:
+    def __init__(self, core: Core, book: NodeBook, link: Link, set_aside: Counter[str]) -> None:
+        """``set_aside`` counts by cause, as ``Suspects`` does."""
         self._core = core
+        self._set_aside = set_aside
+        self.slow_readers: Callable[[], int] = lambda: 0
         self._book = book
         self._link = link
         self._events: Counter[str] = Counter()
         self._instructions: Counter[tuple[str, str]] = Counter()
         self._registry = CollectorRegistry()
+        self._text, self._made_s = b"", 0.0
         self._wait = Histogram(
             "cosched_queue_wait_seconds",
             "From a job's submission to the decision to start it.",
@@ -70,8 +77,11 @@ class Metrics(Collector):
         self._commit.observe(seconds)
 
     def exposition(self) -> bytes:
-        """The text that Prometheus reads."""
-        return generate_latest(self._registry)
+        """The text that Prometheus reads. Who asks again within :data:`FRESH_S` gets the same text."""
+        now_s = monotonic()
+        if not self._text or now_s - self._made_s >= FRESH_S:
+            self._text, self._made_s = generate_latest(self._registry), now_s
+        return self._text
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """What is read at the moment of asking."""
@@ -94,30 +104,38 @@ class Metrics(Collector):
         for kind, count in self._link.refused.items():
             refused.add_metric([kind], count)
         yield refused
+        aside = CounterMetricFamily("cosched_nodes_set_aside", "Nodes that the scheduler drained.", labels=["cause"])
+        for cause in ("launches", "losses"):
+            aside.add_metric([cause], self._set_aside[cause])
+        yield aside
+        yield CounterMetricFamily("cosched_slow_readers", "Connections cut off unread.", value=self.slow_readers())
         build = GaugeMetricFamily("cosched_build_info", "The service's version.", labels=["version"])
         build.add_metric([cosched.__version__], 1)
         yield build
 
     def _of_jobs(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         view = self._core.view()
-        alive = Counter(record.state for record in view.jobs.values())
         jobs = GaugeMetricFamily("cosched_jobs", "Jobs alive.", labels=["state"])
         ended = CounterMetricFamily("cosched_jobs_ended", "Jobs that have ended.", labels=["state"])
         for state in JobState:
             if state in TERMINAL:
                 ended.add_metric([state.value], view.ended.get(state, 0))
             else:
-                jobs.add_metric([state.value], alive[state])
+                jobs.add_metric([state.value], view.alive.get(state, 0))
         yield jobs
         yield ended
 
-    def _of_nodes(self) -> Iterator[GaugeMetricFamily]:
+    def _of_nodes(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         view = self._core.view()
         states: Counter[str] = Counter()
         connected = 0
         cpus = GaugeMetricFamily("cosched_node_cpus_used", "CPUs in use, by side.", labels=["node", "side"])
         memory = GaugeMetricFamily("cosched_node_memory_used_bytes", "Memory in use.", labels=["node", "side"])
         there = GaugeMetricFamily("cosched_node_presence", "1 for what holds.", labels=["node", "presence"])
+        blind = GaugeMetricFamily("cosched_node_presence_blind", "Sources of presence that fail.", labels=["node"])
+        raises = CounterMetricFamily(
+            "cosched_node_raises", "How often jobs went first there, since its agent started.", labels=["node"]
+        )
         limited = GaugeMetricFamily("cosched_node_limited_cpus", "The ceiling for parallel work.", labels=["node"])
         for entry in self._book:
             states[entry.state(busy=view.used.get(entry.name, 0) > 0)] += 1
@@ -129,6 +147,8 @@ class Metrics(Collector):
                 _add(memory, [entry.name, side], _memory_bytes(beat.usage, side))
             for presence in Presence:
                 there.add_metric([entry.name, presence.value], int(beat.presence is presence))
+            blind.add_metric([entry.name], len(beat.blind))
+            raises.add_metric([entry.name], beat.raises)
             if beat.limited_cpus is not None:
                 limited.add_metric([entry.name], beat.limited_cpus)
         nodes = GaugeMetricFamily("cosched_nodes", "Nodes of the allow-list.", labels=["state"])
@@ -136,7 +156,7 @@ class Metrics(Collector):
             nodes.add_metric([state], states[state])
         yield nodes
         yield GaugeMetricFamily("cosched_agents_connected", "Agents that are connected.", value=connected)
-        yield from (cpus, memory, there, limited)
+        yield from (cpus, memory, there, blind, raises, limited)
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float) -> None:
@@ -160,10 +180,12 @@ class Timed:
     def __init__(self, host: CoreHost) -> None:
         self._host = host
 
-    async def submit(self, job: Job, submission: Submission, user: str, *, hold: bool = False) -> int:
+    async def submit(
+        self, job: Job, submission: Submission, user: str, *, hold: bool = False, most: Most | None = None
+    ) -> int:
         """Accept a job (``CoreHost.submit``)."""
         began_s = monotonic()
-        job_id = await self._host.submit(job, submission, user, hold=hold)
+        job_id = await self._host.submit(job, submission, user, hold=hold, most=most)
         self.metrics.journalled(monotonic() - began_s)
         return job_id
 

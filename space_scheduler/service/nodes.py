@@ -14,7 +14,7 @@ from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.service.records import View
 
 if TYPE_CHECKING:
-    from space_scheduler.service.link import Session
+    from space_scheduler.service.session import Session
 
 
 def boottime_s() -> float:
@@ -36,6 +36,7 @@ class NodeEntry:
         self.hello: Hello | None = None
         self.beat: Heartbeat | None = None
         self.session: Session | None = None
+        self.serial = ""  # of the certificate it showed last
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
@@ -66,7 +67,8 @@ class NodeBook:
 
     def __init__(self, names: Iterable[str], now_s: Callable[[], float] = boottime_s) -> None:
         self.now_s = now_s
-        self.allowed = frozenset(names)
+        names = list(names)
+        self.allowed = set(names)
         self._entries = {name: NodeEntry(name) for name in names}
 
     def __iter__(self) -> Iterator[NodeEntry]:
@@ -83,6 +85,15 @@ class NodeBook:
     def names(self) -> list[str]:
         """All names."""
         return list(self._entries)
+
+    def admit(self, name: str) -> None:
+        """Let a node join."""
+        self.entry(name)
+        self.allowed.add(name)
+
+    def remove(self, name: str) -> None:
+        """Let it join no more; it is shown for as long as something of it is left."""
+        self.allowed.discard(name)
 
     def recovered(self, statuses: Iterable[NodeStatus], holding: Iterable[str]) -> None:
         """After a restart: nodes as the journal has them, and those that jobs hold. Their silence counts from now."""
@@ -117,7 +128,10 @@ class NodeBook:
         for record in view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
                 tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
-        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self._entries.values()]
+        shown = (
+            each for each in self._entries.values() if each.name in self.allowed or each.size or each.name in tasks
+        )
+        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in shown]
 
     def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
         hello, beat = entry.hello, entry.beat
@@ -132,6 +146,7 @@ class NodeBook:
             used_memory_bytes=sum(tasks * memory_bytes for _, tasks, memory_bytes in held),
             presence=beat.presence if beat else Presence.UNKNOWN,
             presence_source=beat.presence_source if beat else "",
+            blind=list(beat.blind) if beat else [],
             usage=beat.usage if beat else None,
             limited_cpus=beat.limited_cpus if beat else None,
             armed=beat.armed if beat else None,

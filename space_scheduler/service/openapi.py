@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from aiohttp import web
 
 import cosched
 from cosched.wire import api
@@ -22,7 +23,7 @@ class Parameter(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one address. ``name`` is the handler's; ``answers`` a structure, or a media type for anything else.
 
-    ``errors`` are the statuses of the problems that are its own; every route may also say 400, 403, 405 and 500.
+    ``errors`` are the statuses of the problems that are its own; every route may also say 400, 401, 403, 405 and 500.
     """
 
     method: str
@@ -153,6 +154,50 @@ ROUTES: Final = (
         errors=(404, 409, 503),
     ),
     Route(
+        method="POST",
+        path="/v1/nodes/{name}/admit",
+        name="admit",
+        summary="A node may join from now on (operators)",
+        answers=api.MemberDoc,
+        errors=(503,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{name}/remove",
+        name="remove",
+        summary="A node is no part of the cluster any more, its certificates count no more, its jobs end (operators)",
+        takes=api.RemoveRequest,
+        answers=api.MemberDoc,
+        errors=(404, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/survey",
+        name="survey",
+        summary="What users are on each node, and what its clock says",
+        answers=api.SurveyDoc,
+        query=(Parameter("user", {"type": "string"}, "a user, or several with commas; himself where absent"),),
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens",
+        name="create_token",
+        summary="A token with which a user may ask over TLS",
+        takes=api.TokenRequest,
+        answers=api.NewToken,
+        status=201,
+        errors=(503,),
+    ),
+    Route(method="GET", path="/v1/tokens", name="tokens", summary="The tokens that there are", answers=api.TokenList),
+    Route(
+        method="POST",
+        path="/v1/tokens/{token}/revoke",
+        name="revoke_token",
+        summary="A token is worth nothing any more",
+        answers=api.TokenDoc,
+        errors=(404, 503),
+    ),
+    Route(
         method="GET", path="/v1/cluster", name="cluster", summary="The service and its cluster", answers=api.ClusterDoc
     ),
     Route(method="GET", path="/v1/openapi.json", name="openapi", summary="This document", answers=JSON),
@@ -161,6 +206,15 @@ ROUTES: Final = (
         method="GET", path="/healthz", name="healthz", summary="Whether jobs are accepted", answers=JSON, errors=(503,)
     ),
 )
+
+
+def routes(*holders: object) -> list[web.RouteDef]:
+    """Every route with its handler, a method of that name of one of the objects."""
+    found = []
+    for each in ROUTES:
+        handler = next(getattr(holder, each.name) for holder in holders if hasattr(holder, each.name))
+        found.append(web.route(each.method, each.path, handler))
+    return found
 
 
 def document() -> dict[str, Any]:
@@ -176,7 +230,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "cosched scheduler",
             "version": cosched.__version__,
-            "description": "Who asks is who the connection says: the Unix socket's peer, or the client certificate.",
+            "description": "Who asks is who the connection says: the socket's peer, the certificate, or a token.",
         },
         "paths": paths,
         "components": {"schemas": schemas},
@@ -203,7 +257,7 @@ def _operation(route: Route) -> dict[str, Any]:
         answer = {JSON: {"schema": _reference(route.answers)}}
     problems = {
         str(status): {"description": "a problem", "content": {JSON: {"schema": _reference(api.Problem)}}}
-        for status in sorted({400, 403, 405, 500, *route.errors})
+        for status in sorted({400, 401, 403, 405, 500, *route.errors})
     }
     operation: dict[str, Any] = {
         "operationId": route.name,

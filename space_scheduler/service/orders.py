@@ -57,7 +57,9 @@ class Orders:
             cluster=self._config.name,
             peers=flight.peers,
             network=self._config.network,
+            directory=submission.directory,
             submitted=submission.environment,
+            coscheduling=submission.coscheduling or self._config.coscheduling.mode,
         )
         return wire.Prepare(
             self._fence,
@@ -80,7 +82,7 @@ class Orders:
             self._fence,
             wire.OrderId(*flight.key, Ask.RUN),
             submission.script.encode(),
-            tuple(submission.arguments),
+            submission.arguments,
             submission.output,
             submission.error,
         )

@@ -1,6 +1,7 @@
 """What goes wrong in the API, as HTTP has it: a status, and a :class:`Problem` that tells the story."""
 
 from collections.abc import Awaitable, Callable
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -20,10 +21,20 @@ class Refusal(Exception):
     """A request that is not carried out: status and problem of the answer."""
 
     def __init__(
-        self, status: int, message: str, *, where: str = "", found: str = "", expected: str = "", nearest: str = ""
+        self,
+        status: int,
+        message: str,
+        *,
+        where: str = "",
+        found: str = "",
+        expected: str = "",
+        nearest: str = "",
+        retry_after_s: float | None = None,
     ) -> None:
+        """``retry_after_s``: when to ask again."""
         super().__init__(message)
         self.status = status
+        self.retry_after_s = retry_after_s
         self.problem = Problem(message, where, found, expected, nearest)
 
 
@@ -63,7 +74,10 @@ def _told(request: web.Request, error: Refusal | BadInput | Failed | web.HTTPExc
     if isinstance(error, BadInput):
         error = refusal_of(error)
     if isinstance(error, Refusal):
-        return answer(error.problem, error.status)
+        told = answer(error.problem, error.status)
+        if error.retry_after_s is not None:
+            told.headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
+        return told
     if isinstance(error, Failed):  # the journal cannot be written or read, or the service is being stopped
         return answer(Problem(str(error)), 503)
     if isinstance(error, web.HTTPRequestEntityTooLarge):

@@ -3,6 +3,9 @@
 The journal keeps these for every job it ever accepted, the host's view has them for those alive.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from cosched.model.allocation import Allocation
@@ -15,7 +18,7 @@ from space_scheduler.machine.instructions import Instruction
 from space_scheduler.reasons import Reason
 
 
-class Transition(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """One step of a job's life: at ``now_us`` (core time) it became ``state``, by the event ``seq`` of the journal.
 
     ``reason`` is the decision's own where the core decided; ``cause`` says in words which event it was; ``note`` is
@@ -30,7 +33,7 @@ class Transition(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What nodes report of a job and the core does not want to know. None: not known (yet).
 
     Given to ``CoreHost.post`` or ``annotate``, fields that are not None replace what was known. ``cpu_us`` and
@@ -55,7 +58,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Facts(**known)
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job, alive or ended. Times in core time, microseconds.
 
     ``attempt`` counts how often it was started; ``limit_us`` is the run time its last start allows; ``promised_us`` the
@@ -126,9 +129,9 @@ class Explained(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
-    ``jobs`` are those alive, by number; ``queue`` the numbers of those that may start, in the queue's order; ``used``
-    the processors that jobs hold on each node, by its name; ``nodes`` all the core knows of them. ``ended`` counts all
-    ends, by state.
+    ``jobs`` are those alive, by number; ``line`` those that may start, behind their keys, in the queue's order;
+    ``waiting`` how many wait or are held, by user; ``alive`` how many there are, by state; ``used`` the processors that
+    jobs hold on each node, by its name; ``nodes`` all the core knows of them. ``ended`` counts all ends, by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass.
     """
@@ -136,7 +139,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     now_us: int = 0
     jobs: dict[int, JobRecord] = {}
-    queue: tuple[int, ...] = ()
+    line: Sequence[tuple[Any, Job]] = ()
+    waiting: dict[str, int] = {}
+    alive: dict[JobState, int] = {}
     used: dict[str, int] = {}
     nodes: tuple[NodeStatus, ...] = ()
     procs_total: int = 0
@@ -146,3 +151,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[JobState, int] = {}
     accepting: bool = True
     problem: str = ""
+
+    @property
+    def queue(self) -> tuple[int, ...]:
+        """The numbers of the jobs that may start, in the queue's order."""
+        return tuple(job.id for _, job in self.line)

@@ -143,7 +143,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
             if found != ["ok"]:
                 raise JournalRefused(f"journal {path}: it is damaged: {'; '.join(found)}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
         connection.close()
         raise refused(path, error) from None
     except BaseException:

@@ -1,6 +1,7 @@
 """What may be submitted: checked before anything is journalled, so that bad input costs nothing that was there."""
 
 import posixpath
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from cosched.config.cluster import ClusterConfig
 from cosched.config.load import convert
 from cosched.errors import BadInput, nearest
+from cosched.model.coscheduling import Mode
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
 from space_scheduler.launch import check_environment
@@ -18,6 +20,7 @@ _MAX_NAME: Final = 128
 _MAX_PATH: Final = 4096
 _MAX_TASKS: Final = 1 << 24
 KINDS: Final = ("cpu", "comm")
+MODES: Final = tuple(mode.value for mode in Mode)
 
 
 class TooLarge(BadInput):
@@ -41,6 +44,8 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
         raise _bad("tasks", given.tasks, "a number of tasks of at least 1")
     if given.kind is not None and given.kind not in KINDS:
         raise _bad("kind", given.kind, "cpu or comm", nearest(given.kind, KINDS))
+    if given.coscheduling is not None and given.coscheduling not in MODES:
+        raise _bad("coscheduling", given.coscheduling, " or ".join(MODES), nearest(given.coscheduling, MODES))
     if given.time_limit_s is not None:
         _time_limit(given.time_limit_s, config)
     if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
@@ -73,7 +78,7 @@ def _script(script: str) -> None:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
 
 
-def _arguments(arguments: list[str]) -> None:
+def _arguments(arguments: Sequence[str]) -> None:
     for at, argument in enumerate(arguments):
         if "\0" in argument:
             raise BadInput(f"submission: arguments[{at}]", "a NUL character in it", "text")

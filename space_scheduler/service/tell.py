@@ -38,6 +38,8 @@ def _of_event(event: ev.Event) -> dict[str, object]:
     if isinstance(event, ev.NodeJoined):
         node = event.node
         return {"node": node.name, "procs": node.procs, "memory_bytes": node.memory_bytes}
+    if isinstance(event, ev.LaunchFailed):
+        return {"job": event.job_id, "nodes": list(event.nodes)}
     if isinstance(event, ev.JobEnded):
         return {"job": event.job_id, "outcome": event.outcome.value}
     fields: dict[str, object] = {}

@@ -8,10 +8,10 @@ from typing import Any, Final
 from cosched.errors import Failed
 from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core import JournalledCore, QueueFull
 
 #: An event that does not fit is its poster's business: the core has changed nothing.
-MISFITS: Final = (Infeasible, UnknownJob, UnknownNode, IllegalTransition)
+MISFITS: Final = (Infeasible, QueueFull, UnknownJob, UnknownNode, IllegalTransition)
 
 
 class NotAccepting(Failed):

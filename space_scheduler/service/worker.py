@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ import msgspec
 from cosched.errors import Failed
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.journal import SnapshotRow, packed
 from space_scheduler.service.opening import Opened, Settings, opened
 from space_scheduler.service.records import Committed, View
 from space_scheduler.service.schema import JournalUnwritable
@@ -50,6 +52,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._finished: asyncio.Future[None]
+        self._packer = ThreadPoolExecutor(1, "cosched-snapshot")
+        self._packing: Future[SnapshotRow] | None = None
         self._held_back: list[Work] = []  # what nodes reported while nothing could be written
         self._unwritable = ""
         self._in_doubt = False  # the state in memory is not the journal's
@@ -117,6 +121,7 @@ class Worker:
             self._call(partial(self._on_problem, self._unwritable))
             self._closing = True
         finally:
+            self._packer.shutdown()
             self._journal.close()
             self._call(self._finish)
 
@@ -159,9 +164,18 @@ class Worker:
             self._decide()
         if not self._unwritable:
             try:
-                self._core.save_if_due()
+                self._save_if_due()
             except JournalUnwritable as error:  # what was accepted and decided is written all the same
                 self._cannot_write(error)
+
+    def _save_if_due(self) -> None:
+        """Snapshots: taken here, packed beside (that takes long), written here."""
+        if self._packing is None and self._core.snapshot_due:
+            self._packing = self._packer.submit(packed, self._core.photograph())
+            self._packing.add_done_callback(lambda _: self._inbox.put(None))
+        elif self._packing is not None and self._packing.done():
+            packing, self._packing = self._packing, None
+            self._journal.write_snapshot(packing.result(), keep_events=self._core.keep_events)
 
     def _pass_due(self) -> bool:
         if self._policy_problem and time.monotonic() < self._not_before_s:
@@ -195,6 +209,7 @@ class Worker:
 
     def _commit(self, done: list[tuple[Work, Any]]) -> None:
         """One transaction; then answers, and what is to be done."""
+        staged = self._core.staged
         try:
             committed = self._core.commit()
         except JournalUnwritable as error:
@@ -204,7 +219,8 @@ class Worker:
             return
         if done or committed:
             self._wanted = self._wanted or any(work.decides for work, _ in done)
-            self._publish()
+            if staged:
+                self._publish()
             self._call(
                 *(partial(work.answer, answer) for work, answer in done),
                 *(partial(self._on_committed, each) for each in committed),

@@ -1,15 +1,18 @@
-"""The host of the core on a virtual clock: a dedicated machine of interchangeable processors that runs a workload.
+"""The host of the core on a virtual clock: :func:`drive` has a core live through a world, event by event.
 
-Events are taken in order of time. With ``ties=batch`` (the default) all events of an instant are handled and one pass
-runs, as in the live service. With ``ties=sequential`` one pass runs for each event, at one instant submissions before
-ends, each kind in the order of the log: the rule of other simulators, for comparing job by job.
+The world of :func:`simulate` is a dedicated machine of interchangeable processors that runs a workload; that of
+``space_scheduler.replay`` is what really happened to a live service. In a simulation events are taken in order of time.
+With ``ties=batch`` (the default) all events of an instant are handled and one pass runs, as in the live service. With
+``ties=sequential`` one pass runs for each event, at one instant submissions before ends, each kind in the order of the
+log: the rule of other simulators, for comparing job by job.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 
@@ -48,6 +51,38 @@ class Stuck(Failed):
     """Nothing more can happen and jobs still wait: a policy that starves."""
 
 
+class World(Protocol):
+    """What a core lives in."""
+
+    def happenings(self) -> Iterable[tuple[int, Event]]:
+        """What happens, and when; the next is asked for when all that followed from the one before is carried out."""
+
+    def carry_out(self, instructions: list[Instruction], now_us: int) -> Sequence[Event]:
+        """Do what the core says; gives the events that follow at once."""
+
+
+def drive(state: SchedulerState, world: World, observer: Observer | None = None, *, validate: bool = False) -> None:
+    """Have a core live through all that happens in a world. Raises what the core, the observer or the world raises.
+
+    ``observer`` sees every event with its instructions before they are carried out; ``validate`` walks every invariant
+    after each event (slow, for tests).
+    """
+    handle, carry_out = state.handle, world.carry_out
+
+    def happened(event: Event, now_us: int) -> None:
+        instructions = handle(event, now_us)
+        if observer:
+            observer(now_us, event, instructions)
+        if validate:
+            state.validate()
+        if instructions:
+            for following in carry_out(instructions, now_us):
+                happened(following, now_us)
+
+    for now_us, event in world.happenings():
+        happened(event, now_us)
+
+
 def simulate(
     workload: Workload,
     policy: Policy,
@@ -61,36 +96,37 @@ def simulate(
 ) -> Outcome:
     """Run a workload to its end.
 
-    ``observer`` sees every event with its instructions; ``progress`` is told how many jobs have been submitted, every
-    few thousand; ``validate`` walks every invariant after each event (slow, for tests). The same arguments give the
-    same outcome, event by event. Raises :class:`Stuck` when jobs wait and nothing can happen any more.
+    ``observer`` and ``validate`` are those of :func:`drive`; ``progress`` is told how many jobs have been submitted,
+    every few thousand. The same arguments give the same outcome, event by event. Raises :class:`Stuck` when jobs wait
+    and nothing can happen any more.
     """
-    return _Run(workload, policy, ties, at_limit, launch_delay_us, observer, progress, validate).outcome()
+    kill = at_limit is AtLimit.KILL
+    sequential = ties is Ties.SEQUENTIAL
+    rules = MachineRules(kill_at_limit=kill, release_at_limit=kill and sequential and not launch_delay_us)
+    state = SchedulerState(policy, rules)
+    run = _Run(workload, sequential, launch_delay_us, progress)
+    drive(state, run, observer, validate=validate)
+    if state.records:
+        first = next(iter(state.records))
+        raise Stuck(
+            f"{len(state.records)} jobs wait and nothing can happen any more at {plain_seconds(state.now_us)} s; "
+            f"job {workload.job_id[first]}: {state.explain(first)}"
+        )
+    reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
+    return Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)
 
 
 class _Run:
+    """The world of a simulation: jobs come as the workload has them, and run for as long as it says."""
+
     def __init__(
-        self,
-        workload: Workload,
-        policy: Policy,
-        ties: Ties,
-        at_limit: AtLimit,
-        launch_delay_us: int,
-        observer: Observer | None,
-        progress: Callable[[int], None] | None,
-        validate: bool,
+        self, workload: Workload, sequential: bool, launch_delay_us: int, progress: Callable[[int], None] | None
     ) -> None:
         self.workload = workload
-        self.sequential = ties is Ties.SEQUENTIAL
-        kill = at_limit is AtLimit.KILL
-        self.state = SchedulerState(
-            policy, MachineRules(kill_at_limit=kill, release_at_limit=kill and self.sequential and not launch_delay_us)
-        )
+        self.sequential = sequential
         self.launch_delay_us = launch_delay_us
-        self.observer = observer
         self.progress = progress
         self.tell_at = _CHUNK
-        self.validate = validate
         count = len(workload)
         self.starts_us: Times = np.full(count, -1, np.int64)
         self.ends_us: Times = np.full(count, -1, np.int64)
@@ -98,43 +134,41 @@ class _Run:
         self.reasons: Counter[Why] = Counter()
         self.run_us: list[int] = workload.run_us.tolist()
         self.timed_out: list[bool] = workload.timed_out.tolist()
+        self.submissions = _Submissions(workload)
         self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap
         self.entries = 0
         self.idle_wake_ups = 0
         self.timer_us = FOREVER_US
 
-    def outcome(self) -> Outcome:
-        self._handle(NodesJoined(self.workload.procs_total), 0)
-        self._handle(Boundary(), 0)
-        submissions = _Submissions(self.workload)
-        agenda = self.agenda
+    def happenings(self) -> Iterator[tuple[int, Event]]:
+        yield 0, NodesJoined(self.workload.procs_total)
+        yield 0, Boundary()
+        submissions, agenda, sequential = self.submissions, self.agenda, self.sequential
         while True:
             next_end_us = agenda[0][0] if agenda else FOREVER_US
-            now_us = min(submissions.next_us, next_end_us, self.timer_us)
+            next_us = submissions.next_us if submissions.next_us < next_end_us else next_end_us
+            now_us = next_us if next_us < self.timer_us else self.timer_us
             if now_us == FOREVER_US:
-                break
-            self._count_wake_ups(alone=now_us < min(submissions.next_us, next_end_us))
+                return
+            self._count_wake_ups(alone=now_us < next_us)
             while submissions.next_us == now_us:
-                self._event(JobSubmitted(submissions.take()), now_us)
+                yield now_us, JobSubmitted(submissions.take())
+                if sequential:
+                    yield now_us, Boundary()
             if self.progress and submissions.done >= self.tell_at:
                 self.tell_at = submissions.done + _CHUNK
                 self.progress(submissions.done)
-            while agenda and agenda[0][0] == now_us:
-                self._event(heappop(agenda)[2], now_us)
+            while agenda and agenda[0][0] == now_us:  # what follows from one of them at this time included
+                yield now_us, heappop(agenda)[2]
+                if sequential:
+                    yield now_us, Boundary()
             if self.timer_us <= now_us:
                 self.timer_us = FOREVER_US
-                self._event(TimerDue(), now_us)
-            if not self.sequential:
-                self._handle(Boundary(), now_us)
-        waiting = len(self.state.records)
-        if waiting:
-            first = next(iter(self.state.records))
-            raise Stuck(
-                f"{waiting} jobs wait and nothing can happen any more at {plain_seconds(self.state.now_us)} s; "
-                f"job {self.workload.job_id[first]}: {self.state.explain(first)}"
-            )
-        reasons = {why.name.lower(): times for why, times in sorted(self.reasons.items())}
-        return Outcome(self.workload, self.starts_us, self.ends_us, self.promised_us, reasons, self.state.passes)
+                yield now_us, TimerDue()
+                if sequential:
+                    yield now_us, Boundary()
+            if not sequential:
+                yield now_us, Boundary()
 
     def _count_wake_ups(self, *, alone: bool) -> None:
         """A policy that asks for the timer again and again while nothing else happens is stopped."""
@@ -142,28 +176,19 @@ class _Run:
         if self.idle_wake_ups > _IDLE_WAKE_UPS:
             raise Stuck(f"the policy asked {_IDLE_WAKE_UPS} times in a row to be woken, and nothing else happened")
 
-    def _event(self, event: Event, now_us: int) -> None:
-        self._handle(event, now_us)
-        if self.sequential:
-            self._handle(Boundary(), now_us)
-
-    def _handle(self, event: Event, now_us: int) -> None:
-        instructions = self.state.handle(event, now_us)
-        if self.observer:
-            self.observer(now_us, event, instructions)
-        if self.validate:
-            self.state.validate()
+    def carry_out(self, instructions: list[Instruction], now_us: int) -> list[Event]:
+        launched: list[Event] = []
         for instruction in instructions:
-            self._carry_out(instruction, now_us)
-
-    def _carry_out(self, instruction: Instruction, now_us: int) -> None:
-        if isinstance(instruction, Start):
-            self._start(instruction, now_us)
-        elif isinstance(instruction, Tell):
-            if self.promised_us[instruction.job_id] < 0:
-                self.promised_us[instruction.job_id] = instruction.promised_us
-        elif isinstance(instruction, SetTimer):
-            self.timer_us = instruction.at_us
+            if isinstance(instruction, Start):
+                self._start(instruction, now_us)
+                if not self.launch_delay_us:
+                    launched.append(JobLaunched(instruction.job.id))
+            elif isinstance(instruction, Tell):
+                if self.promised_us[instruction.job_id] < 0:
+                    self.promised_us[instruction.job_id] = instruction.promised_us
+            elif isinstance(instruction, SetTimer):
+                self.timer_us = instruction.at_us
+        return launched
 
     def _start(self, start: Start, now_us: int) -> None:
         index = start.job.id
@@ -177,8 +202,6 @@ class _Run:
         self.ends_us[index] = end_us
         if self.launch_delay_us:
             self._enter(up_us, JobLaunched(index))
-        else:
-            self._handle(JobLaunched(index), now_us)
         self._enter(end_us, JobEnded(index, JobState.TIMED_OUT if timed_out else JobState.COMPLETED))
 
     def _enter(self, at_us: int, event: Event) -> None:

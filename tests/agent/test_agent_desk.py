@@ -88,6 +88,31 @@ async def test_without_the_scheduler_the_contract_is_armed_within_its_lease(
     await until(lambda: "armed, the scheduler has not been heard" in node.log.read_text(), "the limits")
 
 
+async def test_a_dedicated_node_is_relaxed_from_the_start_and_asks_no_source(cluster: Cluster) -> None:
+    cluster.node("a", presence='preset = "dedicated"\npoll_s = 0.2')
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: away(scheduler.beats.get("a")), "no ceiling")
+        assert scheduler.beats["a"].presence_source == "dedicated"
+
+
+async def test_a_source_that_fails_is_named_and_the_desk_counts_as_occupied(cluster: Cluster, tmp_path: Path) -> None:
+    """Where the directory of sessions should be, there is a file."""
+    node = cluster.node("a", start=False, presence='sources = ["sessions"]\npoll_s = 0.2\naway_after_s = 0.5')
+    broken = tmp_path / "run"
+    (broken / "systemd").mkdir(parents=True)
+    (broken / "systemd" / "sessions").write_text("")
+    node.own_file(broken, "/run")
+    node.start_guard()
+    node.start_agent()
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: bool(getattr(scheduler.beats.get("a"), "blind", ())), "a source to fail")
+        beat = scheduler.beats["a"]
+        assert beat.blind == ("sessions: /run/systemd/sessions: Not a directory",)
+        await until(lambda: scheduler.beats["a"].presence_source.startswith("sessions"), "the source to be named")
+        assert scheduler.beats["a"].presence is Presence.UNKNOWN
+        assert scheduler.beats["a"].armed
+
+
 async def test_use_is_told_by_side(cluster: Cluster) -> None:
     node = cluster.node("a")
     desk = [Path("/sys/fs/cgroup") / tree / node.group / "desk" for tree in ("cpuacct", "memory")]

@@ -34,7 +34,11 @@ def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> Non
             again.welcome(wrong)
     with pytest.raises(Fenced):
         again.check(fence(4))
-    assert again.welcome(fence(4, "x", "other"))  # another cluster takes over
+    with pytest.raises(Fenced, match="cosched scheduler --take-over"):
+        again.welcome(fence(4, "x", "other"))  # another journal, which was not told to take over
+    assert again.welcome(fence(wire.TAKE_OVER_EPOCH + 7, "x", "other"))
+    with pytest.raises(Fenced, match="is over"):
+        again.welcome(fence(wire.TAKE_OVER_EPOCH, "x", "third"))  # an older take-over
     assert os.stat(tmp_path / "epoch").st_mode & 0o777 == 0o600
 
 
@@ -76,12 +80,12 @@ async def test_hello_tells_who_it_is(cluster: Cluster) -> None:
         await until(lambda: scheduler.hellos, "the agent to join")
         hello = scheduler.hellos[0]
         assert (hello.node, hello.procs, hello.memory_bytes, hello.port) == ("a", 2, 1_000_000_000, node.port)
-        assert (hello.highest_epoch, hello.groups, hello.owner.cpu_ratio) == (0, (), 0.5)
+        assert (hello.obeyed, hello.groups, hello.owner.cpu_ratio) == (None, (), 0.5)
         assert hello.enforces
         node.stop_agent()
         node.start_agent()
         await until(lambda: len(scheduler.hellos) == 2, "the agent to join again")
-        assert scheduler.hellos[1].highest_epoch == 7
+        assert scheduler.hellos[1].obeyed == scheduler.fence
 
 
 async def test_a_job_goes_on_without_scheduler_and_its_end_is_told_once_to_the_next(cluster: Cluster) -> None:
@@ -178,7 +182,7 @@ async def test_another_cluster_that_takes_over_finds_nothing_of_the_last(cluster
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
         await start(cluster, scheduler, b"exec sleep 600")
-    async with cluster.scheduler(epoch=2, cluster_id="d" * 32) as scheduler:
+    async with cluster.scheduler(epoch=wire.TAKE_OVER_EPOCH, cluster_id="d" * 32) as scheduler:
         await until(lambda: not list((node.state / "attempts").iterdir()), "the old job to be gone")
         assert not (node.state / "spool/5.1").exists()
 

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 from kit.agents import DEADLINE_S, Cluster, Node, Scheduler, until
+from kit.groups import pids
 
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.tls import client_context
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant
 from cosched.wire.stream import Frames, Kind
+from node_agent.service.commands import Wanted
 from node_agent.service.doors import Call
 
 JOB = 5
@@ -141,15 +143,14 @@ async def test_when_the_caller_is_killed_its_command_is_and_nothing_else(cluster
 def sleeping(node: Node) -> list[str]:
     """What the ``sleep`` commands in the job's cgroup on a node were told."""
     found = []
-    for listing in Path("/sys/fs/cgroup").glob(f"*/{node.group}/cosched/job-{JOB}.1/cgroup.procs"):
-        for pid in listing.read_text().split():
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[0].endswith(b"sleep"):
-                found.append(words[1].decode())
-    return sorted(set(found))
+    for pid in pids(f"*/{node.group}/cosched/job-{JOB}.1/cgroup.procs"):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"sleep"):
+            found.append(words[1].decode())
+    return sorted(found)
 
 
 async def test_signals_reach_the_command(cluster: Cluster) -> None:
@@ -195,14 +196,18 @@ async def test_another_users_process_in_the_jobs_cgroup_is_refused(cluster: Clus
         probe = a.base / "probe.py"
         probe.write_text(
             "import os, socket\n"
-            'request = b\'{"host": "b", "command": "true"}\'\n'
+            'request = b\'{"host": "b", "command": "true", "id": "%s", "stdout": 0, "stderr": 0, "again": false}\'\n'
+            "request = request.replace(b'%s', b'0' * 32)\n"
             "os.chdir(os.path.dirname(os.environ['COSCHED_AGENT_SOCKET']))\n"  # the job's /tmp is closed to others
             "for uid in (0, 2):\n"
             "    os.setresuid(uid, uid, 0)\n"
             "    with socket.socket(socket.AF_UNIX) as s:\n"
             "        s.connect('agent.sock')\n"
             "        s.sendall(b'\\1' + len(request).to_bytes(4, 'big') + request)\n"
-            "        print(s.recv(1000)[5:].decode())\n"
+            "        said = b''\n"
+            "        while b'status' not in said and b'user' not in said:\n"
+            "            said += s.recv(1000)\n"
+            "        print(said.split(b'\\0')[-1][1:].decode())\n"
         )
         await job.run(f"{sys.executable} {probe}")
         assert await job.out("stderr") == ""
@@ -253,17 +258,26 @@ async def test_the_route_needs_no_scheduler(cluster: Cluster) -> None:
     assert (await until(lambda: done.exists() and done.read_text(), "the job to go on")) == "0\n"
 
 
+def wanted(command: str) -> Wanted:
+    return Wanted(command, os.urandom(16).hex(), 0, 0, again=False)
+
+
 async def call(node: Node, identity: Path, call: Call | bytes, name: str = "") -> tuple[Kind, bytes]:
     """Dial an agent's port as another agent would, and give its last frame."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", node.port, ssl=client_context(identity), server_hostname=name or node.name
     )
     try:
-        data = call if isinstance(call, bytes) else msgspec.msgpack.encode(call)
-        writer.write(struct.pack(">I", len(data)) + data)
         frames, got = Frames(), []
         async with asyncio.timeout(DEADLINE_S):
-            while data := await reader.read(65536):
+            while not got and (data := await reader.read(65536)):
+                got += frames.feed(data)
+        if got and got[0][0] is Kind.CHALLENGE and isinstance(call, Call):
+            call = msgspec.structs.replace(call, challenge=call.challenge or got[0][1])
+        data = call if isinstance(call, bytes) else msgspec.msgpack.encode(call)
+        writer.write(struct.pack(">I", len(data)) + data)
+        async with asyncio.timeout(DEADLINE_S):
+            while not (got and got[-1][0] in (Kind.EXIT, Kind.FAIL)) and (data := await reader.read(65536)):
                 got += frames.feed(data)
         assert got, "the agent said nothing"
         return got[-1]
@@ -279,7 +293,7 @@ async def test_what_the_target_refuses(cluster: Cluster) -> None:
         await job.prepare()
         mark = b.base / "ran"
         good = cluster.grant(JOB, ("a", "b"), epoch=4)
-        touch = f"touch {mark}"
+        touch = wanted(f"touch {mark}")
         forged = good[:64] + msgspec.msgpack.encode(Grant("c" * 32, 4, JOB, 1, "root", ("a", "b", "c")))
         refused = {
             "a signature that is not the scheduler's": Call(forged, "b", "a", touch),
@@ -295,6 +309,10 @@ async def test_what_the_target_refuses(cluster: Cluster) -> None:
             kind, message = await call(b, a.identity, what)
             assert kind is Kind.FAIL
             assert words in message.decode()
+        replayed = Call(good, "b", "a", touch, challenge=bytes(16))  # of a connection that was recorded
+        kind, message = await call(b, a.identity, replayed)
+        assert kind is Kind.FAIL
+        assert message == b"the call of a answers another connection's challenge: it was replayed"
         kind, message = await call(b, c.identity, Call(good, "b", "a", touch))  # a's call, with c's certificate
         assert (kind, message) == (Kind.FAIL, b"c is not a node of job 5")
         assert not mark.exists()
@@ -307,7 +325,7 @@ async def test_a_call_is_worth_nothing_once_the_job_is_being_killed(cluster: Clu
     async with cluster.scheduler() as scheduler:
         job = Job(cluster, scheduler, a, b)
         await job.prepare()
-        replayed = Call(cluster.grant(JOB, ("a", "b")), "b", "a", "true")
+        replayed = Call(cluster.grant(JOB, ("a", "b")), "b", "a", wanted("true"))
         assert (await call(b, a.identity, replayed))[0] is Kind.EXIT
         await scheduler.tell("b", wire.Kill(scheduler.fence, wire.OrderId(JOB, 1, 3), 0))
         await scheduler.next("b", wire.GroupEnded)

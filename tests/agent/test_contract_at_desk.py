@@ -5,33 +5,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosched.model.node import Presence
+from cosched.model.presets import Habit
 from node_agent.policy.contract import Arm, Relax, Watched, decided, judged, unwatched
 from node_agent.policy.sight import Sight
 
 S = 1_000_000
+MINUTE = Habit(60.0)
 NOBODY = float("inf")
 
 
 def test_a_fresh_agent_does_not_know_who_is_there_until_it_has_looked_for_long_enough() -> None:
     fresh = unwatched(100 * S)
     idle = [Sight("terminals", NOBODY)]
-    assert judged(fresh, idle, 159 * S, 60 * S).presence is Presence.UNKNOWN
-    assert judged(fresh, idle, 160 * S, 60 * S).presence is Presence.AWAY
+    assert judged(fresh, idle, 159 * S, MINUTE).presence is Presence.UNKNOWN
+    assert judged(fresh, idle, 160 * S, MINUTE).presence is Presence.AWAY
 
 
 def test_the_first_sign_counts_at_once_and_the_last_for_as_long_as_was_set() -> None:
     away = Watched(Presence.AWAY, "terminals", 0, "terminals")
-    came = judged(away, [Sight("terminals", 0.1), Sight("sessions", NOBODY)], 1000 * S, 60 * S)
+    came = judged(away, [Sight("terminals", 0.1), Sight("sessions", NOBODY)], 1000 * S, MINUTE)
     assert came == Watched(Presence.PRESENT, "terminals", 1000 * S - S // 10, "terminals")
-    still = judged(came, [Sight("terminals", NOBODY)], 1059 * S, 60 * S)
+    still = judged(came, [Sight("terminals", NOBODY)], 1059 * S, MINUTE)
     assert still.presence is Presence.PRESENT
-    assert judged(still, [Sight("terminals", NOBODY)], 1060 * S, 60 * S).presence is Presence.AWAY
+    assert judged(still, [Sight("terminals", NOBODY)], 1060 * S, MINUTE).presence is Presence.AWAY
 
 
 def test_the_most_recent_sign_of_all_sources_is_the_one_that_counts() -> None:
     before = unwatched(0)
     sights = [Sight("terminals", 30.0), Sight("processes", 5.0), Sight("sessions", 200.0)]
-    assert judged(before, sights, 1000 * S, 60 * S)[:2] == (Presence.PRESENT, "processes")
+    assert judged(before, sights, 1000 * S, MINUTE)[:2] == (Presence.PRESENT, "processes")
 
 
 @pytest.mark.parametrize(
@@ -44,14 +46,14 @@ def test_the_most_recent_sign_of_all_sources_is_the_one_that_counts() -> None:
     ],
 )
 def test_a_source_that_fails_or_none_at_all_leaves_it_unknown_by_name(sights: list[Sight], source: str) -> None:
-    found = judged(unwatched(0), sights, 1000 * S, 60 * S)
+    found = judged(unwatched(0), sights, 1000 * S, MINUTE)
     assert found[:2] == (Presence.UNKNOWN, source)
     assert isinstance(decided(found.presence, 1000 * S, 10 * S, 1000 * S, 3 * S), Arm)
 
 
 def test_a_source_that_fails_takes_nothing_from_one_that_sees_somebody() -> None:
     sights = [Sight("terminals", None, "denied"), Sight("processes", 0.0)]
-    assert judged(unwatched(0), sights, 1000 * S, 60 * S).presence is Presence.PRESENT
+    assert judged(unwatched(0), sights, 1000 * S, MINUTE).presence is Presence.PRESENT
 
 
 def test_relaxed_for_a_few_looks_only_and_never_past_the_lease() -> None:
@@ -78,7 +80,7 @@ def test_nobody_is_away_before_he_was_unseen_for_long_enough(looks: list[tuple[l
     now_us, watched = 0, unwatched(0)
     for sights, later_us in looks:
         now_us += later_us
-        watched = judged(watched, sights, now_us, 60 * S)
+        watched = judged(watched, sights, now_us, MINUTE)
         signs = [now_us - watched.last_sign_us, *(s.idle_s * S for s in sights if s.idle_s is not None and not s.error)]
         if watched.presence is Presence.AWAY:
             assert min(signs) >= 60 * S - 1
@@ -88,3 +90,16 @@ def test_nobody_is_away_before_he_was_unseen_for_long_enough(looks: list[tuple[l
             assert min(signs) < 60 * S
         answer = decided(watched.presence, now_us, 10 * S, now_us, 3 * S)
         assert isinstance(answer, Relax) == (watched.presence is Presence.AWAY)
+
+
+def test_in_working_hours_somebody_counts_as_there_whatever_is_seen() -> None:
+    at_work = Habit(60.0, expected=True)
+    for sights in ([Sight("terminals", NOBODY)], [], [Sight("terminals", None, "denied")]):
+        assert judged(unwatched(0), sights, 1000 * S, at_work)[:2] == (Presence.PRESENT, "working hours")
+    assert judged(unwatched(0), [Sight("terminals", 1.0)], 1000 * S, at_work)[:2] == (Presence.PRESENT, "terminals")
+
+
+def test_nobody_is_ever_at_a_dedicated_desk() -> None:
+    nobodys = Habit(0.0, watched=False)
+    assert judged(unwatched(0), [], 0, nobodys)[:2] == (Presence.AWAY, "dedicated")
+    assert judged(unwatched(0), [Sight("terminals", 0.0)], S, nobodys).presence is Presence.AWAY

@@ -1,9 +1,8 @@
-"""Signs of a person, on real pseudo-terminals and on files as the system writes them."""
+"""Signs of a person, on real pseudo-terminals."""
 
 import os
 import pty
 import select
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.linux.presence import KeyWatch, Terminals, sessions, terminals_of
+from node_agent.linux.presence import KeyWatch, Terminals, terminals_of
 
 
 @pytest.fixture
@@ -99,49 +98,6 @@ def test_a_process_is_asked_for_its_controlling_terminal(terminal: tuple[int, in
     finally:
         os.write(keyboard, b"\n")
         child.communicate(timeout=20)
-
-
-SESSION = "UID=1000\nUSER=ann\nACTIVE={active}\nREMOTE=0\nTYPE={kind}\nCLASS={who}\nSEAT=seat0\n"
-
-
-@pytest.mark.parametrize(
-    ("active", "kind", "who", "idle_s"),
-    [
-        ("1", "wayland", "user", 0.0),
-        ("1", "x11", "user", 0.0),
-        ("0", "x11", "user", float("inf")),  # another virtual console is shown
-        ("1", "tty", "user", float("inf")),  # its terminal tells more
-        ("1", "x11", "greeter", float("inf")),  # nobody has logged in
-    ],
-)
-def test_an_active_graphical_session_is_somebody(
-    tmp_path: Path, active: str, kind: str, who: str, idle_s: float
-) -> None:
-    (tmp_path / "systemd/sessions").mkdir(parents=True)
-    (tmp_path / "systemd/sessions/2").write_text(SESSION.format(active=active, kind=kind, who=who))
-    os.mkfifo(tmp_path / "systemd/sessions/2.ref")
-    assert sessions(tmp_path) == ("sessions", idle_s, "")
-
-
-def test_without_files_of_sessions_there_is_nothing_to_watch(tmp_path: Path) -> None:
-    assert sessions(tmp_path) == ("sessions", None, "")
-
-
-def test_sessions_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / "utmp").mkdir()
-    assert sessions(tmp_path) == ("sessions", None, f"{tmp_path}/utmp: Is a directory")
-
-
-@pytest.mark.parametrize(
-    ("line", "alive", "idle_s"),
-    [(b":0", True, 0.0), (b":0", False, float("inf")), (b"pts/3", True, float("inf"))],
-)
-def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, alive: bool, idle_s: float) -> None:
-    pid = os.getpid() if alive else 2**22 + 1
-    size = 384 if os.uname().machine == "x86_64" else 400
-    record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
-    (tmp_path / "utmp").write_bytes(bytes(size) + record)
-    assert sessions(tmp_path) == ("sessions", idle_s, "")
 
 
 def test_a_terminal_that_nothing_was_read_from_is_no_person(tmp_path: Path) -> None:

@@ -55,8 +55,7 @@ def test_what_it_cannot_do_it_says(arguments: list[str], message: str) -> None:
 
 
 def test_it_speaks_the_frames_of_the_wire() -> None:
-    numbers = (rsh.REQUEST, rsh.STDIN, rsh.EOF, rsh.SIGNAL, rsh.STDOUT, rsh.STDERR, rsh.EXIT, rsh.FAIL)
-    assert numbers == tuple(Kind)
+    assert {kind.name: getattr(rsh, kind.name) for kind in Kind} == {kind.name: kind.value for kind in Kind}
     assert rsh.MAX_PIECE == stream.MAX_PIECE
     assert rsh.frame(rsh.STDIN, b"abc") == frame(Kind.STDIN, b"abc")
 
@@ -101,6 +100,22 @@ class Agent:
             self.got += self.frames.feed(data)
         return self.got.pop(0)
 
+    def attached(self, seen: int = 0) -> dict[str, object]:
+        """Take the request, which is the answer, and have it that so many of the caller's frames have arrived."""
+        kind, data = self.next()
+        assert kind is Kind.REQUEST
+        self.say(Kind.ATTACHED, seen.to_bytes(8, "big"))
+        document: dict[str, object] = json.loads(data)
+        return document
+
+    def again(self) -> None:
+        """Break the connection off, and take the next one."""
+        assert self.connection is not None
+        self.connection.close()
+        self.frames, self.got = Frames(), []
+        self.connection, _ = self.listener.accept()
+        self.connection.settimeout(PATIENCE_S)
+
     def say(self, kind: Kind, data: bytes = b"") -> None:
         assert self.connection is not None
         self.connection.sendall(frame(kind, data))
@@ -120,9 +135,11 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 def test_request_input_output_and_status(agent: Agent) -> None:
     process = agent.start("b", 'echo "ä\\" $X"')
-    kind, data = agent.next()
-    assert kind is Kind.REQUEST
-    assert json.loads(data) == {"host": "b", "command": 'echo "ä\\" $X"'}
+    request = agent.attached()
+    name = request.pop("id")
+    assert isinstance(name, str)
+    assert len(name) == 32
+    assert request == {"host": "b", "command": 'echo "ä\\" $X"', "stdout": 0, "stderr": 0, "again": False}
     assert process.stdin is not None
     process.stdin.write(b"in")
     process.stdin.close()
@@ -147,8 +164,7 @@ def test_a_failure_is_255_with_its_reason(agent: Agent) -> None:
 def test_an_agent_that_dies_is_255(agent: Agent) -> None:
     process = agent.start("-n", "b", "true")
     agent.next()
-    assert agent.connection is not None
-    agent.connection.close()
+    agent.close()
     assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: the agent's connection broke\n")
     assert process.returncode == 255
 
@@ -167,7 +183,8 @@ def test_no_agent_is_255(tmp_path: Path) -> None:
 
 def test_signals_are_passed_on(agent: Agent) -> None:
     process = agent.start("-n", "b", "sleep 9")
-    assert [agent.next()[0], agent.next()[0]] == [Kind.REQUEST, Kind.EOF]
+    agent.attached()
+    assert agent.next() == (Kind.EOF, b"")
     process.send_signal(signal.SIGTERM)
     assert agent.next() == (Kind.SIGNAL, b"15")
     agent.say(Kind.EXIT, b'{"signal": 15}')
@@ -181,7 +198,8 @@ def test_closed_descriptors_are_not_mixed_up_with_the_connection(agent: Agent, c
     environment = {"COSCHED_AGENT_SOCKET": str(agent.path)}
     process = subprocess.Popen(["/bin/sh", "-c", line], env=environment)
     agent.connection, _ = agent.listener.accept()
-    assert [agent.next()[0], agent.next()[0]] == [Kind.REQUEST, Kind.EOF]
+    agent.attached()
+    assert agent.next() == (Kind.EOF, b"")
     agent.say(Kind.STDOUT, b"to nobody")
     agent.say(Kind.STDERR, b"to nobody")
     agent.say(Kind.EXIT, b'{"status": 3}')
@@ -192,7 +210,7 @@ def test_closed_descriptors_are_not_mixed_up_with_the_connection(agent: Agent, c
 def test_output_that_nobody_reads_holds_the_agent_back(agent: Agent) -> None:
     """The reader sleeps: the agent cannot get rid of more than a few buffers. Then everything arrives, in order."""
     process = agent.start("-n", "b", "cat")
-    agent.next()
+    agent.attached()
     assert agent.connection is not None
     agent.connection.setblocking(False)
     piece = os.urandom(MAX_PIECE)
@@ -233,6 +251,68 @@ def test_when_nobody_will_ever_read_it_ends(agent: Agent) -> None:
         agent.say(Kind.STDOUT, b"y\n")
     assert process.wait(PATIENCE_S) == 255
     process.stdout = None
+    process.communicate()
+
+
+def test_it_goes_on_where_it_was_with_another_agent(agent: Agent) -> None:
+    """Input that has not arrived is sent again, output that has is not asked for again, who is away is awaited."""
+    process = agent.start("b", "cat")
+    first = agent.attached()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"one")
+    process.stdin.flush()
+    assert agent.next() == (Kind.STDIN, b"one")
+    agent.say(Kind.TAKEN, (1).to_bytes(8, "big"))
+    agent.say(Kind.STDOUT, b"ONE")
+    assert process.stdout.read1(10) == b"ONE"  # type: ignore[attr-defined]
+    process.stdin.write(b"two")
+    process.stdin.flush()
+    assert agent.next() == (Kind.STDIN, b"two")
+    process.send_signal(signal.SIGUSR1)
+    assert agent.next() == (Kind.SIGNAL, b"10")
+    assert agent.connection is not None
+    agent.connection.sendall(frame(Kind.STDOUT, b"whole frames only")[:9])
+    agent.again()
+    request = agent.attached(seen=2)
+    assert request == {**first, "stdout": 3, "again": True}
+    assert agent.next() == (Kind.SIGNAL, b"10")
+    agent.say(Kind.STDOUT, b"TWO")
+    agent.again()
+    agent.next()
+    agent.say(Kind.AWAY, b"b is being started anew")
+    agent.again()
+    assert agent.attached(seen=3)["stdout"] == 6
+    process.stdin.close()
+    process.stdin = None
+    assert agent.next() == (Kind.EOF, b"")
+    agent.say(Kind.EXIT, b'{"status": 0}')
+    assert process.communicate(timeout=PATIENCE_S) == (b"TWO", b"")
+    assert process.returncode == 0
+
+
+def test_a_renewed_call_in_a_job_that_is_being_killed_ends_quietly(agent: Agent) -> None:
+    process = agent.start("-n", "b", "cat")
+    agent.attached()
+    agent.again()
+    agent.next()
+    agent.say(Kind.FAIL)
+    assert process.communicate(timeout=PATIENCE_S) == (b"", b"")
+    assert process.returncode == 255
+
+
+def test_input_that_nobody_takes_is_held_back(agent: Agent) -> None:
+    process = agent.start("b", "sleep 9", stdin=subprocess.PIPE)
+    agent.attached()
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
+    os.set_blocking(pipe, False)
+    sent = 0
+    while select.select([], [pipe], [], 0.5)[1]:
+        sent += os.write(pipe, b"x" * MAX_PIECE)
+    assert sent < 12 * MAX_PIECE
+    agent.say(Kind.EXIT, b'{"status": 0}')
+    assert process.wait(PATIENCE_S) == 0
     process.communicate()
 
 

@@ -50,6 +50,16 @@ def test_several_labs_must_be_told_apart(listen: Listen, monkeypatch: pytest.Mon
         connect(lab="tow")
 
 
+def test_a_demos_lab_is_meant_by_its_name_alone(listen: Listen) -> None:
+    demo = f"{places.DEMO}123456"
+    listen(places.lab_socket(demo))
+    with pytest.raises(NoAnswer, match="no lab is up"):
+        connect()
+    assert connect(lab=demo).server == str(places.lab_socket(demo))
+    listen(places.lab_socket("one"))
+    assert connect().server == str(places.lab_socket("one"))
+
+
 def test_the_systems_scheduler_comes_before_labs(listen: Listen, tmp_path: Path) -> None:
     listen(places.lab_socket("one"))
     listen(tmp_path / "scheduler.sock")

@@ -164,7 +164,7 @@ def test_the_earliest_place_is_the_first_moment_at_which_there_is_one(
         assert not profile.over_committed(start)
     for job, at, allocation in booked:
         profile.give(job, at, allocation)
-    for time_us in profile.times:
+    for time_us in range(now_us, now_us + 200):
         before, after = start.throughout(time_us, time_us + 1), profile.throughout(time_us, time_us + 1)
         assert (before.procs, before.memory_bytes) == (after.procs, after.memory_bytes)
 

@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from cosched.identity.tls import expect, server_context
 from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
+from cosched.wire.sequence import Numbering, Turn, new_session
 
 DEADLINE_S = 20.0
 CLUSTER = "c" * 32
@@ -53,11 +55,18 @@ class Scheduler:
         self.lease_us, self.heartbeat_us = 10_000_000, 100_000
         self.contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
         self.links: dict[str, ServerConnection] = {}
+        self.numberings: dict[str, Numbering] = {}
         self.hellos: list[wire.Hello] = []
         self.beats: dict[str, wire.Heartbeat] = {}
         self.got: list[tuple[str, Any]] = []
         self.welcome: Callable[[wire.Hello], wire.Welcome | wire.Rejected] = lambda hello: wire.Welcome(
-            wire.VERSION, self.fence, self.heartbeat_us, self.lease_us, self.contract
+            wire.VERSION,
+            self.fence,
+            self.heartbeat_us,
+            self.lease_us,
+            self.contract,
+            new_session(),
+            hello.session,
         )
         self._server: Server | None = None
 
@@ -79,10 +88,13 @@ class Scheduler:
         assert isinstance(hello, wire.Hello)
         assert hello.node == name
         self.hellos.append(hello)
-        await link.send(wire.encode(self.welcome(hello)))
-        self.links[name] = link
+        welcome = self.welcome(hello)
+        await link.send(wire.encode(welcome))
+        turn = Turn(welcome.session if isinstance(welcome, wire.Welcome) else b"")
+        self.links[name], self.numberings[name] = link, Numbering(hello.session)
         async for data in link:
-            message = wire.from_agent(data)
+            assert isinstance(data, bytes)
+            message = wire.from_agent(turn.payload(data))
             if isinstance(message, wire.Heartbeat):
                 self.beats[name] = message
             else:
@@ -90,7 +102,7 @@ class Scheduler:
 
     async def tell(self, node: str, message: wire.ToAgent) -> None:
         await until(lambda: node in self.links, f"{node} to join")
-        await self.links[node].send(wire.encode(message))
+        await self.links[node].send(self.numberings[node].frame(wire.encode(message)))
 
     async def next(self, node: str, kind: type[Found], **fields: object) -> Found:
         """The next message of that kind (and those fields) from a node; it is taken out of what was got."""
@@ -156,6 +168,7 @@ min_uid = 1
         self.guard: subprocess.Popen[bytes] | None = None
         self.agent: subprocess.Popen[bytes] | None = None
         self.log = self.base / "agent.log"
+        self.environment: dict[str, str] = {}  # more of it, for agent and guard
         self._within: list[str] = []
 
     def start_guard(self) -> None:
@@ -191,10 +204,28 @@ min_uid = 1
         self._within = ["nsenter", f"--mount=/proc/{keyboard.pid}/ns/mnt"]
         return keyboard
 
+    def own_file(self, path: Path, there: str) -> None:
+        """See that file, or directory, in another place."""
+        mounted = f'mount --bind {path} {there} && exec "$@"'
+        self._within = ["unshare", "--mount", "sh", "-c", mounted, "sh"]
+
+    def reboot(self) -> None:
+        """End agent, guard and all jobs as a power cut does; what is started next sees another boot of the machine."""
+        for process in (self.agent, self.guard):
+            if process is not None:
+                process.kill()
+                process.wait(DEADLINE_S)
+        self._end_supervisors(signal.SIGKILL)
+        remove_groups(self.group)
+        fresh = self.base / "boot_id"
+        fresh.write_text(f"{uuid.uuid4()}\n")
+        mount = f"mount --bind {fresh} /proc/sys/kernel/random/boot_id"
+        self._within = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+
     def _start(self, module: str, log: Path) -> "subprocess.Popen[bytes]":
         command = [*self._within, sys.executable, "-m", module, "--config", str(self.config)]
         with log.open("ab") as file:
-            return subprocess.Popen(command, stdout=file, stderr=file)
+            return subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **self.environment})
 
     def stop_agent(self, how: int = signal.SIGTERM) -> int:
         assert self.agent is not None
@@ -221,12 +252,18 @@ min_uid = 1
                 process.kill()
                 process.wait(DEADLINE_S)
         remove_groups(self.group)
+        self._end_supervisors(signal.SIGTERM)  # who without guard and agent would wait for a caller
+        for mount in (place for kept in ("shm", "ipc") for place in (self.state / "jobs").glob(f"*/{kept}")):
+            subprocess.run(["umount", mount], check=False, capture_output=True, timeout=DEADLINE_S)
+
+    def _end_supervisors(self, how: int) -> None:
         end_s = time.monotonic() + DEADLINE_S
         while left := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._runs_here(pid)]:
-            assert time.monotonic() < end_s, f"{left} do not end"  # supervisors, after what they watched over
+            assert time.monotonic() < end_s, f"{left} do not end"
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
             time.sleep(0.01)
-        for mount in (self.state / "jobs").glob("*/shm"):
-            subprocess.run(["umount", mount], check=False, capture_output=True, timeout=DEADLINE_S)
 
     def _runs_here(self, pid: int) -> bool:
         try:

@@ -2,6 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cosched.cli.main import main
 
 #: Five jobs on four processors: enough to make a queue, small enough to check by hand.
 JOBS = """\
@@ -28,3 +33,17 @@ class Ended:
 
 
 Call = Callable[..., Ended]
+
+
+@pytest.fixture
+def cosched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Call the command in this process, in an empty directory: arguments in, exit status and streams out."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main([str(each) for each in arguments])
+        streams = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), streams.out, streams.err)
+
+    return call

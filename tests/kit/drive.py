@@ -72,6 +72,9 @@ class Drive:
     def launched(self, *job_ids: int) -> list[str]:
         return [text for job_id in job_ids for text in self.say(ev.JobLaunched(job_id))]
 
+    def launch_failed(self, job_id: int, *nodes: str) -> list[str]:
+        return self.say(ev.LaunchFailed(job_id, nodes))
+
     def ended(self, job_id: int, outcome: JobState = JobState.COMPLETED) -> list[str]:
         return self.say(ev.JobEnded(job_id, outcome))
 

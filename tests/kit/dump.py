@@ -36,8 +36,7 @@ def dump(state: SchedulerState) -> dict[str, Any]:
 
 
 def _fields(record: Record) -> tuple[object, ...]:
-    fields = {name: getattr(record, name) for name in Record.__slots__}
-    return tuple({**fields, "story": tuple(record.story)}.items())
+    return tuple((name, getattr(record, name)) for name in Record.__slots__)
 
 
 def _scanned(state: SchedulerState) -> list[int]:

@@ -87,6 +87,7 @@ class RealGuard:
         self.work.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: list[GuardClient] = []
+        self.top: list[str] = []  # further settings that are in no section
         self.config: dict[str, dict[str, object]] = {
             "paths": {
                 "run": f"{self.directory}/run",
@@ -109,7 +110,7 @@ class RealGuard:
 
     def start(self) -> "RealGuard":
         path = self.directory / "node.toml"
-        lines = ['name = "node1"', 'cluster = "test"', "procs = 2", f"memory_bytes = {1024 * MIB}"]
+        lines = ['name = "node1"', 'cluster = "test"', "procs = 2", f"memory_bytes = {1024 * MIB}", *self.top]
         for name, section in self.config.items():
             lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
         path.write_text("\n".join(lines))
@@ -251,6 +252,7 @@ class RealGuard:
     ) -> dict[str, object]:
         output = str(self.work / "output")
         usual = {"env": {}, "cwd": str(self.work), "script": False, "output": output, "error": output}
+        usual["stream"] = None
         return {"do": "spawn", "job": job, "attempt": attempt, "n": n, "argv": list(argv), **usual, **fields}
 
     def null(self) -> list[int]:

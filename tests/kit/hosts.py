@@ -84,6 +84,7 @@ class Hosts:
         (self.directory / "nodes").write_text(hostfile(peers))
         places = {
             "{node_file}": self.directory / "nodes",
+            "{interface}": "eth0",
             "{rsh}": self.directory / "rsh",
             "{rank}": install_rsh((self.directory / "bin",)).with_name("cosched-rank"),
             "{tmp}": self.directory / "tmp",

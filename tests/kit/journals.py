@@ -28,6 +28,7 @@ from space_scheduler.service.journal import Journal
 from space_scheduler.service.records import Facts, JobRecord, Launch
 
 HOUR = 3600 * SECOND
+RULES = MachineRules(launch_retries=1)
 SCRIPT = Submission(script="#!/bin/sh\ntrue\n", directory="/tmp", tasks=1)
 
 
@@ -120,9 +121,9 @@ class Driven:
         journal = self.journal
         self.clock = Clock(tuple(run.anchor for run in journal.runs), journal.last_us, self.time.sources())
         name = self.policy if isinstance(self.policy, str) else "a test's"
-        self.run = journal.begin_run(self.clock.anchor, "test", name, None, MachineRules())
+        self.run = journal.begin_run(self.clock.anchor, "test", name, None, RULES)
         self.core = JournalledCore(
-            journal, policy, MachineRules(), keep_events=self.keep_events, snapshot_every=self.snapshot_every
+            journal, policy, RULES, keep_events=self.keep_events, snapshot_every=self.snapshot_every
         )
         if not self.core.state.nodes():
             for name, procs in (("ant", 4), ("bee", 2), ("cat", 2)):
@@ -173,7 +174,11 @@ class Driven:
             case 6:
                 core.take_in(ev.JobReleased(job_id), now_us)
             case 7 | 8 | 9:
-                if state is JobState.STARTING:
+                if state is JobState.STARTING and record and chance.random() < 0.3:
+                    assert record.allocation
+                    blamed = chance.choice(record.allocation.nodes).node
+                    core.take_in(ev.LaunchFailed(job_id, (blamed,)), now_us, note=f"{blamed} refused: dust in it")
+                elif state is JobState.STARTING:
                     core.take_in(ev.JobLaunched(job_id), now_us)
                     core.record_launch(Launch(job_id=job_id, attempt=1, orders=2, reached={"ant": "started"}))
                 elif state in (JobState.RUNNING, JobState.ENDING):
@@ -204,7 +209,7 @@ def recovered(path: Path, policy: Policy | None = None) -> JournalledCore | Fail
     except Failed as error:
         return error
     try:
-        return JournalledCore(journal, policy or never_asked("conservative"), MachineRules())
+        return JournalledCore(journal, policy or never_asked("conservative"), RULES)
     except Failed as error:
         return error
     finally:

@@ -20,6 +20,7 @@ from websockets.sync.client import connect
 from cosched.identity import authority, names, tls
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from cosched.wire.sequence import Numbering, Turn, new_session
 
 _BOUND_S = 40.0
 FAIL_TAIL = b"starting\nTraceback (most recent call last):\nValueError: no such grid\n"
@@ -39,10 +40,21 @@ class Puppet:
         context = tls.client_context(identity)
         self._socket = self._open.enter_context(connect(url, ssl=context, server_hostname=names.SCHEDULER, proxy=None))
         hello = wire.Hello(
-            wire.VERSION, name, "boot", procs, 8 << 30, "127.0.0.1", 7421, "puppet", {"cpu limit": "yes"}
+            wire.VERSION,
+            name,
+            "boot",
+            procs,
+            8 << 30,
+            "127.0.0.1",
+            7421,
+            "puppet",
+            {"cpu limit": "yes"},
+            session=new_session(),
         )
         self._socket.send(wire.encode(hello))
-        assert isinstance(wire.to_agent(self._frame(self._socket.recv(timeout=_BOUND_S))), wire.Welcome)
+        welcome = wire.to_agent(self._frame(self._socket.recv(timeout=_BOUND_S)))
+        assert isinstance(welcome, wire.Welcome)
+        self._numbering, self._turn = Numbering(welcome.session), Turn(hello.session)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -71,12 +83,13 @@ class Puppet:
                     self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", None, False))
                     next_beat_s = time.monotonic() + 0.5
                 try:
-                    self._obey(wire.to_agent(self._frame(self._socket.recv(timeout=0.1))))
+                    frame = self._frame(self._socket.recv(timeout=0.1))
+                    self._obey(wire.to_agent(self._turn.payload(frame)))
                 except TimeoutError:
                     continue
 
     def _send(self, message: wire.FromAgent) -> None:
-        self._socket.send(wire.encode(message))
+        self._socket.send(self._numbering.frame(wire.encode(message)))
 
     def _obey(self, message: wire.ToAgent) -> None:
         match message:
@@ -86,6 +99,8 @@ class Puppet:
                     self._send(wire.Refused(order, "directory", f"{self.name} has no directory {message.directory}"))
                 else:
                     self._send(wire.Prepared(order))
+            case wire.Survey(request=request):
+                self._send(wire.Surveyed(request, time.time_ns() // 1000, {}))
             case wire.Run(order=order):
                 self._play(order)
             case wire.Kill(order=order):

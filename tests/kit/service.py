@@ -25,6 +25,7 @@ from cosched.identity.tls import client_context
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import JobDoc
+from cosched.wire.sequence import Numbering, Turn, new_session
 from space_scheduler.service.app import Service
 from space_scheduler.service.log import Log
 
@@ -176,10 +177,15 @@ class Agent:
         self.connection = connection
         self.node = node
         self.answers = answers
+        self.hung: tuple[type[wire.ToAgent], ...] = ()  # at these it hangs
+        self.refuses: dict[type[wire.ToAgent], str] = {}  # these it refuses, with that code
         self.spool: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self.final = False
         self.received: list[wire.ToAgent] = []
         self._taken = 0
+        self.session = new_session()
+        self.turn = Turn(self.session)
+        self.numbering: Numbering | None = None  # there once it was welcomed
         self._news = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
@@ -194,16 +200,19 @@ class Agent:
             "address": "127.0.0.1",
             "port": 7421,
             "software": "test",
+            "session": self.session,
         }
         return wire.Hello(**(fields | given))
 
     async def say(self, message: wire.FromAgent) -> None:
         """Send a message."""
-        await self.connection.send(wire.encode(message))
+        frame = wire.encode(message)
+        await self.connection.send(self.numbering.frame(frame) if self.numbering else frame)
 
-    async def beat(self, presence: Presence = Presence.AWAY) -> None:
+    async def beat(self, presence: Presence = Presence.AWAY, paused: str = "") -> None:
         """Send a heartbeat."""
-        await self.say(wire.Heartbeat(Usage(0.5, 0.25, 0.125, 1, 2, 3, 4, 0.75), presence, "tty", 1.5, True))
+        usage = Usage(0.5, 0.25, 0.125, 1, 2, 3, 4, 0.75)
+        await self.say(wire.Heartbeat(usage, presence, "tty", 1.5, True, paused=paused))
 
     async def heard(self, kind: type[Kind]) -> Kind:
         """The next message of that kind that was not asked for before; waits for it."""
@@ -227,14 +236,20 @@ class Agent:
     async def _read(self) -> None:
         async for frame in self.connection:
             assert isinstance(frame, bytes)
-            message = wire.to_agent(frame)
+            message = wire.to_agent(self.turn.payload(frame) if self.numbering else frame)
+            if isinstance(message, wire.Welcome):
+                self.numbering = Numbering(message.session)
             self.received.append(message)
             self._news.set()
             if self.answers:
                 await self._answer(message)
 
     async def _answer(self, message: wire.ToAgent) -> None:
-        if isinstance(message, wire.Prepare):
+        if isinstance(message, self.hung):
+            return
+        if isinstance(message, wire.Order) and (code := self.refuses.get(type(message))):
+            await self.say(wire.Refused(message.order, code, f"{code} is what it is"))
+        elif isinstance(message, wire.Prepare):
             await self.say(wire.Prepared(message.order))
         elif isinstance(message, wire.Run):
             await self.say(wire.Started(message.order, 4711))

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kit.groups import groups
 from kit.labs import Bench, wait_for
 
 from cosched.errors import Failed
@@ -251,8 +252,8 @@ def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None
         places.setdefault("cpu", places[""])
     by_controller = {name: place for names, place in places.items() for name in names.split(",")}
     assert by_controller["cpu"] == by_controller["memory"] == f"{group}/desk"
-    limits = [path.read_text().strip() for path in Path("/sys/fs/cgroup").glob(f"**{group}/memory.limit_in_bytes")]
-    limits += [path.read_text().strip() for path in Path("/sys/fs/cgroup").glob(f"**{group}/memory.max")]
+    files = ("memory.limit_in_bytes", "memory.max")
+    limits = [path.read_text().strip() for file in files for path in groups(f"**{group}/{file}")]
     assert limits == [str(256 << 20)]
 
 

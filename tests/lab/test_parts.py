@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.groups import groups
 from kit.labs import Bench, need_root, wait_for
 
 from cosched.errors import BadInput, Failed
@@ -101,15 +102,17 @@ def test_control_groups_of_a_lab_have_its_limits_and_go_with_what_is_in_them() -
         )
         assert cgroups.occupied(name)
         (group,) = {
-            str(path.parent) for path in Path("/sys/fs/cgroup").glob(f"**/cosched-lab/{name}/node1/cpu.shares")
-        } | {str(path.parent) for path in Path("/sys/fs/cgroup").glob(f"**/cosched-lab/{name}/node1/cpu.weight")}
+            str(path.parent)
+            for kind in ("shares", "weight")
+            for path in groups(f"**/cosched-lab/{name}/node1/cpu.{kind}")
+        }
         quota = Path(group, "cpu.max") if Path(group, "cpu.max").exists() else Path(group, "cpu.cfs_quota_us")
         assert quota.read_text().split()[0] == "5000"
     finally:
         removed = cgroups.remove(name)
     assert removed
     assert process.ended(os.waitpid(sleeper, 0)[1]) == {"signal": 9}
-    assert list(Path("/sys/fs/cgroup").glob(f"**/cosched-lab/{name}")) == []
+    assert groups(f"**/cosched-lab/{name}") == []
     assert cgroups.remove(name)
 
 
@@ -201,6 +204,8 @@ GOOD = Settings(nodes=4, cpus=1, memory_bytes=None, tier=0, policy="easy", users
         ({"cpus": 0}, "--cpus: 0; expected 1 to 64"),
         ({"tier": 4}, "--tier: 4; expected 1, 2 or 3"),
         ({"users": 5}, "--users: 5; expected 0 to 4"),
+        ({"mpl": 0}, "--mpl: 0; expected 1 to 16"),
+        ({"pin": True, "nodes": 64, "cpus": 64}, "--pin: 64 nodes of 64 CPUs; expected at most the"),
         ({"memory_bytes": 1}, "--mem: 1 B for each node; expected 64 MiB to"),
     ],
 )

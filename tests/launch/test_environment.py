@@ -6,7 +6,7 @@ import pytest
 
 from cosched.errors import BadInput
 from cosched.wire.hostfile import hostfile, peer_named
-from cosched.wire.messages import LOCAL_PATHS, Peer
+from cosched.wire.messages import LOCAL_VALUES, Peer
 from space_scheduler.launch import LAUNCHERS, Context, check_environment, job_environment
 
 A, B = Peer("desk1.lab.example", "10.0.0.1", 7421, 2), Peer("desk2.lab.example", "10.0.0.2", 7421, 1)
@@ -32,6 +32,7 @@ def test_a_job_finds_itself_in_its_environment(context: Context) -> None:
         "COSCHED_NODES": "desk1.lab.example,desk2.lab.example",
         "COSCHED_TASKS_PER_NODE": "2,1",
         "COSCHED_NODE_FILE": "{node_file}",
+        "COSCHED_PVMD": "{pvmd}",
     }
 
 
@@ -44,7 +45,7 @@ def test_both_open_mpis_are_told_the_same(context: Context) -> None:
     networks = {k: v for k, v in environment.items() if k.endswith("_if_include")}
     assert set(networks.values()) == {"10.0.0.0/24"}
     assert len(networks) == 3
-    assert {v for v in environment.values() if "{" in v} <= set(LOCAL_PATHS)
+    assert {v for v in environment.values() if "{" in v} <= set(LOCAL_VALUES)
 
 
 def test_a_job_on_one_node_talks_over_loopback(context: Context) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.groups import pids
 
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -88,8 +89,9 @@ def groups_of(lab: Lab, job_id: int) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for mount in (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup")):
         for node in lab.nodes:
-            for group in (mount / "cosched-lab" / lab.name / node).glob(f"**/job-{job_id}.*/cgroup.procs"):
-                found.setdefault(node, set()).update(map(int, group.read_text().split()))
+            group = mount / "cosched-lab" / lab.name / node
+            if inside := pids(f"**/job-{job_id}.*/cgroup.procs", group):
+                found[node] = inside
         if found:
             break
     return found

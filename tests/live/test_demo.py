@@ -9,31 +9,33 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kit.groups import groups
+from kit.labs import ordinary_user, wait_for
 
 from cosched.lab import tiers
+from space_scheduler.replay import replay
 
 pytestmark = pytest.mark.xdist_group("live")
 
 
-@dataclass
 class Place:
-    """Where a demo is run: directories of its own, so that what it leaves is told from what others do meanwhile."""
+    """Where a demo is run, and by whom: directories of its own, so that what it leaves is told from what others do."""
 
-    folder: Path
-    runtime: Path
-    temp: Path
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "COSCHED_RUNTIME_DIR": str(self.runtime), "TMPDIR": str(self.temp)}
+    def __init__(self, folder: Path, prefix: tuple[str, ...] = (), python: str = sys.executable) -> None:
+        self.runtime, self.temp, self.out = (folder / name for name in ("run", "tmp", "out"))
+        self.argv = [*prefix, python, "-m", "cosched.cli.main", "demo", "--out", str(self.out)]
+        for each in (self.runtime, self.temp):
+            each.mkdir()
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "cosched.cli.main", "demo", "--out", str(self.folder / "out"), *options],
-            env=self.environment(),
+            [*self.argv, *options],
+            env={**os.environ, "COSCHED_RUNTIME_DIR": str(self.runtime), "TMPDIR": str(self.temp)},
+            cwd="/",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -41,75 +43,165 @@ class Place:
         )
 
     def left_behind(self) -> list[str]:
-        """What a demo started here has left: processes, control groups, files; the names of its labs show them."""
+        """What a demo started here has left: files, sockets, mounts, processes; its directories' names show them."""
         found = [f"file {path}" for root in (self.runtime, self.temp) for path in root.rglob("*") if not path.is_dir()]
         found += [f"lab directory {path}" for path in self.runtime.glob("labs/*")]
-        mark = str(self.runtime).encode()
+        mark = str(self.runtime)
+        for table in ("/proc/self/mountinfo", "/proc/net/unix"):
+            found += [f"{table}: {line}" for line in Path(table).read_text().splitlines() if mark in line]
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 text = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if mark in text:
+            if mark.encode() in text:
                 found.append(f"process {process.name}: {text[-300:]!r}")
         return found
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with tempfile.TemporaryDirectory(prefix="demo") as short:  # the path of a socket may have 107 bytes
-        place = Place(tmp_path, Path(short), tmp_path / "tmp")
-        place.temp.mkdir()
-        yield from checked(place)
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="demo", dir="/tmp") as short:  # the path of a socket may have 107 bytes
+        Path(short).chmod(0o755)
+        yield Path(short)
+
+
+@pytest.fixture
+def place(folder: Path) -> Iterator[Place]:
+    """Where this user runs it: root, in CI."""
+    yield from checked(Place(folder))
+
+
+@pytest.fixture
+def users_place(folder: Path) -> Iterator[Place]:
+    """Where an ordinary user runs it, in an environment that has what this one has and a Python that he may read."""
+    prefix, python, uid = ordinary_user()
+    own, theirs = folder / "venv", Path(sys.prefix)
+    (own / "bin").mkdir(parents=True)
+    (own / "lib").symlink_to(theirs / "lib")
+    (own / "pyvenv.cfg").write_text(f"home = {Path(python).parent}\n")
+    for command in (theirs / "bin").iterdir():
+        (own / "bin" / command.name).symlink_to(python if command.name.startswith("python") else command)
+    place = Place(folder, prefix, str(own / "bin" / "python"))
+    for each in (folder, place.runtime, place.temp):
+        os.chown(each, uid, uid)
+    yield from checked(place)
 
 
 def checked(place: Place) -> Iterator[Place]:
     groups, shared = lab_groups(), shared_memory()
     yield place
     assert place.left_behind() == []
-    assert not {group for group in lab_groups() - groups if "demo-" in group}
+    # another test's demo on this machine ends, what is left behind stays
+    wait_for(lambda: not {group for group in lab_groups() - groups if "demo-" in group}, "no demo's control group")
     assert not {name for name in shared_memory() - shared if "cosched" in name or "ompi" in name or "prte" in name}
 
 
 def lab_groups() -> set[str]:
     """The control groups of labs on this machine."""
-    return {str(path) for path in Path("/sys/fs/cgroup").glob("**/cosched-lab/*")}
+    return set(map(str, groups("**/cosched-lab/*")))
 
 
 def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-@pytest.mark.parametrize("tier", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
-def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
-    possible = tiers.best(tier)
-    if possible.tier != tier:
-        pytest.skip(f"this machine has no tier {tier}: {possible.why}")
-    running = place.start("--tier", str(tier), "--json")
+def told_by(place: Place, *options: str) -> dict[str, Any]:
+    """What a demo tells, which must end well."""
+    running = place.start("--json", *options)
     try:
         out, err = running.communicate(timeout=400)
     finally:
         end(running)
     assert running.returncode == 0, (out, err)
-    told = json.loads(out)
-    assert f"tier {tier}" in told["tier"]
-    assert len(told["jobs"]) >= 12
-    assert {job["kind"] for job in told["jobs"]} == {"cpu", "comm"}
-    assert sum(job["state"] == "completed" for job in told["jobs"]) == len(told["jobs"]) - 1
+    told: dict[str, Any] = json.loads(out)
     (broken,) = (job for job in told["jobs"] if job["state"] != "completed")
     assert broken["state"] == "failed"
     assert broken["failure"]["tail"]
-    assert told["user"]["latency_ms"]["count"] > 20
-    assert (place.folder / "out" / "journal.db").stat().st_size > 0
+    assert {job["kind"] for job in told["jobs"]} == {"cpu", "comm"}
+    assert (place.out / "journal.db").stat().st_size > 0
+    found = replay(place.out / "journal.db")
+    assert found.agrees, str(found.difference)
+    assert found.instructions >= len(told["jobs"])
+    return told
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
-def test_an_interrupted_demo_leaves_nothing(place: Place, seed: int) -> None:
-    running = place.start()
-    delay_s = random.Random(seed).uniform(0.2, 4.0 + 4.0 * seed)
+def of_tier(tier: int, told: dict[str, Any]) -> bool:
+    return f": tier {tier}, " in told["tier"]
+
+
+def need_tier(tier: int) -> None:
+    possible = tiers.best(tier)
+    if possible.tier != tier:
+        pytest.skip(f"this machine has no tier {tier}: {possible.why}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tier", [1, 2, 3])
+def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
+    need_tier(tier)
+    told = told_by(place, "--tier", str(tier))
+    assert of_tier(tier, told)
+    assert len(told["jobs"]) >= 12
+    assert told["user"]["calls"]["key"]["count"] > 20
+
+
+def test_a_short_demo_of_root_ends_well_and_leaves_nothing(place: Place) -> None:
+    need_tier(1)
+    short(place, 1)
+
+
+@pytest.mark.parametrize("tier", [2, 3])
+def test_a_short_demo_of_an_ordinary_user_ends_well_and_leaves_nothing(users_place: Place, tier: int) -> None:
+    short(users_place, tier, *(["--tier", "3"] if tier == 3 else []))
+
+
+def short(place: Place, tier: int, *options: str) -> None:
+    told = told_by(place, "--short", *options)
+    if not of_tier(tier, told):
+        pytest.skip(f"this machine has no tier {tier} for this user: {told['tier']}")
+    assert {job["tasks"] for job in told["jobs"]} == ({1} if tier == 3 else {1, 2, 4})
+    assert told["user"]["calls"]["key"]["count"] > 0
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_anything_is_made(users_place: Place) -> None:
+    users_place.out.mkdir()
+    users_place.out.chmod(0o755)  # root's, as after a demo that root ran
+    for out, what in ((users_place.out, "Permission denied"), (Path("/proc/none"), "No such file or directory")):
+        ended = users_place.start("--out", str(out))
+        said, err = ended.communicate(timeout=60)
+        assert (ended.returncode, said) == (2, ""), err
+        assert f"cosched: --out {out}: {what}; expected a directory that this user may write to" in err
+    mine = users_place.out / "journal.db"
+    mine.touch()
+    users_place.out.chmod(0o777)
+    ended = users_place.start()
+    _, err = ended.communicate(timeout=60)
+    assert ended.returncode == 2
+    assert "journal.db of somebody else" in err
+
+
+#: Which demo is interrupted, and how late at most: in its lab's making, in its jobs, in its end.
+INTERRUPTED = [
+    *(pytest.param("root", 1, late_s, id=f"root-1-{late_s}") for late_s in (2, 12)),
+    *(pytest.param("user", tier, late_s, id=f"user-{tier}-{late_s}") for tier, late_s in ((2, 6), (3, 8))),
+    *(
+        pytest.param(who, tier, late_s, id=f"{who}-{tier}-{late_s}", marks=pytest.mark.long)
+        for who, tier in (("root", 1), ("user", 2), ("user", 3))
+        for late_s in (4, 16, 32)
+    ),
+]
+
+
+@pytest.mark.parametrize(("who", "tier", "late_s"), INTERRUPTED)
+def test_an_interrupted_demo_leaves_nothing(request: pytest.FixtureRequest, who: str, tier: int, late_s: float) -> None:
+    need_tier(tier if who == "root" else 3)
+    place: Place = request.getfixturevalue("place" if who == "root" else "users_place")
+    delay_s = random.Random(f"{who} {tier} {late_s}").uniform(late_s / 2, late_s)
+    running = place.start("--tier", str(tier))
     try:
         time.sleep(delay_s)
-        os.kill(running.pid, signal.SIGINT)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does it: to all in the foreground
         _, err = running.communicate(timeout=60)
     finally:
         end(running)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosched.lab.lab import Lab
-from space_scheduler.service.replay import replay
+from space_scheduler.replay import replay
 from tests.live.conftest import Jobs, carrying, groups_of
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -105,27 +105,6 @@ def in_lab(pid: int, lab: Lab) -> bool:
         return f"/cosched-lab/{lab.name}/" in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return False
-
-
-def test_a_rank_that_crashes_fails_the_job_and_is_named(lab: Lab, jobs: Jobs) -> None:
-    crash = "if [ ${OMPI_COMM_WORLD_RANK} = 2 ]; then echo out of my depth >&2; kill -SEGV $$; fi; sleep 30"
-    job = jobs.ended(jobs.submit(f"mpirun sh -c '{crash}'"))
-    assert job.state == "failed"
-    assert job.failure is not None
-    assert job.failure.rank == 2
-    assert job.failure.node == job.nodes[2].name
-    assert "signal 11" in job.failure.message
-    assert any("out of my depth" in line for line in job.failure.tail)
-    assert [step.state for step in job.history][-1] == "failed"
-    assert sum(step.state in ("completed", "failed", "cancelled", "timed out") for step in job.history) == 1
-
-
-def test_a_script_that_fails_is_told_with_its_status_and_last_words(jobs: Jobs) -> None:
-    job = jobs.ended(jobs.submit("echo no such input >&2; exit 7", tasks=1))
-    assert job.state == "failed"
-    assert job.exit_status == 7
-    assert job.failure is not None
-    assert job.failure.tail[-1] == "no such input"
 
 
 def test_the_limit_ends_a_job_that_would_go_on(lab: Lab, jobs: Jobs) -> None:

@@ -1,6 +1,6 @@
 """What policies promise where nodes have names, and that alike nodes are scheduled as if they were counted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -35,7 +35,6 @@ AS_COUNTED_ON_ONE = [
     "backfill(5)",
     *(f"conservative({c})" for c in ("none", "anew", "schedule", "arrival")),
 ]
-SIMULATOR = host._Run
 seeds = st.integers(0, 1 << 32)
 rules = st.builds(
     MachineRules, max_nodes_per_job=st.sampled_from([None, None, 1, 2]), place=st.sampled_from(sorted(PLACES))
@@ -49,12 +48,13 @@ def on_nodes(sizes: Sequence[int]) -> type[host._Run]:
     """The simulator with a machine of named nodes instead of as many processors."""
 
     class OnNodes(host._Run):
-        def _handle(self, event: ev.Event, now_us: int) -> None:
-            if not isinstance(event, ev.NodesJoined):
-                super()._handle(event, now_us)
-                return
-            for number, procs in enumerate(sizes):
-                super()._handle(ev.NodeJoined(Node(f"n{number}", procs, 0)), now_us)
+        def happenings(self) -> Iterator[tuple[int, ev.Event]]:
+            for now_us, event in super().happenings():
+                if isinstance(event, ev.NodesJoined):
+                    for number, procs in enumerate(sizes):
+                        yield now_us, ev.NodeJoined(Node(f"n{number}", procs, 0))
+                else:
+                    yield now_us, event
 
     return OnNodes
 
@@ -261,16 +261,17 @@ def large_job_starts_s(policy: str, stream: int) -> float:
     """
     jobs = [J(0, 2, 10), J(1, 1, 10), *(J(2 + 5 * i, 2, 10) for i in range(stream))]
 
-    class WithMemory(on_nodes([4])):  # type: ignore[misc]
-        def _handle(self, event: ev.Event, now_us: int) -> None:
-            if isinstance(event, ev.NodesJoined):
-                self.state.handle(ev.NodeJoined(Node("n0", 4, 8)), now_us)
-            elif isinstance(event, ev.JobSubmitted):
-                memory = 8 if event.job.id == 1 else 2
-                job = Job(event.job.id, event.job.procs, event.job.estimate_us, now_us, memory_bytes=memory)
-                SIMULATOR._handle(self, ev.JobSubmitted(job), now_us)
-            else:
-                SIMULATOR._handle(self, event, now_us)
+    class WithMemory(host._Run):
+        def happenings(self) -> Iterator[tuple[int, ev.Event]]:
+            for now_us, event in super().happenings():
+                if isinstance(event, ev.NodesJoined):
+                    yield now_us, ev.NodeJoined(Node("n0", 4, 8))
+                elif isinstance(event, ev.JobSubmitted):
+                    memory = 8 if event.job.id == 1 else 2
+                    job = Job(event.job.id, event.job.procs, event.job.estimate_us, now_us, memory_bytes=memory)
+                    yield now_us, ev.JobSubmitted(job)
+                else:
+                    yield now_us, event
 
     with patch.object(host, "_Run", WithMemory):
         return float(run(workload(4, jobs), policy).outcome.start_us[1] / SECOND)

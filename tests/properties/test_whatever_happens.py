@@ -424,7 +424,7 @@ def explore(
         "policy": policy,
         "promises": policy in WITH_PROMISES,
         "make": make,
-        "machine_rules": MachineRules(kill_at_limit=kill_at_limit),
+        "machine_rules": MachineRules(kill_at_limit=kill_at_limit, launch_retries=1),
         "fired": Counter(),
     }
     machine: type[WhateverHappens] = type("WhateverHappens", (of,), body)

@@ -19,7 +19,7 @@ from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.instructions import Instruction, Kill, Start
-from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.machine.record import IllegalTransition, UnknownJob, avoiding
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Reason, Why
@@ -32,6 +32,7 @@ class WhateverHappensToNodes(WhateverHappens):
 
     def __init__(self) -> None:
         super().__init__()
+        self.tried: Counter[int] = Counter()
         self.nodes: dict[str, Node] = {}
         self.lost: set[str] = set()
         self.drained: set[str] = set()
@@ -58,9 +59,10 @@ class WhateverHappensToNodes(WhateverHappens):
         number = len(self.jobs)
         return Job(number, procs, estimate_us, self.now, memory_bytes=(0, 1, 4, 6)[(number + procs + estimate_us) % 4])
 
-    def could_never_start(self, job: Job) -> bool:
-        fitting = [node.memory_bytes // job.memory_bytes if job.memory_bytes else 99 for node in self.nodes.values()]
-        tasks = sum(min(most, node.procs) for most, node in zip(fitting, self.nodes.values(), strict=True))
+    def could_never_start(self, job: Job, among: dict[str, Node] | None = None) -> bool:
+        nodes = (self.nodes if among is None else among).values()
+        fitting = [node.memory_bytes // job.memory_bytes if job.memory_bytes else 99 for node in nodes]
+        tasks = sum(min(most, node.procs) for most, node in zip(fitting, nodes, strict=True))
         return tasks < job.procs
 
     def ends(self, job_id: int, outcome: JobState) -> None:
@@ -75,6 +77,7 @@ class WhateverHappensToNodes(WhateverHappens):
         for share in shares:
             node = self.nodes[share.node]
             assert node in self.serving(), f"{start.job.id} starts on {node}, which is away"
+            assert share.node not in start.job.avoid, f"{start.job.id} starts on {node}, where its launch has failed"
             procs, memory_bytes = self.used(share.node)
             assert procs <= node.procs
             assert memory_bytes <= node.memory_bytes or not start.job.memory_bytes
@@ -169,6 +172,28 @@ class WhateverHappensToNodes(WhateverHappens):
         assert self.tell(ev.JobEnded(job_id, outcome)) == []
         self.ends(job_id, outcome)
 
+    @precondition(lambda self: self.those(JobState.STARTING))
+    @rule(which=pick, blamed=pick, everywhere=st.booleans())
+    def launch_fails_here(self, which: int, blamed: int, everywhere: bool) -> None:
+        """It waits again for other nodes, at its old place, while the rules have it and there are others."""
+        job_id = self.one_of(which, JobState.STARTING)
+        shares = self.places[job_id]
+        failed = tuple(share.node for share in shares) if everywhere else (shares[blamed % len(shares)].node,)
+        again = avoiding(self.jobs[job_id], failed)
+        elsewhere = {name: node for name, node in self.nodes.items() if name not in again.avoid}
+        tried = self.tried[job_id]
+        assert self.tell(ev.LaunchFailed(job_id, failed)) == []
+        if tried == self.machine_rules.launch_retries or self.could_never_start(again, elsewhere):
+            self.ends(job_id, JobState.LAUNCH_FAILED)
+            self.fired["launch failed for good"] += 1
+            return
+        self.tried[job_id] += 1
+        self.jobs[job_id] = again
+        self.states[job_id] = JobState.QUEUED
+        self.places.pop(job_id)
+        self.comes_back()
+        self.fired["launched again"] += 1
+
     def pick(self, which: int) -> Node:
         nodes = list(self.nodes.values())
         return nodes[which % len(nodes)]
@@ -198,10 +223,17 @@ SITES = {
     "back with a gang that has not ended",
     "smaller than what is held",
     "misfit: NodeLost UnknownNode",
+    "launched again",
+    "launch failed for good",
 }
 
 
-@pytest.mark.parametrize("policy", [*WITHOUT, *WITH_PROMISES])
+#: One of each kind; the others take another minute.
+KINDS = ("fcfs", "backfill(3)", "easy", "conservative(schedule)", "conservative(arrival)")
+OTHERS = [policy for policy in (*WITHOUT, *WITH_PROMISES) if policy not in KINDS]
+
+
+@pytest.mark.parametrize("policy", [*KINDS, *(pytest.param(policy, marks=pytest.mark.long) for policy in OTHERS)])
 def test_whatever_happens_to_nodes(policy: str) -> None:
     fired = explore(policy, of=WhateverHappensToNodes)
     sites = set(SITES) | ({"moved later: CAPACITY_CHANGED"} if policy in WITH_PROMISES else set())

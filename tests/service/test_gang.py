@@ -54,7 +54,7 @@ def test_a_job_from_its_first_order_to_its_last() -> None:
     assert gang.emptied("n2", 30, 200) == [
         Ended(
             JobState.COMPLETED,
-            "",
+            "the script ended with status 0",
             "n1",
             Exit(status=0),
             cpu_us={"n1": 10, "n3": 20, "n2": 30},
@@ -104,7 +104,7 @@ def test_a_script_that_is_not_started_in_time() -> None:
 @pytest.mark.parametrize(
     ("how", "outcome", "words"),
     [
-        (Exit(status=0), JobState.COMPLETED, ""),
+        (Exit(status=0), JobState.COMPLETED, "the script ended with status 0"),
         (Exit(status=3), JobState.FAILED, "status 3"),
         (Exit(signal=11), JobState.FAILED, "signal 11 (SIGSEGV)"),
         (Exit(status=0, cause="limit"), JobState.TIMED_OUT, "time limit"),

@@ -215,7 +215,7 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
 
 
 def test_snapshots_let_old_events_go_and_nothing_else(tmp_path: Path) -> None:
-    made = driven(tmp_path / "journal.db", 200, snapshot_every=20, keep_events=40)
+    made = driven(tmp_path / "journal.db", 250, snapshot_every=20, keep_events=40)
     made.crash()
     with closing(connect(made.path, write=False)) as db:
         first, last = db.execute("SELECT min(seq), max(seq) FROM events").fetchone()

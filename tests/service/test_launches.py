@@ -28,7 +28,7 @@ async def test_a_job_runs_on_two_nodes_and_ends_well(service: Running) -> None:
     async with AsyncExitStack() as stack:
         first, second = await up(stack, service, "n1", "n2")
         job_id = await service.submit(
-            tasks=4, name="pair", time_limit_s=60, environment={"X": "y"}, arguments=["a", "b"], memory_bytes=1 << 20
+            tasks=4, name="pair", time_limit_s=60, environment={"X": "y"}, arguments=("a", "b"), memory_bytes=1 << 20
         )
         prepare = await first.heard(wire.Prepare)
         other = await second.heard(wire.Prepare)

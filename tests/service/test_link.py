@@ -28,6 +28,7 @@ def hello(**given: Any) -> wire.Hello:
         "address": "127.0.0.1",
         "port": 7421,
         "software": "test",
+        "session": bytes(8),
     }
     return wire.Hello(**(fields | given))
 
@@ -63,7 +64,12 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
         (hello(memory_bytes=-1), "sizes or an address that cannot be"),
         (hello(port=0), "sizes or an address that cannot be"),
         (hello(address=""), "sizes or an address that cannot be"),
-        (hello(highest_epoch=7), "hello: highest_epoch: found 7; expected at most 1, this scheduler's (--take-over, "),
+        (hello(session=b"short"), "hello: session: 5 bytes; expected 8"),
+        (
+            hello(obeyed=wire.Fence("old", 7, "i")),
+            "obeys another journal's scheduler (cluster old, epoch 7); expected ",
+        ),
+        (hello(obeyed=wire.Fence("old", 7, "i")), "or 'cosched scheduler --take-over' if this journal is the one"),
         (wire.Prepared(wire.OrderId(1, 1, 1)), "hello: a Prepared; expected a Hello first"),
     ],
 )
@@ -90,10 +96,13 @@ async def test_who_does_not_take_the_welcome_does_not_count(service: Running) ->
 
 
 async def test_a_fresh_journal_takes_over_when_told_so(cluster: Cluster, make_cluster: Callable[..., Cluster]) -> None:
-    async with running(cluster, take_over=True) as service, service.agent("n1", highest_epoch=1000) as agent:
+    async with (
+        running(cluster, take_over=True) as service,
+        service.agent("n1", obeyed=wire.Fence("old", 1000, "i")) as agent,
+    ):
         await joined(service, "n1")
         assert agent.heard_already(wire.Welcome)[0].fence.epoch > 1000
-    async with running(cluster) as service, service.agent("n1", highest_epoch=1000):
+    async with running(cluster) as service, service.agent("n1", obeyed=wire.Fence("old", 1000, "i")):
         await joined(service, "n1")
 
 
@@ -141,7 +150,8 @@ async def test_what_is_not_understood_is_counted_and_said_once(service: Running)
             await agent.connection.send(frame)
         await agent.connection.send("text")
         unknown = msgspec.msgpack.encode({"type": "GroupEnded", "job_id": 1, "attempt": 1, "sudo": True})
-        await agent.connection.send(unknown)
+        assert agent.numbering is not None
+        await agent.connection.send(agent.numbering.frame(unknown))
         await agent.beat()  # and the connection goes on
         await service.beaten("n1")
         assert service.service.link.refused["undecodable"] == 5

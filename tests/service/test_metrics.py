@@ -58,7 +58,7 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_node_limited_cpus", node="n1") == 1.5
     assert value("cosched_accepting") == 1
     labels = {name for _, pairs in found for name, _ in pairs}
-    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version"}
+    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version", "cause"}
 
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:

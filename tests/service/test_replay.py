@@ -25,9 +25,9 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Start
 from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.replay import replay
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.records import Committed
-from space_scheduler.service.replay import replay
 
 
 class Forgetful:

@@ -130,9 +130,10 @@ def test_a_key_that_others_may_read(cluster: Cluster) -> None:
     (cluster.identity / "grant.key").chmod(0o644)
     answer = run("--config", str(written(cluster)))
     assert answer.returncode == 2
-    assert "grant.key: a key with mode 0644: others may read it" in answer.stderr
+    assert "grant.key: a secret with mode 0644: others may read it" in answer.stderr
 
 
 def test_no_settings() -> None:
     answer = run("--config", "/nonexistent/cluster.yaml")
-    assert (answer.returncode, answer.stderr) == (2, "cosched: /nonexistent/cluster.yaml: no such file\n")
+    expected = "expected a file of settings (cosched init makes those of a cluster)"
+    assert (answer.returncode, answer.stderr) == (2, f"cosched: /nonexistent/cluster.yaml: no such file; {expected}\n")

@@ -16,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("sh", "dirname", "sed", "cat", "sha256sum", "cmp", "env", "uname", "flock", "rm", "mv", "mkdir", "cp", "tr")
+#: What runs the whole suite.
+WHOLE = "python 3.12 runs: -m pytest -n auto --dist loadgroup"
 
 # Answers the script's question about an interpreter as this machine's own Python does, with facts changed.
 ASKED = """#!{python} -I
@@ -213,9 +215,9 @@ def test_made_once(checkout: Checkout) -> None:
     assert (checkout.made, checkout.linked) == (1, 1)
 
 
-def test_whole_suite_runs_on_all_cores_a_part_of_it_in_one_process(checkout: Checkout) -> None:
+def test_whole_suite_runs_on_all_cores_and_a_part_of_it_in_one_process(checkout: Checkout) -> None:
     checkout.put_pretender(12)
-    assert checkout.run("test", "--system").stdout == "python 3.12 runs: -m pytest -n auto --dist loadgroup --system\n"
+    assert checkout.run("test", "--system").stdout == f"{WHOLE} --system\n"
     assert checkout.run("test", "tests/unit").stdout == "python 3.12 runs: -m pytest tests/unit\n"
 
 
@@ -287,9 +289,7 @@ def test_two_at_once_make_it_once(checkout: Checkout, with_flock: bool) -> None:
             pretender.read_text().replace("-I*)", f'-c*fcntl*) exec {sys.executable} "$@" ;;\n    -I*)')
         )
     both = [checkout.start("test"), checkout.start("test")]
-    assert [process.communicate(timeout=60)[0] for process in both] == [
-        "python 3.12 runs: -m pytest -n auto --dist loadgroup\n"
-    ] * 2
+    assert [process.communicate(timeout=60)[0] for process in both] == [f"{WHOLE}\n"] * 2
     assert (checkout.made, checkout.linked) == (1, 1)
 
 

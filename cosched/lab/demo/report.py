@@ -70,10 +70,13 @@ def desks(account: Account) -> Table:
 
 def user(summary: dict[str, Any], node: str) -> list[str]:
     """What the person at the desk felt, from the synthetic user's own measurement."""
-    delays = summary.get("latency_ms") or summary
+    delays = summary.get("calls", {}).get("key")
+    if not delays:
+        return []
+    p50, p95, p99, longest = (delays[f"{name}_s"] * 1000 for name in ("p50", "p95", "p99", "max"))
     return [
-        f"The user at {node} pressed {delays['count']} keys; from key to echo (ms): "
-        f"median {delays['p50']:.2f}, 95 % {delays['p95']:.2f}, 99 % {delays['p99']:.2f}, longest {delays['max']:.2f}"
+        f"The user at {node} ({summary['profile']}) pressed {delays['count']} keys; from key to echo (ms): "
+        f"median {p50:.2f}, 95 % {p95:.2f}, 99 % {p99:.2f}, longest {longest:.2f}"
     ]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from cosched.client import places
 from cosched.client.client import Client
+from cosched.errors import BadInput
 from cosched.lab.demo import story
 from cosched.lab.demo.account import Account
 from cosched.lab.demo.view import picture
@@ -41,29 +44,55 @@ class Outcome:
     late: bool = False
 
 
-def play(out: Path, console: Console, *, tier: int | None = None) -> Outcome:
-    """Run the demo once; files go to ``out``. The lab is gone when this returns, also after an exception."""
+def play(out: Path, console: Console, *, tier: int | None = None, short: bool = False) -> Outcome:
+    """Run the demo once; files go to ``out``. The lab is gone when this returns, also after an exception.
+
+    Raises :class:`BadInput`, before anything is made, where ``out`` cannot be written to.
+    """
+    _usable(out)
+    told = story.SHORT if short else story.WHOLE
     say: Callable[[str], None] = lambda line: console.print(line, markup=False, soft_wrap=True)  # noqa: E731
-    with Lab.up(nodes=NODES, tier=tier, name=f"demo-{time.time_ns() % 1_000_000:06d}") as lab:
+    with Lab.up(nodes=NODES, tier=tier, name=f"{places.DEMO}{time.time_ns() % 1_000_000:06d}") as lab:
         say(lab.headline)
         outcome = Outcome(lab.headline, desk=lab.nodes[-1])
         with lab.client() as client:
-            _Played(lab, client, outcome, console, say, out).all()
+            _Played(lab, client, told, outcome, console, say, out).all()
         return outcome
+
+
+def _usable(out: Path) -> None:
+    """Make the directory, where it is missing, and look whether files can be made and replaced there."""
+    expected = "a directory that this user may write to; --out names another"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise BadInput(f"--out {out}", error.strerror or str(error), expected) from None
+    if kept := [file.name for file in out.iterdir() if not os.access(file, os.W_OK)]:
+        raise BadInput(f"--out {out}", f"{', '.join(sorted(kept))} of somebody else", expected)
 
 
 class _Played:
     def __init__(
-        self, lab: Lab, client: Client, outcome: Outcome, console: Console, say: Callable[[str], None], out: Path
+        self,
+        lab: Lab,
+        client: Client,
+        played: story.Story,
+        outcome: Outcome,
+        console: Console,
+        say: Callable[[str], None],
+        out: Path,
     ) -> None:
         self.lab = lab
         self.client = client
+        self.story = played
         self.outcome = outcome
         self.console = console
         self.say = say
         self.out = out
         self.began_s = time.monotonic()
-        self.due = list(story.fitted(lab.widest_job))
+        self.due = list(played.fitted(lab.widest_job))
         self.ours: list[int] = []
         self.told: dict[int, str] = {}
         self.user: subprocess.Popen[bytes] | None = None
@@ -71,7 +100,6 @@ class _Played:
 
     def all(self) -> None:
         """Play to the end."""
-        self.out.mkdir(parents=True, exist_ok=True)
         # Where jobs run must be a directory of every node: the programs' own, which no job writes to.
         with tempfile.TemporaryFile() as measured, self._drawing() as draw:
             try:
@@ -104,10 +132,11 @@ class _Played:
             self.ours.append(self.client.submit(_submission(job)).job_id)
 
     def _user_comes_and_goes(self, measured: Any) -> None:
-        if self.user is None and not self.user_came and self._now_s() >= story.USER_COMES_S:
+        if self.user is None and not self.user_came and self._now_s() >= self.story.user_comes_s:
             self.user_came = True
-            stay_s = story.USER_LEAVES_S - story.USER_COMES_S
-            argv = [sys.executable, "-m", "local_load.desk", "--seconds", str(stay_s), "--seed", "1"]
+            stay_s = self.story.user_leaves_s - self.story.user_comes_s
+            argv = [sys.executable, "-P", "-m", "cosched.cli.main", "local-load", "run", "--profile", "xwindows"]
+            argv += ["--seconds", str(stay_s), "--seed", "1", "--json"]
             self.user = self.lab.popen(self.outcome.desk, argv, stdout=measured, stderr=subprocess.DEVNULL)
             self.say(f"{self._now_s():5.1f} s  a user sits down at {self.outcome.desk}")
         elif self.user is not None and self.user.poll() is not None:
@@ -147,7 +176,8 @@ class _Played:
         why = f": {job.reason.text}" if job.reason and not job.nodes else ""
         if job.failure:
             why = f": {job.failure.message}"
-        self.say(f"{self._now_s():5.1f} s  job {job.job_id} {job.name} ({job.tasks} ranks) {job.state}{where}{why}")
+        ranks = "1 rank" if job.tasks == 1 else f"{job.tasks} ranks"
+        self.say(f"{self._now_s():5.1f} s  job {job.job_id} {job.name} ({ranks}) {job.state}{where}{why}")
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[Callable[[Any], None]]:

@@ -1,9 +1,9 @@
 """What happens in the demo, and when: jobs of both orientations, and a user who comes to a desk and leaves it.
 
-The story is data, the same each time. Sizes suit two cores: everything together is some seventy seconds of CPU.
+A story is data, the same each time. Sizes suit two cores: everything of the whole one is some seventy seconds of CPU.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 #: How the story's programs divide: those that compute and those that communicate (Hanzich et al. 2005, Workloads).
@@ -42,32 +42,54 @@ class Submitted:
         )
 
 
-#: The user is at the desk of the last node between these times, in seconds after the start.
-USER_COMES_S: Final = 8.0
-USER_LEAVES_S: Final = 38.0
 #: No story takes longer; what has not ended then is cancelled, and the report says so.
 DEADLINE_S: Final = 300.0
 
-JOBS: Final = (
-    Submitted(0.0, "bt", 4, "S", 120),
-    Submitted(1.0, "cg", 2, "S", 120),
-    Submitted(2.0, "mg", 2, "S", 120),
-    Submitted(6.0, "is", 4, "S", 120),
-    Submitted(10.0, "cg", 4, "S", 120),
-    Submitted(14.0, "bt", 2, "S", 120),
-    Submitted(18.0, "mg", 1, "S", 120),
-    Submitted(22.0, "is", 2, "S", 120),
-    Submitted(27.0, "bt", 1, "S", 120),
-    Submitted(33.0, "mg", 4, "S", 120),
-    Submitted(40.0, "cg", 2, "S", 120),
-    Submitted(46.0, "is", 1, "S", 120, breaks=True),
-    Submitted(52.0, "bt", 4, "S", 120),
+
+@dataclass(frozen=True)
+class Story:
+    """Jobs in the order of their submission, and when a user comes to the last node's desk and leaves it.
+
+    Times in seconds after the start.
+    """
+
+    jobs: tuple[Submitted, ...]
+    user_comes_s: float
+    user_leaves_s: float
+
+    def fitted(self, widest: int) -> tuple[Submitted, ...]:
+        """The jobs for a lab in which none may have more than ``widest`` ranks (tier 3: what one node holds)."""
+        return tuple(replace(job, ranks=min(job.ranks, widest)) for job in self.jobs)
+
+
+WHOLE: Final = Story(
+    jobs=(
+        Submitted(0.0, "bt", 4, "S", 120),
+        Submitted(1.0, "cg", 2, "S", 120),
+        Submitted(2.0, "mg", 2, "S", 120),
+        Submitted(6.0, "is", 4, "S", 120),
+        Submitted(10.0, "cg", 4, "S", 120),
+        Submitted(14.0, "bt", 2, "S", 120),
+        Submitted(18.0, "mg", 1, "S", 120),
+        Submitted(22.0, "is", 2, "S", 120),
+        Submitted(27.0, "bt", 1, "S", 120),
+        Submitted(33.0, "mg", 4, "S", 120),
+        Submitted(40.0, "cg", 2, "S", 120),
+        Submitted(46.0, "is", 1, "S", 120, breaks=True),
+        Submitted(52.0, "bt", 4, "S", 120),
+    ),
+    user_comes_s=8.0,
+    user_leaves_s=38.0,
 )
 
-
-def fitted(widest: int) -> tuple[Submitted, ...]:
-    """The story for a lab in which no job may have more than ``widest`` ranks (tier 3: what one node holds)."""
-    return tuple(
-        job if job.ranks <= widest else Submitted(job.at_s, job.program, widest, job.size, job.estimate_s, job.breaks)
-        for job in JOBS
-    )
+#: Everything that the whole story shows, once: both orientations, wide and narrow, a queue, a failure, a user.
+SHORT: Final = Story(
+    jobs=(
+        Submitted(0.0, "bt", 4, "S", 120),
+        Submitted(1.0, "is", 2, "S", 120),
+        Submitted(2.0, "bt", 1, "S", 120),
+        Submitted(3.0, "is", 1, "S", 120, breaks=True),
+    ),
+    user_comes_s=1.0,
+    user_leaves_s=9.0,
+)

@@ -79,6 +79,22 @@ def test_an_old_epoch_and_a_moment_gone_by_are_refused(guard: RealGuard) -> None
     assert guard.refused({"do": "relax", "until_us": now_us() + US_PER_S, "epoch": 2})[0] == "stale"
 
 
+def test_a_tightened_ceiling_holds_while_armed_and_for_its_time(guard: RealGuard) -> None:
+    whole = guard.status()["limits"]["cpus"]
+    hour_us = now_us() + 3600 * US_PER_S
+    guard.ask({"do": "tighten", "ratio": 0.25, "until_us": hour_us})
+    found = guard.status()
+    assert found["limits"]["cpus"] == 0.25 * (2.0 if whole is None else whole)
+    guard.ask({"do": "relax", "until_us": hour_us, "epoch": 1})
+    assert guard.status()["limits"]["cpus"] is None, "an empty desk has no owner in pain"
+    guard.ask({"do": "arm"})
+    assert guard.status()["limits"]["cpus"] == found["limits"]["cpus"]
+    guard.ask({"do": "tighten", "ratio": 0.5, "until_us": now_us() + US_PER_S // 2})
+    wait_for(lambda: guard.status()["tight"] == 1.0, "the end of it")
+    assert guard.status()["limits"]["cpus"] == whole
+    assert guard.refused({"do": "tighten", "ratio": 0.5, "until_us": 1})[0] == "stale"
+
+
 def test_nobody_relaxes_for_days(guard: RealGuard) -> None:
     answer = guard.ask({"do": "relax", "until_us": now_us() + 86_400 * US_PER_S, "epoch": 3})
     assert answer["until_us"] <= now_us() + limiter.MAX_RELAX_US

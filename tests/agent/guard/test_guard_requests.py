@@ -25,7 +25,7 @@ PREPARE = {
 }  # fmt: skip
 SPAWN = {
     "job": 1, "attempt": 1, "n": 0, "argv": ["true"], "env": {}, "cwd": "/", "script": False, "output": None,
-    "error": None,
+    "error": None, "stream": None,
 }  # fmt: skip
 REQUESTS: dict[str, dict[str, object]] = {
     "contract": {"cpu_ratio": 0.5, "memory_ratio": 1, "mpl": 2},

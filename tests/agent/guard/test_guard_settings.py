@@ -1,6 +1,7 @@
 """The guard's own reading of node.toml: it accepts what ``cosched.config.node`` does, and trusts no file of others."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ name = "node1"
 cluster = "lab"
 procs = 4
 memory_bytes = 8589934592
+parallel = false
 [scheduler]
 url = "wss://127.0.0.1:7420/v1/agent"
 [launch]
@@ -32,6 +34,7 @@ min_uid = 500
 allow_root = true
 agent_user = "agent"
 private_tmp = false
+desk_users = ["ann"]
 [contract]
 cpu_ratio = 1
 memory_ratio = 0.25
@@ -45,14 +48,18 @@ def written(path: Path, text: str) -> str:
     return str(file)
 
 
+def plain(section: Any) -> dict[str, object]:
+    """A section with lists where the guard has tuples."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in section._asdict().items()}
+
+
 def test_both_readers_read_the_same(tmp_path: Path) -> None:
     path = written(tmp_path, WHOLE)
     theirs, ours = node.load_node(Path(path)), settings.load(path)
     assert (ours.procs, ours.memory_bytes) == (theirs.procs, theirs.memory_bytes)
     for section in ("paths", "cgroup", "security", "contract"):
-        expected = msgspec.to_builtins(getattr(theirs, section))
-        found = getattr(ours, section)._asdict()
-        assert {**found, **({"keep": list(found["keep"])} if "keep" in found else {})} == expected
+        assert plain(getattr(ours, section)) == msgspec.to_builtins(getattr(theirs, section))
+    assert ours.parallel == theirs.parallel
 
 
 def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
@@ -62,10 +69,8 @@ def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
     path = written(tmp_path, least)
     theirs, ours = node.load_node(Path(path)), settings.load(path)
     for section in ("paths", "cgroup", "security", "contract"):
-        found = getattr(ours, section)._asdict()
-        assert {**found, **({"keep": list(found["keep"])} if "keep" in found else {})} == msgspec.to_builtins(
-            getattr(theirs, section)
-        )
+        assert plain(getattr(ours, section)) == msgspec.to_builtins(getattr(theirs, section))
+    assert ours.parallel == theirs.parallel
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,8 @@ def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
     [
         ("procs = 4", "procs = 0", "procs: found 0; expected a whole number from 1 on"),
         ("procs = 4", "", "procs: found None"),
+        ("parallel = false", "parallel = 0", "parallel: found 0; expected true or false"),
+        ('["ann"]', '"ann"', "security.desk_users: found 'ann'"),
         ("[security]", "[securty]", "securty: unknown key; expected one of"),
         ("min_uid", "min_uuid", "security.min_uuid: unknown key; expected one of users, min_uid"),
         ("min_uid = 500", "min_uid = 0", "security.min_uid: found 0"),

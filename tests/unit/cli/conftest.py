@@ -1,25 +1,9 @@
-"""The command as a user calls it: arguments in, exit status and streams out."""
+"""The command as a user calls it, and something to give it."""
 
 from pathlib import Path
 
 import pytest
-from kit.command import JOBS, Call, Ended
-
-from cosched.cli.main import main
-
-
-@pytest.fixture
-def cosched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """Call the command in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Ended:
-        with pytest.raises(SystemExit) as ended:
-            main([str(each) for each in arguments])
-        streams = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), streams.out, streams.err)
-
-    return call
+from kit.command import JOBS, cosched  # noqa: F401 (a fixture)
 
 
 @pytest.fixture

@@ -110,9 +110,34 @@ BAD_CLUSTERS = {
     "name: a\ndefault_memory: 1 gig\n": ["default_memory: unknown unit 'gig'", "did you mean"],
     "name: a\ncontract: {cpu_ratio: 1.5}\n": ["contract.cpu_ratio: found 1.5", "above 0, up to 1"],
     "name: a\ncontract: {memory_ratio: 0}\n": ["contract.memory_ratio: found 0", "above 0, up to 1"],
+    "name: a\nmax_queued: -1\n": ["max_queued: found -1", "0: any number"],
+    "name: a\nmax_queued_per_user: all\n": ["max_queued_per_user: found 'all'", "expected int"],
+    "name: a\nmax_submissions_per_minute: -5\n": ["max_submissions_per_minute: found -5"],
+    "name: a\nlaunch: {retries: -1}\n": ["launch.retries: found -1", "a number, 0 to 1000"],
+    "name: a\nlaunch: {retry: 1}\n": ["launch.retry: unknown key", "did you mean 'retries'?"],
+    "name: a\nset_aside: {losses: 1001}\n": ["set_aside.losses: found 1001"],
+    "name: a\nset_aside: {failed_launches: some}\n": ["set_aside.failed_launches: found 'some'", "expected int"],
+    "name: a\nset_aside: {within: 60}\n": ["set_aside.within: found 60", "expected str"],
+    "name: a\nset_aside: {within: an hour}\n": ["set_aside.within"],
     "name: a\ncontract: {mpl: 0}\n": ["contract.mpl: found 0", "at least 1 task"],
     "name: a\nnodes: [x, x]\n": ["nodes: a node is named twice"],
+    "name: ''\n": ["name: found ''", "what the cluster is called"],
+    "name: a\nnodes: ['x y']\n": ["nodes[0]: found 'x y'", "a host's name"],
+    "name: a\nnodes: [x, ../x]\n": ["nodes[1]: found '../x'", "a host's name"],
+    "name: a\nlisten: {port: 65536}\n": ["listen.port: found 65536", "a port, 0 to 65535"],
+    "name: a\ndefault_time: 2h\nmax_time: 1h\n": ["default_time: found '2h'", "at most max_time, 1h"],
+    "name: a\nmax_time: 0s\n": ["max_time: found '0s'", "more than nothing"],
+    "name: a\nlaunch_timeout: 0s\n": ["launch_timeout: found '0s'", "more than nothing"],
+    "name: a\npass_interval: 2min\n": ["pass_interval: found '2min'", "at most 1min"],
+    "name: a\nmax_nodes_per_job: 0\n": ["max_nodes_per_job: found 0", "at least 1"],
+    "name: a\ndefault_memory: 0B\n": ["default_memory: found '0B'", "at least 1B"],
+    "name: a\nstate: here\n": ["state: found 'here'", "an absolute path"],
+    "name: a\nnetwork: 10.0.0.0/99\n": ["network: found '10.0.0.0/99'", "such as 10.0.0.0/24"],
+    "name: a\nplace: spred\n": ["place: found 'spred'", "one of first-fit, spread", "did you mean 'spread'?"],
+    "name: a\ncoscheduling: {mode: gong}\n": ["coscheduling.mode: found 'gong'", "did you mean 'gang'?"],
+    "name: a\noperators: root\n": ["operators: found 'root'", "expected array"],
     "name: a\npolicy: esy\n": ["policy: no policy 'esy'", "did you mean 'easy'?"],
+    "name: a\norder: fcsf\n": ["order: no order 'fcsf'", "did you mean 'fcfs'?"],
     "name: a\nname: b\n": [":2: the key 'name' stands twice"],
     "name: [a\n": ["not YAML"],
 }
@@ -122,7 +147,7 @@ BAD_CLUSTERS = {
 def test_settings_of_a_cluster(text: str, cosched: Call, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(text)
     for call in (["scheduler", "--check"], ["scheduler"]):
-        if text.startswith("name: a\npolicy") and call[-1] != "--check":
+        if text.startswith(("name: a\npolicy", "name: a\norder")) and call[-1] != "--check":
             continue  # the running service names the key without the file
         ended = cosched(*call, "--config", "cluster.yaml")
         assert ended.status == 2, ended
@@ -149,7 +174,23 @@ BAD_NODES = {
     ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'): ["memory_bytes: found '1GB'", "expected int"],
     ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"): ["contract.cpu_ratio: found 2.0", "above 0, up to 1"],
     ("[launch]", "[presence]\npoll_s = 0\n[launch]"): ["presence.poll_s: found 0", "a number above 0"],
-    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'): ["cgroup.mode: found 'v3'"],
+    ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'): ["cgroup.mode: found 'v3'", "one of auto, v2, v1, none"],
+    ("[launch]", '[presence]\nsources = ["input", "mice"]\n[launch]'): [
+        "presence.sources[1]: found 'mice'",
+        "processes",
+    ],
+    ('name = "a"', 'name = "a b"'): ["name: found 'a b'", "a host's name"],
+    ('cluster = "c"', 'cluster = ""'): ["cluster: found ''", "the cluster's name"],
+    ("memory_bytes = 1000000000", "memory_bytes = 0"): ["memory_bytes: found 0", "at least 1"],
+    ('"wss://head:7420/v1/agent"', '"http://head"'): ["scheduler.url: found 'http://head'", "wss://HOST:PORT/v1/agent"],
+    ('address = "a"', 'address = ""'): ["launch.address: found ''", "where other agents reach this one"],
+    ('address = "a"', 'address = "a"\nport = 70000'): ["launch.port: found 70000", "1 to 65535"],
+    ('address = "a"', 'address = "a"\nnetwork = "lan"'): ["launch.network: found 'lan'", "10.0.0.0/24"],
+    ("[launch]", '[paths]\nrun = "run"\n[launch]'): ["paths.run: found 'run'", "an absolute path"],
+    ("[launch]", '[paths]\nkeep = ["/a", "b"]\n[launch]'): ["paths.keep[1]: found 'b'", "an absolute path"],
+    ("[launch]", '[cgroup]\ncosched = "../x"\n[launch]'): ["cgroup.cosched: found '../x'", "below the mount"],
+    ("[launch]", "[security]\nmin_uid = -1\n[launch]"): ["security.min_uid: found -1", "a user's number"],
+    ("[launch]", '[security]\nusers = "swich"\n[launch]'): ["security.users", "did you mean 'switch'?"],
     ("[launch]", "[lunch]"): ["lunch: unknown key", "did you mean 'launch'?"],
     ('name = "a"', "name = a"): ["not TOML"],
 }

@@ -1,13 +1,15 @@
-"""One core: the events of a live journal, decided again as the simulator does it, give the same instructions.
+"""One core: the events of a live journal, decided again by the simulator's host, give the same instructions.
 
-Where recovery applies recorded decisions, a replay asks the policy: a fresh state takes the events with their times
-and batch boundaries, and its answers are compared with the journal's instructions, in order, byte for byte. That holds
-for one version of the code, which the journal names for every start of the service.
+Where recovery applies recorded decisions, a replay asks the policy. The simulator's host (``simulator.host.drive``) has
+a fresh core live through the recorded events with their times and batch boundaries, as it has one live through a
+simulated machine; the answers are compared with the journal's instructions, in order, byte for byte. That holds for one
+version of the code, which the journal names for every start of the service.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +17,16 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.time import plain_seconds
+from space_scheduler.machine.events import Event
+from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core import RESUMED, caused
 from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
 from space_scheduler.service.recovery import Recorded
-from space_scheduler.service.schema import connect, readable
+from space_scheduler.service.schema import JournalRefused, connect, readable
+from space_scheduler.simulator.host import drive
 
 _CONTEXT: Final = 5
 
@@ -101,29 +106,23 @@ class _Replay:
         first_seq = saved.seq + 1 if saved else 1
         at = max(at for at, run in enumerate(runs) if run.first_seq <= first_seq)
         self.runs = runs[at:]
+        self.run, *self.coming = self.runs
+        self.parts = 0
         self.events = self.passes = self.instructions = 0
         self.last: deque[str] = deque(maxlen=_CONTEXT)
 
     def over(self, entries: Iterable[Entry]) -> Replay:
         """Take in all entries, to the end or to the first difference."""
-        first, *coming = self.runs
         recorded = Recorded(self.path, self.saved, self.runs)
-        policy, rules = self.policy_of(first), first.rules
-        deciding = recorded.state(policy, rules)
         difference = None
-        for entry in entries:
-            run = None
-            while coming and coming[0].first_seq <= entry.seq:
-                run = coming.pop(0)
-            if run:
-                policy, rules = self.policy_of(run), run.rules
-            if run or entry.note == RESUMED:  # what a service does that starts: it goes on from what is recorded
-                deciding = recorded.state(policy, rules)
-            difference = self._differs(deciding, entry)
-            if difference:
-                break
-            recorded.apply(entry)
-        replayed = [run for run in self.runs if run not in coming]
+        try:
+            for _, part in groupby(entries, self._part):
+                # as a service that starts: it goes on from what is recorded
+                state = recorded.state(self.policy_of(self.run), self.run.rules)
+                self._live_through(state, _Lived(part, recorded))
+        except _Differs as found:
+            difference = found.difference
+        replayed = self.runs[: len(self.runs) - len(self.coming)]
         return Replay(
             first_seq=self.saved.seq + 1 if self.saved else 1,
             events=self.events,
@@ -134,23 +133,63 @@ class _Replay:
             difference=difference,
         )
 
-    def _differs(self, state: SchedulerState, entry: Entry) -> Difference | None:
-        """Decide about one entry, and compare."""
+    def _part(self, entry: Entry) -> int:
+        """Which part an entry is of: one begins with each start of the service, and where it built its state again."""
+        if entry.note == RESUMED or (self.coming and self.coming[0].first_seq <= entry.seq):
+            self.parts += 1
+        while self.coming and self.coming[0].first_seq <= entry.seq:
+            self.run = self.coming.pop(0)
+        return self.parts
+
+    def _live_through(self, state: SchedulerState, lived: "_Lived") -> None:
+        """Decide about one part, and compare."""
+
+        def compare(_now_us: int, _event: Event, instructions: list[Instruction]) -> None:
+            self._compare(lived.entry, [text_of(each) for each in instructions])
+
+        try:
+            drive(state, lived, compare)
+        except (_Differs, JournalRefused):
+            raise
+        except (Failed, ValueError, KeyError, RuntimeError) as error:
+            self._compare(lived.entry, [*lived.entry.instructions, f"an error: {error}".encode()])
+
+    def _compare(self, entry: Entry, texts: list[bytes]) -> None:
         event = caused(entry.event)
         self.last.append(f"{entry.seq} at {plain_seconds(entry.now_us)} s: {event}")
-        try:
-            texts = [text_of(instruction) for instruction in state.handle(entry.event, entry.now_us)]
-        except (Failed, ValueError, KeyError, RuntimeError) as error:
-            texts = [*entry.instructions, f"an error: {error}".encode()]
         for n in range(max(len(texts), len(entry.instructions))):
             was = entry.instructions[n] if n < len(entry.instructions) else None
             now = texts[n] if n < len(texts) else None
             if was != now:
-                return Difference(entry.seq, entry.now_us, event, n, _told(was), _told(now), tuple(self.last))
+                raise _Differs(Difference(entry.seq, entry.now_us, event, n, _told(was), _told(now), tuple(self.last)))
         self.events += 1
         self.instructions += len(texts)
         self.passes += entry.decision is not None
-        return None
+
+
+class _Lived:
+    """The world as the journal has it: what happened, whatever the core says now. ``entry`` is what happens."""
+
+    entry: Entry
+
+    def __init__(self, entries: Iterable[Entry], recorded: Recorded) -> None:
+        self.entries = entries
+        self.recorded = recorded
+
+    def happenings(self) -> Iterator[tuple[int, Event]]:
+        for entry in self.entries:
+            self.entry = entry
+            yield entry.now_us, entry.event
+            self.recorded.apply(entry)
+
+    def carry_out(self, instructions: list[Instruction], now_us: int) -> tuple[()]:
+        return ()
+
+
+class _Differs(Exception):
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(str(difference))
+        self.difference = difference
 
 
 def _told(text: bytes | None) -> str | None:

@@ -1,0 +1,251 @@
+"""The experiment on the contract: what the person at a desk feels beside parallel tasks, and what they still get.
+
+On one node of one CPU, interleaved: an *idle* desk; the *unprotected* one, on which as many computing tasks run in a
+group that is the owner's equal; the contract under each coscheduling mode; and, with nobody there, parallel work by the
+contract and without one. The owner is the probe of ``local_load``: wake-ups, 1 ms bursts and keys, each counted from
+the moment at which it was due. An unprotected desk that feels nothing proves nothing: then the round is void.
+"""
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from cosched.client.client import Client
+from cosched.errors import Failed
+from cosched.lab import cgroups
+from cosched.lab.lab import Lab
+from cosched.model.job import TERMINAL
+from cosched.model.node import Presence
+from cosched.wire.api import NodeDoc, Submission
+
+IDLE: Final = "idle desk"
+UNPROTECTED: Final = "unprotected"
+ABSENT: Final = "nobody there"
+ABSENT_UNPROTECTED: Final = "nobody there, unprotected"
+CALLS: Final = ("nanosleep", "poll", "burst", "key")
+WAKE_UPS: Final = ("nanosleep", "poll")
+RATE_HZ: Final = 150.0
+#: A control that feels less than this shows that there was nothing to be protected from.
+HARM_S: Final = 0.002
+_SPIN: Final = (sys.executable, "-c", "while True: pass")
+_PLAIN: Final = "plain"
+_PATIENCE_S: Final = 60.0
+_POLL_S: Final = 0.05
+_ENDED: Final = frozenset(state.value for state in TERMINAL)
+Say = Callable[[str], None]
+
+
+class Plan(NamedTuple):
+    """How many computing tasks beside the owner, under which modes, how often and for how long each time."""
+
+    tasks: Sequence[int]
+    modes: Sequence[str]
+    rounds: int
+    seconds: float
+    seed: int = 1
+
+
+class Felt(msgspec.Struct, frozen=True):
+    """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used, ``steal`` a share."""
+
+    p50_s: dict[str, float]
+    p95_s: dict[str, float]
+    p99_s: dict[str, float]
+    parallel_cpus: float
+    steal: float
+    samples: int = 0
+
+
+#: (tasks, condition) -> runs; a condition is one of the constants above, or a mode's name.
+Runs = dict[tuple[int, str], list[Felt]]
+
+
+class Experiment:
+    """Runs on the first node of a lab, which has one CPU of its own. ``refused``: what could not be run, and why."""
+
+    def __init__(self, lab: Lab, client: Client, plan: Plan, say: Say) -> None:
+        self._lab = lab
+        self._client = client
+        self._plan = plan
+        self._say = say
+        self._node = lab.nodes[0]
+        self._random = random.Random(plan.seed)
+        self.refused: dict[str, str] = {}
+
+    def run(self) -> Runs:
+        """All conditions, in an order of its own in each round."""
+        found: Runs = {}
+        for number in range(self._plan.rounds):
+            for tasks in self._random.sample(list(self._plan.tasks), len(self._plan.tasks)):
+                conditions = [IDLE, UNPROTECTED, ABSENT, ABSENT_UNPROTECTED, *self._plan.modes]
+                for condition in self._random.sample(conditions, len(conditions)):
+                    what = f"{tasks} tasks | {condition}"
+                    try:
+                        felt = self._one(tasks, condition)
+                    except Failed as error:
+                        self.refused[what] = str(error)
+                        self._say(f"{what}: {error}")
+                        continue
+                    found.setdefault((tasks, condition), []).append(felt)
+                    self._say(f"round {number + 1}: {what}: {_worded(felt)}")
+        return found
+
+    def _one(self, tasks: int, condition: str) -> Felt:
+        if condition == IDLE:
+            self._until(lambda node: not node.jobs, "no job to be there")
+            return self._felt()
+        if condition == UNPROTECTED:
+            with self._unprotected(tasks):
+                return self._felt(_PLAIN)
+        if condition == ABSENT_UNPROTECTED:
+            with self._unprotected(tasks):
+                return self._alone(_PLAIN)
+        with self._jobs(tasks, "none" if condition == ABSENT else condition):
+            if condition == ABSENT:
+                self._until(lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there")
+                return self._alone("cosched")
+            return self._felt("cosched")
+
+    def _felt(self, side: str = "cosched") -> Felt:
+        """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
+        begin = self._lab.popen(
+            self._node, self._probe(1.0 + self._plan.seconds), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            time.sleep(1.0 + 0.1 * self._plan.seconds)
+            use = self._used(side, 0.8 * self._plan.seconds)
+            out, complaint = begin.communicate(timeout=self._plan.seconds + _PATIENCE_S)
+        finally:
+            if begin.poll() is None:
+                begin.kill()
+                begin.communicate()
+        if begin.returncode:
+            raise Failed(f"the probe ended with {begin.returncode}: {complaint.decode(errors='replace')[-300:]}")
+        calls: dict[str, Any] = json.loads(out.splitlines()[-1])["calls"]
+        by = {key: {name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s")}
+        return Felt(**by, parallel_cpus=use[0], steal=use[1], samples=sum(int(calls[name]["count"]) for name in CALLS))
+
+    def _alone(self, side: str) -> Felt:
+        return Felt({}, {}, {}, *self._used(side, self._plan.seconds))
+
+    def _used(self, side: str, seconds: float) -> tuple[float, float]:
+        """CPUs that a side has used in so many seconds, and the share of the machine's CPU that was stolen."""
+        before = cgroups.used_s(self._lab.name, self._node, side), _steal(), time.monotonic()
+        time.sleep(seconds)
+        after = cgroups.used_s(self._lab.name, self._node, side), _steal(), time.monotonic()
+        stolen = (after[1][0] - before[1][0]) / max(1, after[1][1] - before[1][1])
+        return (after[0] - before[0]) / (after[2] - before[2]), stolen
+
+    def _probe(self, seconds: float) -> list[str]:
+        seed = str(self._random.randrange(1 << 30))
+        options = ["--seconds", f"{seconds:g}", "--rate", f"{RATE_HZ:g}", "--calls", ",".join(CALLS), "--seed", seed]
+        return [sys.executable, "-m", "cosched.cli.main", "local-load", "probe", *options, "--json"]
+
+    @contextmanager
+    def _unprotected(self, tasks: int) -> Iterator[None]:
+        """Computing tasks in a group beside the owner's and like it: what plain Linux does."""
+        doors = cgroups.add_side(self._lab.name, self._node, _PLAIN)
+        enter = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
+        started = [subprocess.Popen(["sh", "-c", enter, "sh", *doors, "--", *_SPIN]) for _ in range(tasks)]
+        try:
+            time.sleep(0.5)
+            yield
+        finally:
+            for each in started:
+                each.kill()
+                each.wait()
+
+    @contextmanager
+    def _jobs(self, tasks: int, mode: str) -> Iterator[None]:
+        """As many jobs of one computing task each, all on the node, and gone at the end."""
+        script = "#!/bin/sh\nexec " + shlex.join(_SPIN) + "\n"
+        submission = Submission(script=script, directory="/", time_limit_s=3600.0, coscheduling=mode)
+        started: list[int] = []
+        try:
+            started += [self._client.submit(submission).job_id for _ in range(tasks)]
+            self._until(lambda node: set(started) <= set(node.jobs), f"{tasks} jobs to be there")
+            for job_id in started:
+                self._in(job_id, {"running"})
+            time.sleep(0.5)
+            yield
+        finally:
+            for job_id in started:
+                with suppress(Failed):
+                    self._client.cancel(job_id)
+            for job_id in started:
+                self._in(job_id, _ENDED)
+
+    def _in(self, job_id: int, states: set[str] | frozenset[str]) -> None:
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while (job := self._client.job(job_id)).state not in states:
+            if time.monotonic() > deadline_s or (job.state in _ENDED and states != _ENDED):
+                raise Failed(f"job {job_id} is {job.state}: {job.failure.message if job.failure else 'no reason told'}")
+            time.sleep(_POLL_S)
+
+    def _until(self, holds: Callable[[NodeDoc], bool], what: str) -> None:
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while not holds(next(node for node in self._client.nodes() if node.name == self._node)):
+            if time.monotonic() > deadline_s:
+                raise Failed(f"waited {_PATIENCE_S:g} s for {what} on {self._node}")
+            time.sleep(_POLL_S)
+
+
+def _steal() -> tuple[int, int]:
+    """Ticks stolen from this machine, and all ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(field) for field in file.readline().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def _worded(felt: Felt) -> str:
+    told = [f"{name} {1000 * value:.3f}" for name, value in felt.p99_s.items()]
+    return f"p99 ms: {', '.join(told)}; {felt.parallel_cpus:.3f} CPUs" if told else f"{felt.parallel_cpus:.3f} CPUs"
+
+
+def reaction_s(lab: Lab, times: int, say: Say) -> list[float]:
+    """From a key at the desk to the ceiling in the kernel, so many times: seconds each.
+
+    The key is pressed by a process of the node's, at a terminal of its own; the moment is taken just before.
+    """
+    node = lab.nodes[0]
+    typist = (
+        "import os, pty, sys, time\n"
+        "keys, program = pty.openpty()\n"
+        "for _ in sys.stdin:\n"
+        "    now = time.monotonic()\n"
+        "    os.write(keys, b'x\\n')\n"
+        "    os.read(program, 10)\n"
+        "    print(now, flush=True)\n"
+    )
+    found = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "cosched.cli.main", "lab", "run", "--quiet", "--name", lab.name, node, "--",
+         sys.executable, "-c", typist],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ,
+    ) as desk:  # fmt: skip
+        assert desk.stdin is not None
+        assert desk.stdout is not None
+        time.sleep(1.0)  # by then the agent has seen the new terminal
+        for _ in range(times):
+            deadline_s = time.monotonic() + _PATIENCE_S
+            while cgroups.ceiling_cpus(lab.name, node, "cosched") is not None:
+                if time.monotonic() > deadline_s:
+                    raise Failed(f"the contract on {node} was not relaxed within {_PATIENCE_S:g} s")
+                time.sleep(_POLL_S)
+            desk.stdin.write(b"\n")
+            desk.stdin.flush()
+            while cgroups.ceiling_cpus(lab.name, node, "cosched") is None and time.monotonic() < deadline_s:
+                time.sleep(0.0002)
+            in_force_s = time.monotonic()
+            found.append(in_force_s - float(desk.stdout.readline()))
+            say(f"reaction: {1000 * found[-1]:.1f} ms")
+    return found

@@ -1,0 +1,308 @@
+"""The experiment on coscheduling: jobs beside company under every mode, interleaved, on nodes of one CPU each.
+
+``plain`` is what Linux does with both in one group of processes: the job's own script starts the company. In all other
+modes job and company are jobs of their own, each with a group of its own. The company's rate is read from what it has
+told of its progress, between the job's first and last word; on a cluster the nodes' clocks have to agree.
+"""
+
+import json
+import os
+import random
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+from cosched.bench.cells import Cell, Company, Run, Work, judged
+from cosched.client.client import Client
+from cosched.errors import BadInput, Failed
+from cosched.model.job import TERMINAL, JobState
+from cosched.wire.api import JobDoc, Submission
+
+_ENDED: Final = frozenset(state.value for state in TERMINAL)
+_POLL_S: Final = 0.05
+_BEGIN_S: Final = 60.0
+_LONGEST_S: Final = 300.0
+#: Computing before the measured part: by then agents have seen how the job receives, and told each other.
+WARM_S: Final = 1.5
+#: The company's jobs outlast any run.
+_LIMIT_S: Final = 1800.0
+_PROGRESS: Final = "cosched.programs.pulse"
+_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
+_PIECE_BYTES: Final = 1 << 20
+Say = Callable[[str], None]
+
+
+class Cannot(Failed):
+    """A cell cannot be run here; the message says why."""
+
+
+class Told(NamedTuple):
+    """A line of progress: at which time, how many seconds of computing are done."""
+
+    time_s: float
+    done_s: float
+
+
+class Plan(NamedTuple):
+    """What to run: how often, how many seconds of computing a run has, on how many nodes, and in which order."""
+
+    works: Sequence[Work]
+    companies: Sequence[Company]
+    modes: Sequence[str]
+    rounds: int
+    seconds: float
+    nodes: int
+    seed: int = 1
+
+
+class Experiment:
+    """Runs cells through a cluster's client. What cannot be run is in ``refused``, with why."""
+
+    def __init__(self, client: Client, plan: Plan, say: Say) -> None:
+        self._client = client
+        self._plan = plan
+        self._say = say
+        self.refused: dict[str, str] = {}
+
+    def run(self) -> list[Cell]:
+        """All cells, each mode's runs between those of the others and between runs alone."""
+        plan = self._plan
+        found: dict[tuple[Work, Company], dict[str, list[Run]]] = {}
+        rng = random.Random(plan.seed)
+        for number in range(plan.rounds):
+            pairs = [(work, company) for work in plan.works for company in plan.companies]
+            rng.shuffle(pairs)
+            for work, company in pairs:
+                runs = found.setdefault((work, company), {mode: [] for mode in ("alone", *plan.modes)})
+                order = list(runs)
+                rng.shuffle(order)
+                for mode in order:
+                    self._one(number, work, company, mode, runs[mode])
+        return [
+            cell
+            for (work, company), runs in found.items()
+            if (alone := runs.pop("alone"))
+            for cell in judged(work, company, alone, runs)
+        ]
+
+    def _one(self, number: int, work: Work, company: Company, mode: str, into: list[Run]) -> None:
+        what = f"{work.name} | {company.name} | {mode}"
+        if what in self.refused:
+            return
+        try:
+            if mode == "alone":
+                run = self.alone(work)
+            elif mode == "plain":
+                run = self.plain(work, company)
+            else:
+                run = self.beside(work, company, mode)
+        except (Cannot, BadInput) as error:
+            self.refused[what] = str(error)
+            self._say(f"{what}: {error}")
+            return
+        into.append(run)
+        self._say(f"round {number + 1}: {what}: {run.seconds:.2f} s, company {run.rate:.2f}")
+
+    def alone(self, work: Work) -> Run:
+        """The job with the nodes to itself."""
+        return Run(_lasted(self._told(self._finish(self._submit(self._script(work), "none", work)))))
+
+    def plain(self, work: Work, company: Company) -> Run:
+        """Job and company in one group of processes on each node."""
+        if work.receive == "pvm":
+            raise Cannot("PVM's tasks and mpirun's cannot be started side by side by one script")
+        # every rank of the company writes where it is; those of this node speak for all, for nodes are alike
+        told = '"${TMPDIR:-/tmp}"/pulse-company'
+        launch = f"mpirun -n {self._plan.nodes}"
+        lines = []
+        for at in range(company.computing):
+            pulse = shlex.join(_pulse(Work("", 10.0, 1, "none"), 0))
+            lines.append(f"{launch} sh -c {shlex.quote(f'exec {pulse} >{told}{at}')} </dev/null &")
+        if company.communicating:
+            lines.append(f"{launch} {shlex.join(_pulse(work, 0))} >{told} </dev/null &")
+        lines += [
+            f'for at in $(seq 600); do [ "$(cat {told}* 2>/dev/null | wc -l)" -gt 5 ] && break; sleep 0.1; done',
+            f"{launch} {shlex.join(_pulse(work, self._rounds(work)))} </dev/null || exit",
+            f'sleep 0.2; for file in {told}*; do echo "company $file"; cat "$file"; done',
+        ]
+        job = self._finish(self._submit("#!/bin/sh\n" + "\n".join(lines) + "\n", "none", work))
+        own, *others = self._output(job.job_id).split("company /")
+        mine = _parsed(own)
+        rates = [_rate(_parsed(text.partition("\n")[2]), mine) for text in others]
+        return self._with_company(work, company, mine, sum(rates))
+
+    def beside(self, work: Work, company: Company, mode: str) -> Run:
+        """Job and company as jobs of their own, under a mode."""
+        nodes = self._plan.nodes
+        with self._running() as started:
+            if company.communicating:
+                started.append(self._submit(self._script(work, forever=True), mode, work))
+            computing = "#!/bin/sh\nexec " + shlex.join(_pulse(Work("", 10.0, 1, "none"), 0)) + "\n"
+            for _ in range(company.computing * nodes):
+                started.append(self._submit(computing, mode, work, tasks=1))
+            for job_id in started:
+                self._begun(job_id)
+            self._check_places(started, company)
+            job_id = self._submit(self._script(work), mode, work)
+            self._begun(job_id)
+            mine = self._told(self._finish(job_id))
+            time.sleep(2 * _POLL_S)
+            rates = [_rate(self._told_by(each), mine) for each in started]
+        return self._with_company(work, company, mine, sum(rates) / (1 if company.communicating else nodes))
+
+    def _with_company(self, work: Work, company: Company, mine: list[Told], rate: float) -> Run:
+        """The run; a communicating company's rate is held against what such a job does alone, in the same round."""
+        if company.communicating:
+            rate *= self.alone(work).seconds / self._plan.seconds
+        return Run(_lasted(mine), rate)
+
+    def _rounds(self, work: Work) -> int:
+        return max(2, round((WARM_S + self._plan.seconds) * 1000 / work.grain_ms))
+
+    def _script(self, work: Work, *, forever: bool = False) -> str:
+        pulse = shlex.join(_pulse(work, 0 if forever else self._rounds(work), ranks=self._plan.nodes))
+        if work.receive == "pvm":
+            begin, end = "echo quit | pvm >/dev/null || exit 1", "status=$?; echo halt | pvm >/dev/null; exit $status"
+            return f"#!/bin/sh\n{begin}\n{pulse}\n{end}\n"
+        return f"#!/bin/sh\nexec mpirun {pulse}\n"
+
+    def _submit(self, script: str, mode: str, work: Work, tasks: int | None = None) -> int:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment["PATH"] = os.path.dirname(sys.executable) + ":" + environment.get("PATH", "/usr/bin:/bin")
+        environment["OMPI_MCA_mpi_yield_when_idle"] = "0" if work.receive == "poll" else "1"
+        submission = Submission(
+            script=script,
+            tasks=self._plan.nodes if tasks is None else tasks,
+            directory="/",
+            environment=environment,
+            time_limit_s=_LIMIT_S,
+            coscheduling=mode,
+        )
+        return self._client.submit(submission).job_id
+
+    @contextmanager
+    def _running(self) -> Iterator[list[int]]:
+        """Jobs that are ended when the block is left, and have ended when this comes back."""
+        started: list[int] = []
+        try:
+            yield started
+        finally:
+            for job_id in started:
+                with suppress(Failed):
+                    self._client.cancel(job_id)
+            for job_id in started:
+                self._until(job_id, lambda job: job.state in _ENDED, _BEGIN_S, "to end")
+
+    def _begun(self, job_id: int) -> None:
+        """Wait until a job has told of its progress, and until all nodes have heard of each other's jobs."""
+        deadline_s = time.monotonic() + _BEGIN_S
+        while len(self._told_by(job_id)) < 2:
+            job = self._client.job(job_id)
+            if job.state in _ENDED:
+                if job.state == JobState.COMPLETED:
+                    return
+                raise Cannot(self._why(job))
+            if time.monotonic() > deadline_s:
+                raise Cannot(f"job {job_id} has not begun within {_BEGIN_S:g} s: {job.state}")
+            time.sleep(_POLL_S)
+
+    def _finish(self, job_id: int) -> JobDoc:
+        job = self._until(job_id, lambda found: found.state in _ENDED, _LONGEST_S, "to end")
+        if job.state != JobState.COMPLETED:
+            raise Cannot(self._why(job))
+        return job
+
+    def _until(self, job_id: int, holds: Callable[[JobDoc], bool], within_s: float, what: str) -> JobDoc:
+        deadline_s = time.monotonic() + within_s
+        while not holds(job := self._client.job(job_id)):
+            if time.monotonic() > deadline_s:
+                self._client.cancel(job_id)
+                raise Cannot(f"job {job_id} was waited for {what} for {within_s:g} s")
+            time.sleep(_POLL_S)
+        return job
+
+    def _why(self, job: JobDoc) -> str:
+        told = [job.failure.message, *job.failure.tail[-3:]] if job.failure else []
+        return f"job {job.job_id} is {job.state}: {' / '.join(told)}"
+
+    def _check_places(self, jobs: Sequence[int], company: Company) -> None:
+        if company.communicating:
+            return
+        places = [share.name for job_id in jobs for share in self._client.job(job_id).nodes]
+        if any(places.count(node) != company.computing for node in places):
+            raise Cannot(f"the company's tasks are not spread evenly: {' '.join(places)}")
+
+    def _told(self, job: JobDoc) -> list[Told]:
+        return self._told_by(job.job_id)
+
+    def _told_by(self, job_id: int) -> list[Told]:
+        return _parsed(self._output(job_id))
+
+    def _output(self, job_id: int) -> str:
+        """What a job has written so far."""
+        data = b""
+        while True:
+            try:
+                piece = self._client.output(job_id, "stdout", len(data), _PIECE_BYTES)
+            except (Failed, BadInput):
+                return data.decode(errors="replace")  # it has not started yet
+            data += piece.data
+            if not piece.data or len(data) >= piece.size:
+                return data.decode(errors="replace")
+
+
+def _pulse(work: Work, rounds: int, ranks: int = 2) -> list[str]:
+    receive = work.receive if work.receive in ("block", "pvm", "none") else "mpi"
+    options = ["--grain-ms", f"{work.grain_ms:g}", "--exchanges", str(work.exchanges), "--rounds", str(rounds)]
+    return [sys.executable, "-P", "-m", _PROGRESS, *options, "--receive", receive, "--ranks", str(ranks)]
+
+
+def _parsed(text: str) -> list[Told]:
+    """The lines of progress in a job's output. One that is being written is left out."""
+    told = []
+    for line in text.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            found = json.loads(line)
+            told.append(Told(float(found["time_s"]), float(found["done_s"])))
+    return told
+
+
+def _measured(told: list[Told]) -> tuple[float, float]:
+    """From when to when the measured part went: all but the first seconds of computing."""
+    if len(told) < 2 or told[-1].done_s <= WARM_S:
+        raise Cannot("the job has told too little of its progress")
+    before = told[0]
+    for word in told:
+        if word.done_s >= WARM_S:
+            part = (WARM_S - before.done_s) / max(1e-9, word.done_s - before.done_s)
+            return before.time_s + part * (word.time_s - before.time_s), told[-1].time_s
+        before = word
+    raise AssertionError  # the last word has more
+
+
+def _lasted(told: list[Told]) -> float:
+    begin_s, end_s = _measured(told)
+    return end_s - begin_s
+
+
+def _rate(company: list[Told], mine: list[Told]) -> float:
+    """Seconds of computing for each second, while the measured part of the job ran."""
+    begin_s, end_s = _measured(mine)
+    if not company or company[0].time_s > begin_s or end_s <= begin_s:
+        raise Cannot("the company was not there from the job's beginning")
+    return (_done_at(company, end_s) - _done_at(company, begin_s)) / (end_s - begin_s)
+
+
+def _done_at(told: list[Told], time_s: float) -> float:
+    """How far it was then, on a straight line between two words; after the last one, as far as then."""
+    before = told[0]
+    for word in told:
+        if word.time_s >= time_s:
+            span_s = word.time_s - before.time_s
+            part = (time_s - before.time_s) / span_s if span_s > 0 else 1.0
+            return before.done_s + part * (word.done_s - before.done_s)
+        before = word
+    return before.done_s

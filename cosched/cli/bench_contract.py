@@ -1,0 +1,78 @@
+"""``cosched bench contract``: what the person at a desk feels beside parallel work, and what that still gets."""
+
+import os
+from pathlib import Path
+
+import click
+
+from cosched.bench.cells import MODES
+from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Plan, reaction_s
+from cosched.bench.contract_results import cells, document, plot, table
+from cosched.cli.service import whole_number
+from cosched.errors import BadInput, Failed, nearest
+from cosched.lab.lab import Lab
+from cosched.report.table import console
+
+_MODES = tuple(mode for mode in MODES if mode != "plain")
+_MOST_TASKS = 8
+
+
+@click.command("contract")
+@click.option("--modes", default="none", show_default=True, metavar="LIST", help=f"Of {', '.join(_MODES)}.")
+@click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
+@click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
+@click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
+@click.option(
+    "--reactions", default="10", callback=whole_number(0, 1000), show_default=True, help="How often a key is timed."
+)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Directory for JSON and the plot.")
+def contract(modes: str, tasks: str, rounds: int, seconds: float, reactions: int, out: Path | None) -> int:
+    """Measure the contract: a desk beside computing tasks, with controls, under each coscheduling mode.
+
+    Makes a lab of one node on a CPU of its own, and ends it; nothing else should run meanwhile. Exit status 1 when a
+    goal is missed.
+
+    \b
+    Example: cosched bench contract --modes none,ccs --tasks 1,4 --rounds 4 --out results
+    """
+    chosen = [word.strip() for word in modes.split(",") if word.strip()]
+    for word in chosen:
+        if word not in _MODES:
+            raise BadInput("--modes", f"{word!r}", ", ".join(_MODES), nearest=nearest(word, _MODES))
+    counts = [_count(word) for word in tasks.split(",")]
+    if not 1 <= seconds <= 600:
+        raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput("--out", f"{out}: {error.strerror}", "a directory") from None
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    with Lab.up(1, name=f"contract-{os.getpid()}", pin=True, mpl=_MOST_TASKS, say=say) as made:
+        if made.tier != 1:
+            raise Failed(f"the contract needs control groups, a lab of tier 1: {made.why}")
+        with made.client() as client:
+            experiment = Experiment(made, client, Plan(counts, chosen, rounds, seconds), say)
+            found = cells(experiment.run())
+            reacted = reaction_s(made, reactions, say)
+    table(found).show(console())
+    if reacted:
+        middle, worst = sorted(reacted)[len(reacted) // 2], max(reacted)
+        click.echo(f"first key to the ceiling in force: median {1000 * middle:.1f} ms, worst {1000 * worst:.1f} ms")
+    for what, why in experiment.refused.items():
+        click.echo(f"not run: {what}: {why}")
+    if out is not None:
+        how = {"rounds": rounds, "seconds": seconds, "rate_hz": RATE_HZ, "calls": CALLS}
+        (out / "contract.json").write_text(document(found, reacted, experiment.refused, how), encoding="utf-8")
+        for path in [out / "contract.json", *plot(found, out)]:
+            click.echo(f"wrote {path}")
+    return 1 if any(cell.misses for cell in found) else 0
+
+
+def _count(word: str) -> int:
+    if not word.strip().isdecimal() or not 1 <= int(word) <= _MOST_TASKS:
+        raise BadInput("--tasks", f"{word!r}", f"numbers from 1 to {_MOST_TASKS}, such as 1,2,4")
+    return int(word)

@@ -1,0 +1,22 @@
+"""What may be a host's name, and a network."""
+
+import re
+from ipaddress import ip_network
+
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+#: A certificate's common name has at most 64 characters.
+MAX_NODE_NAME = 63
+
+
+def is_host(name: str) -> bool:
+    """Whether this is a host's name, as DNS has them."""
+    return len(name) <= 253 and bool(_HOST.fullmatch(name))
+
+
+def is_network(text: str) -> bool:
+    """Whether this is a network in CIDR notation, or an address alone."""
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,46 @@
+"""Requests for certificates: a key that is made where it is used, and a certificate for it that says who it is.
+
+Of a request only the public key is taken, and the proof that its sender has the private one: kind, name and addresses
+are the authority's to say.
+"""
+
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from cosched.errors import BadInput
+from cosched.identity.authority import write_new
+
+
+def new_request(name: str, key_path: Path) -> str:
+    """Make a key in a file that must not be there yet (mode 0600), and the request for its certificate, in PEM."""
+    key = generate_private_key(SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_new(key_path, pem, mode=0o600)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(subject)
+        .sign(key, SHA256())
+        .public_bytes(Encoding.PEM)
+        .decode()
+    )
+
+
+def requested_key(pem: str) -> EllipticCurvePublicKey:
+    """The public key of a request whose sender has the private one. Raises :class:`BadInput`."""
+    try:
+        request = x509.load_pem_x509_csr(pem.encode())
+        key = request.public_key()
+        if not request.is_signature_valid:
+            raise BadInput("certificate request", "a signature that is not its key's", "the request as it was made")
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadInput("certificate request", str(error)[:200], "a request in PEM") from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise BadInput("certificate request", "a key of another kind", "ECDSA on P-256")
+    return key

@@ -1,0 +1,105 @@
+"""Services that are kept running, as systemd keeps them on a real workstation (``Restart=``, ``WatchdogSec=``).
+
+A service that was killed, was told to end, or has run well before it ended, is started again after a short pause, a
+longer one each time it ends soon. One that ends by itself soon after its first start, with an error, is left: ``lab
+status`` tells. One with a watchdog that gives no sign of life for so long (``node_agent.linux.notify``) is killed.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: Between the end of a service and its next start, at first, and at most.
+PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 1.0
+_RAN_WELL_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A program that belongs to a node, and the file of its output.
+
+    ``kept``: it is started again when it ends. ``watchdog_s``: how long it may be silent, 0 for as long as it likes.
+    """
+
+    argv: tuple[str, ...]
+    log: str
+    groups: tuple[str, ...] = ()
+    kept: bool = False
+    watchdog_s: float = 0.0
+
+
+class Kept:
+    """One service: its process, and when it is started next. ``launch`` starts a program and gives its number, or 0."""
+
+    def __init__(self, service: Service, launch: Callable[[Service, Mapping[str, str]], int]) -> None:
+        self.service = service
+        self.pid = 0
+        self.ended: dict[str, int] | None = None
+        self.starts = 0
+        self.again_at_s: float | None = None
+        self._launch = launch
+        self._pause_s = PAUSE_S
+        self._ran_well = False
+        self._began_s = 0.0
+        self._heard_s: float | None = None
+        self.signs: socket.socket | None = None
+        self._environment: dict[str, str] = {}
+        if service.watchdog_s:
+            name = f"cosched-{secrets.token_hex(8)}"
+            self.signs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            self.signs.bind(f"\0{name}")
+            self._environment = {
+                "NOTIFY_SOCKET": f"@{name}",
+                "WATCHDOG_USEC": str(round(service.watchdog_s * 1_000_000)),
+            }
+
+    def start(self) -> None:
+        """Start it, for the first time or again."""
+        self.again_at_s, self._heard_s, self.ended = None, None, None
+        self.starts += 1
+        self._began_s = time.monotonic()
+        self.pid = self._launch(self.service, self._environment)
+
+    def has_ended(self, how: dict[str, int]) -> None:
+        """Its process was reaped."""
+        self.ended = how
+        lasted_s = time.monotonic() - self._began_s
+        self._ran_well = self._ran_well or lasted_s >= _RAN_WELL_S
+        if not self.service.kept or (how.get("status", 0) != 0 and not self._ran_well):
+            return
+        self._pause_s = PAUSE_S if lasted_s >= _RAN_WELL_S else min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self.again_at_s = time.monotonic() + self._pause_s
+
+    def heard(self) -> None:
+        """It gives a sign of life."""
+        assert self.signs is not None
+        with contextlib.suppress(BlockingIOError):
+            while self.signs.recv(256):
+                self._heard_s = time.monotonic()
+
+    def due_s(self) -> float | None:
+        """When :meth:`tick` is wanted next, by the monotonic clock; None: not before something happens."""
+        if self.again_at_s is not None:
+            return self.again_at_s
+        if self._heard_s is not None and self.ended is None:
+            return self._heard_s + self.service.watchdog_s
+        return None
+
+    def tick(self) -> None:
+        """Do what is due."""
+        due_s = self.due_s()
+        if due_s is None or time.monotonic() < due_s:
+            return
+        if self.again_at_s is not None:
+            self.start()
+        else:
+            self._heard_s = None
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # ours and not reaped: the number is still its own

@@ -1,0 +1,102 @@
+"""How jobs that share workstations are run together: the modes, how a job receives, and everybody's fair rate.
+
+``fair_rates`` is max-min fairness with nodes as what is shared: a job runs everywhere at one rate (its tasks wait for
+each other anyhow), so the node that has the least to give sets it, and what it leaves elsewhere goes to other jobs.
+"""
+
+from collections.abc import Collection, Mapping, Set
+from enum import StrEnum
+from typing import Final
+
+#: Jobs that take turns with more neighbours than this would wait too long for each.
+MAX_ROWS: Final = 8
+
+
+class Mode(StrEnum):
+    """How a job is coscheduled.
+
+    ``none``: plain Linux. ``ccs``: cooperating coscheduling, with a budget and balance (Hanzich et al. 2005, section
+    1). ``dcs``: raised when messages arrive, without either. ``spin``: the message library spins, then yields.
+    ``gang``: slots in which a job's tasks run everywhere at the same time.
+    """
+
+    NONE = "none"
+    CCS = "ccs"
+    DCS = "dcs"
+    SPIN = "spin"
+    GANG = "gang"
+
+
+class Receives(StrEnum):
+    """How a job waits for messages. ``nothing``: it receives none worth waiting for."""
+
+    UNKNOWN = "unknown"
+    NOTHING = "nothing"
+    POLLS = "polls"
+    YIELDS = "yields"
+    BLOCKS = "blocks"
+
+
+def fair_rates(cpus: Mapping[str, float], tasks: Mapping[int, Mapping[str, int]]) -> dict[int, float]:
+    """Max-min fair rate of each job, in CPUs for each of its tasks, at most 1.
+
+    ``cpus``: what parallel work may have on a node; ``tasks``: a job's tasks on each of its nodes. All rates rise
+    together; where a node is full, the jobs on it stop rising, the others go on.
+    """
+    rates = dict.fromkeys(tasks, 0.0)
+    rising = {job for job, on in tasks.items() if any(on.values())}
+    left = dict(cpus)
+    while rising:
+        weight = {node: sum(tasks[job].get(node, 0) for job in rising) for node in left}
+        step = min(
+            [1.0 - max(rates[job] for job in rising)] + [max(0.0, left[node]) / n for node, n in weight.items() if n]
+        )
+        for job in rising:
+            rates[job] += step
+        full = set()
+        for node, n in weight.items():
+            left[node] -= step * n
+            if n and left[node] <= 1e-9:
+                full.add(node)
+        stopped = {job for job in rising if rates[job] >= 1.0 - 1e-9 or any(tasks[job].get(node) for node in full)}
+        rising -= stopped
+        if not stopped:  # rounding alone
+            break
+    return rates
+
+
+def rows(
+    tasks: Mapping[int, Mapping[str, int]], contended: Collection[str], wanting: Set[int], able: Collection[str]
+) -> dict[int, tuple[int, int]]:
+    """Who takes turns with whom: job -> (its row, how many there are); jobs that take none are left out.
+
+    Jobs that meet on a contended node, and those that these meet, are one company: all its nodes count the same rows,
+    and no two jobs that meet have the same one. A company has turns when one of its jobs is ``wanting`` and all of its
+    nodes are ``able`` to keep time. Jobs of equal numbers of turns have equal time, whatever they asked for.
+    """
+    meeting: dict[int, set[int]] = {job: set() for job in tasks}
+    for node in contended:
+        here = [job for job, on in tasks.items() if on.get(node)]
+        for job in here:
+            meeting[job].update(other for other in here if other != job)
+    found: dict[int, tuple[int, int]] = {}
+    left = set(tasks)
+    while left:
+        company, border = set(), [min(left)]
+        while border:
+            job = border.pop()
+            if job not in company:
+                company.add(job)
+                border += meeting[job]
+        left -= company
+        nodes = {node for job in company for node in tasks[job]}
+        if len(company) < 2 or not company & wanting or not nodes <= set(able):
+            continue
+        row: dict[int, int] = {}
+        for job in sorted(company):
+            taken = {row[other] for other in meeting[job] if other in row}
+            row[job] = next(number for number in range(len(company)) if number not in taken)
+        count = max(row.values()) + 1
+        if count <= MAX_ROWS:
+            found.update({job: (number, count) for job, number in row.items()})
+    return found

@@ -1,0 +1,124 @@
+"""Decoys: beside a ceiling, an owner whose processes wake each other does not wait for the scheduler's next tick.
+
+Why he would, and what each step is for: docs/design/contract.md. On each processor three processes take turns every two
+milliseconds, while a ceiling is in force and a job is there:
+
+* a *herald* in the parallel side goes before all jobs there. Where the side was stopped meanwhile, it is the first to
+  run when it comes back, and wakes
+* a *decoy* in the owner's group, which wakes a *recall* there and sleeps. The herald goes on, for some microseconds
+  that count hundreds of times in the idle class, and wakes the decoy again: now the owner's group runs ahead of nobody,
+  and goes to sleep with a lag that is kept for his next process.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from node_agent.guard.supervisor import close_all_but
+from node_agent.linux import process
+from node_agent.linux.cgroups import Cgroups
+
+_EVERY_S: Final = 0.002
+_RUN_NS: Final = 20_000
+_NOBODY: Final = 65534
+_LOWEST: Final = 19
+_FIRST, _AGAIN = b"1", b"2"
+
+
+class Decoys:
+    """Those of this node; ``problem`` says why there are none, though they are wanted."""
+
+    def __init__(self, cgroups: Cgroups, desk: str, *, allowed: bool) -> None:
+        self._cgroups = cgroups
+        self._desk = desk
+        self._pidfds: list[int] = []
+        self.problem = "" if allowed else "not asked for (cgroup.decoys)"
+
+    def keep(self, *, wanted: bool) -> None:
+        """Have them, or not; costs nothing where that is so already."""
+        if wanted and not self._pidfds and not self.problem:
+            try:
+                for cpu in sorted(os.sched_getaffinity(0)):
+                    self._start(cpu)
+            except OSError as error:
+                self.stop()
+                self.problem = f"{error.filename or 'fork'}: {error.strerror}"
+        elif not wanted and self._pidfds:
+            self.stop()
+
+    def stop(self) -> None:
+        """End them, and remove what was made for them."""
+        for pidfd in self._pidfds:
+            process.send_by_fd(pidfd, signal.SIGKILL)
+        for pidfd in self._pidfds:
+            process.await_end(pidfd)
+            os.close(pidfd)
+        if self._pidfds:
+            self._cgroups.forget_decoys(self._desk)
+        self._pidfds = []
+
+    def shown(self) -> dict[str, Any]:
+        """For ``status``."""
+        return {"decoys": {"processes": len(self._pidfds), "problem": self.problem}}
+
+    def _start(self, cpu: int) -> None:
+        ends = [*os.pipe2(os.O_CLOEXEC), *os.pipe2(os.O_CLOEXEC)]
+        decoys_ear, heralds_voice, recalls_ear, decoys_voice = ends
+        try:
+            decoy = self._forked(cpu, (decoys_ear, decoys_voice), lambda: _decoy(decoys_ear, decoys_voice))
+            self._cgroups.place_decoy(decoy, self._desk)
+            recall = self._forked(cpu, (recalls_ear,), lambda: _recall(recalls_ear))
+            self._cgroups.place_decoy(recall, self._desk)
+            herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice))
+            self._cgroups.place_herald(herald)
+        finally:
+            for end in ends:
+                os.close(end)
+
+    def _forked(self, cpu: int, keep: Sequence[int], work: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid:
+            self._pidfds.append(os.pidfd_open(pid))
+            return pid
+        try:
+            process.reset_signals()
+            close_all_but(keep)
+            process.set_name("cosched-decoy")
+            os.sched_setaffinity(0, {cpu})
+            os.chdir("/")
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+                os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            process.die_with_parent()  # after that: the kernel forgets it when the user changes
+            work()
+        finally:
+            os._exit(0)
+
+
+def _herald(voice: int) -> None:
+    os.set_blocking(voice, False)
+    while True:
+        time.sleep(_EVERY_S)
+        with contextlib.suppress(BlockingIOError):  # they have not been let run for long
+            os.write(voice, _FIRST)
+        until_ns = time.perf_counter_ns() + _RUN_NS
+        while time.perf_counter_ns() < until_ns:
+            pass
+        with contextlib.suppress(BlockingIOError):
+            os.write(voice, _AGAIN)
+
+
+def _decoy(ear: int, voice: int) -> None:
+    while told := os.read(ear, 1):
+        if told == _FIRST:
+            os.write(voice, _FIRST)
+
+
+def _recall(ear: int) -> None:
+    os.nice(_LOWEST)  # it must still want to run when the decoy sleeps
+    while os.read(ear, 1):
+        pass

@@ -1,0 +1,86 @@
+"""For how long nobody has touched an X display, told once a second: ``python -m node_agent.linux.display :0 COOKIES``.
+
+A process of its own, since an X server that hangs holds its clients, and one that ends takes them with it. Prints the
+idle time in milliseconds, a line a second, until its output is closed; ends with a message when the display cannot be
+asked. Needs Xlib and the MIT screen saver extension (``libX11``, ``libXss``), which every X desktop has.
+"""
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+_PERIOD_S: Final = 1.0
+
+
+class _Info(ctypes.Structure):
+    """XScreenSaverInfo."""
+
+    _fields_ = (
+        ("window", ctypes.c_ulong),
+        ("state", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("til_or_since", ctypes.c_ulong),
+        ("idle", ctypes.c_ulong),
+        ("event_mask", ctypes.c_ulong),
+    )
+
+
+class CannotAsk(Exception):
+    """This display does not tell its idle time, and why."""
+
+
+class Display:
+    """A connection to an X display. ``cookies``: the file with its authority; empty: whatever the environment says."""
+
+    def __init__(self, name: str, cookies: str = "") -> None:
+        """Raises :class:`CannotAsk`."""
+        if cookies:
+            os.environ["XAUTHORITY"] = cookies
+        try:
+            self._x11, self._xss = ctypes.CDLL("libX11.so.6"), ctypes.CDLL("libXss.so.1")
+        except OSError as error:
+            raise CannotAsk(f"no Xlib: {error}") from None
+        self._x11.XOpenDisplay.restype = ctypes.c_void_p
+        self._x11.XOpenDisplay.argtypes = (ctypes.c_char_p,)
+        self._x11.XDefaultRootWindow.restype = ctypes.c_ulong
+        self._x11.XDefaultRootWindow.argtypes = (ctypes.c_void_p,)
+        self._xss.XScreenSaverQueryInfo.argtypes = (ctypes.c_void_p, ctypes.c_ulong, ctypes.POINTER(_Info))
+        self._xss.XScreenSaverQueryExtension.argtypes = (
+            ctypes.c_void_p,
+            ctypes.POINTER(ctypes.c_int),
+            ctypes.POINTER(ctypes.c_int),
+        )
+        self._display = self._x11.XOpenDisplay(name.encode())
+        if not self._display:
+            raise CannotAsk(f"display {name} lets nobody in with {cookies or 'no cookies'}")
+        event, error_base = ctypes.c_int(), ctypes.c_int()
+        if not self._xss.XScreenSaverQueryExtension(self._display, event, error_base):
+            raise CannotAsk(f"display {name} has no extension MIT-SCREEN-SAVER")
+
+    def idle_ms(self) -> int:
+        """Milliseconds since the last key, button or movement. Raises :class:`CannotAsk`."""
+        info = _Info()
+        if not self._xss.XScreenSaverQueryInfo(self._display, self._x11.XDefaultRootWindow(self._display), info):
+            raise CannotAsk("the display does not answer")
+        return int(info.idle)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Tell the idle time of a display until nobody listens. Returns 1 where it cannot be asked."""
+    try:
+        display = Display(*arguments[:2])
+        while True:
+            os.write(1, b"%d\n" % display.idle_ms())
+            time.sleep(_PERIOD_S)
+    except CannotAsk as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""Coscheduling on this node: what the scheduler says of its jobs, what is seen of them, and what the guard is asked.
+
+Decides nothing: ``node_agent.policy.modes`` does, from signs and the moment. What is asked of the guard lasts for a
+while; so when this stops, or the scheduler is silent for some seconds, jobs are as plain Linux has them.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from msgspec.structs import replace
+
+from cosched.config.node import NodeConfig
+from cosched.model.coscheduling import Mode
+from cosched.wire.messages import Heartbeat, Turn, Turns
+from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.linux.job_signs import JobGroups
+from node_agent.linux.process import boottime_us
+from node_agent.linux.sock_diag import SockDiag
+from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
+from node_agent.policy.raising import NEUTRAL, Job, Key, Slots
+from node_agent.service.attempts import Attempts
+from node_agent.service.guard import Guard
+from node_agent.service.watching import Watching
+
+_log = logging.getLogger("cosched.agent")
+#: What the scheduler said counts for so long.
+_TOLD_US: Final = LEASE_US
+#: Slots whose beginning has moved by less than this share of one are not asked for anew.
+_SAME: Final = 0.01
+_MOST_JOBS: Final = 64
+
+
+class Coscheduler:
+    """The coscheduling of one node."""
+
+    def __init__(self, config: NodeConfig, guard: Guard, attempts: Attempts) -> None:
+        self._guard = guard
+        self._shift_us = config.coscheduling.clock_shift_us
+        self._attempts = attempts
+        self._groups = JobGroups(config.cgroup.mount, config.cgroup.cosched)
+        self._core = Coscheduling()
+        self._diag: SockDiag | None = None
+        self._watched: dict[Key, Watching] = {}
+        self._turns = Turns(0, 0, 1)
+        self._told_us = -_TOLD_US
+        self._looked_us = -SELDOM_US
+        self._asked: Slots | None = None
+        self._problem = ""
+        self._news = asyncio.Event()
+        self.raises = 0
+
+    # the scheduler's side
+
+    def welcome(self) -> None:
+        """Another scheduler's clock may count from now on."""
+        self._core.clock.forget()
+
+    def told(self, turns: Turns) -> None:
+        """The scheduler has answered a heartbeat."""
+        now_us = boottime_us()
+        self._core.clock.answered(turns.asked_us, turns.now_us + self._shift_us, now_us)
+        different = (turns.jobs, turns.contended, turns.slot_us) != (
+            self._turns.jobs,
+            self._turns.contended,
+            self._turns.slot_us,
+        )
+        self._turns, self._told_us = turns, now_us
+        if different:
+            self._news.set()
+
+    def signed(self, beat: Heartbeat) -> Heartbeat:
+        """A heartbeat with what is seen of the jobs here."""
+        now_us = boottime_us()
+        known = self._core.clock.ahead_us(now_us)
+        return replace(
+            beat,
+            asked_us=now_us,
+            clock_bound_us=-1 if known is None else known[1],
+            raises=self.raises,
+            jobs=tuple(watched.signs() for watched in list(self._watched.values())[:_MOST_JOBS]),
+        )
+
+    # the guard's side
+
+    def guard_is_new(self) -> None:
+        """All levers are as they were made."""
+        self._asked = None
+        self._core.forget_given()
+        self._news.set()
+
+    async def keep(self) -> None:
+        """Watch and decide until cancelled."""
+        try:
+            while True:
+                self._news.clear()
+                try:
+                    look_us = await self._step()
+                    self._problem = ""
+                except (OSError, GuardGone, GuardRefused) as error:
+                    look_us = SELDOM_US
+                    self._say(str(error))
+                await self._news_within(look_us / 1e6)
+        finally:
+            if self._diag is not None:
+                self._diag.close()
+
+    async def _news_within(self, wait_s: float) -> None:
+        """Wait for news, at most so long. (A hundred times a second: half of what asyncio.timeout would cost.)"""
+        timer = asyncio.get_running_loop().call_later(wait_s, self._news.set)
+        try:
+            await self._news.wait()
+        finally:
+            timer.cancel()
+
+    async def _step(self) -> int:
+        """One decision carried out; when to look again. Raises OSError, GuardGone, GuardRefused."""
+        now_us = boottime_us()
+        here = self._follow()
+        if here and now_us - self._looked_us >= SELDOM_US:
+            self._look()
+            self._looked_us = now_us
+        if now_us - self._told_us > _TOLD_US:
+            return SELDOM_US  # what was asked for ends by itself
+        jobs = [self._job(turn) for turn in self._turns.jobs if (turn.job_id, turn.attempt) in here]
+        decision = self._core.decide(jobs, self._turns.slot_us, boottime_us(), contended=self._turns.contended)
+        for weight in decision.weights:
+            await self._ask({"do": "weigh", "percent": weight.percent, "until_us": weight.until_us}, weight.key)
+            if weight.percent > NEUTRAL:
+                self.raises += 1
+                self._watched[weight.key].raises += 1
+        await self._ask_slots(decision.slots, now_us)
+        return decision.look_us
+
+    def _follow(self) -> set[Key]:
+        """The attempts that may have processes here; who is new is watched from now on."""
+        here = {(each.job_id, each.attempt) for each in self._attempts if each.prepare is not None and not each.ended}
+        for gone in self._watched.keys() - here:
+            del self._watched[gone]
+        for key in here - self._watched.keys():
+            self._watched[key] = Watching(key, self._groups)
+        return here
+
+    def _look(self) -> None:
+        if self._diag is None:
+            self._diag = SockDiag()
+        inet = {each.inode: each for each in self._diag.inet()}
+        for watched in self._watched.values():
+            watched.look(inet)
+
+    def _job(self, turn: Turn) -> Job:
+        watched = self._watched[turn.job_id, turn.attempt]
+        try:
+            mode = Mode(turn.mode)
+        except ValueError:
+            mode = Mode.NONE
+        rows = turn.rows if self._core.clock.good_for(self._turns.slot_us, boottime_us()) else 0
+        job = Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows)
+        if not self._turns.contended:
+            return job
+        waiting = self._diag is not None and looks_for_arrivals(job) and watched.waiting(self._diag)
+        return job._replace(waiting=waiting, cpu_us=watched.count_cpu() if waiting else watched.cpu_us)
+
+    async def _ask_slots(self, wanted: Slots | None, now_us: int) -> None:
+        """Have the turns kept, changed, or ended, where that is not what was asked for lately."""
+        before = self._asked
+        if wanted is None:
+            if before is not None and before.until_us > now_us:
+                await self._ask({"do": "slots", "begin_us": 0, "slot_us": before.slot_us, "rows": [], "until_us": 0})
+            self._asked = None
+            return
+        if before is not None and before[1:3] == wanted[1:3] and before.until_us - now_us > LEASE_US // 2:
+            round_us = wanted.slot_us * len(wanted.rows)
+            moved_us = (wanted.begin_us - before.begin_us) % round_us
+            if min(moved_us, round_us - moved_us) <= _SAME * wanted.slot_us:
+                return
+        rows = [[list(key) for key in row] for row in wanted.rows]
+        await self._ask({"do": "slots", **wanted._asdict(), "rows": rows})
+        self._asked = wanted
+
+    async def _ask(self, request: dict[str, object], key: Key | None = None) -> None:
+        named = {"job": key[0], "attempt": key[1]} if key is not None else {}
+        try:
+            await self._guard.ask({**request, **named})
+        except GuardRefused as error:
+            if error.code not in ("unknown", "stale"):  # the job has just ended, or we were late
+                raise
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            _log.warning("coscheduling: %s", problem)
+        self._problem = problem

@@ -1,0 +1,161 @@
+"""How long the sessions on this machine's screen have been idle, from those who know: X displays and logind.
+
+Nobody else sees what the owner of a graphical session does. An X display is watched by a process of its own
+(:mod:`node_agent.linux.display`); logind passes on what the desktop tells it, which some never do: its hint counts only
+when it says idle. Where both speak, the more recent sign wins. Both are asked only while a session is there.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pwd
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from node_agent.linux.sessions import Session
+
+_log = logging.getLogger("cosched.agent")
+_STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
+_RETRY_S: Final = 30.0
+_ASK_LOGIND_S: Final = 5.0
+_PATIENCE_S: Final = 2.0
+_PATH: Final = "/org/freedesktop/login1/session/"
+_NAME: Final = "org.freedesktop.login1"
+
+
+class IdleTimes:
+    """What is known of the idle times of graphical sessions."""
+
+    def __init__(self) -> None:
+        self._displays: dict[str, _Watched] = {}
+        self._hints: dict[str, tuple[float | None, float]] = {}  # session -> idle since (s since boot; None: is not)
+        self._asked_s = float("-inf")
+        self.problem = ""
+
+    def of(self, session: Session) -> float | None:
+        """Seconds for which nobody has used a session; None where nobody can say."""
+        now_s = time.monotonic()
+        known = []
+        if (display := self._displays.get(session.display)) and (seen := display.idle_s(now_s)) is not None:
+            known.append(seen)
+        hint = self._hints.get(session.id)
+        if hint is not None and now_s - hint[1] < _STALE_S + _ASK_LOGIND_S:
+            if hint[0] is not None:
+                known.append(max(0.0, now_s - hint[0]))
+            elif not known:
+                return 0.0
+        return min(known, default=None)
+
+    async def follow(self, sessions: Iterable[Session]) -> None:
+        """Watch these sessions, and no others any more."""
+        there = list(sessions)
+        wanted = {session.display: session for session in there if session.display}
+        for name in self._displays.keys() - wanted.keys():
+            await self._displays.pop(name).close()
+        for name, session in wanted.items():
+            display = self._displays.setdefault(name, _Watched(name))
+            await display.keep(session)
+        self.problem = next((each.problem for each in self._displays.values() if each.problem), "")
+        if time.monotonic() - self._asked_s >= _ASK_LOGIND_S:
+            self._asked_s = time.monotonic()
+            self._hints = {each.id: hint for each in there if each.id and (hint := await _hint(each.id)) is not None}
+
+    async def close(self) -> None:
+        """Watch nothing any more."""
+        for display in self._displays.values():
+            await display.close()
+        self._displays.clear()
+
+
+class _Watched:
+    """One X display and the process that asks it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._again_s = float("-inf")
+        self._said: tuple[float, float] | None = None  # idle seconds, and when that was said
+        self.problem = ""
+
+    def idle_s(self, now_s: float) -> float | None:
+        if self._said is None or now_s - self._said[1] > _STALE_S:
+            return None
+        return self._said[0] + now_s - self._said[1]
+
+    async def keep(self, session: Session) -> None:
+        """Start the process, if there is none and it is time to try."""
+        if self._process is not None or time.monotonic() < self._again_s:
+            return
+        self._again_s = time.monotonic() + _RETRY_S
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-m", "node_agent.linux.display", self._name, _cookies(session),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        self._reader = asyncio.create_task(self._read(self._process))
+
+    async def close(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        if self._reader is not None:
+            await self._reader
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        async for line in process.stdout:
+            with contextlib.suppress(ValueError):
+                self._said, self.problem = (int(line) / 1000, time.monotonic()), ""
+        story = (await process.stderr.read(1000)).decode(errors="replace").strip().rpartition("\n")[2]
+        await process.wait()
+        self._process, self._said = None, None
+        self.problem = f"display {self._name}: {story or 'no answer'}"
+
+
+def _cookies(session: Session) -> str:
+    """The file with a session's X cookies: where its first process says, or where display managers put them."""
+    named = ""
+    with contextlib.suppress(OSError):
+        environment = Path(f"/proc/{session.leader}/environ").read_bytes().split(b"\0")
+        named = next((os.fsdecode(entry[11:]) for entry in environment if entry.startswith(b"XAUTHORITY=")), "")
+    places = [named, f"/run/user/{session.uid}/gdm/Xauthority", *_home_cookies(session.uid)]
+    return next((place for place in places if place and os.access(place, os.R_OK)), "")
+
+
+def _home_cookies(uid: int) -> list[str]:
+    with contextlib.suppress(KeyError):
+        return [f"{pwd.getpwuid(uid).pw_dir}/.Xauthority"]
+    return []
+
+
+async def _hint(session: str) -> tuple[float | None, float] | None:
+    """What logind says of a session: since when it is idle (None: it isn't), and when that was; None: no answer.
+
+    By systemd's own client: its D-Bus names are part of its interface, and where logind is, ``busctl`` is.
+    """
+    path = _PATH + "".join(
+        c if c.isascii() and c.isalnum() and at else f"_{ord(c):02x}" for at, c in enumerate(session)
+    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "busctl", "--system", f"--timeout={_PATIENCE_S:g}", "--json=short",
+            "get-property", _NAME, path, f"{_NAME}.Session", "IdleHint", "IdleSinceHintMonotonic",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        idle, since_us = (json.loads(line)["data"] for line in out.splitlines())
+    except (OSError, ValueError, KeyError):
+        return None
+    return (int(since_us) / 1e6 if idle else None), time.monotonic()
+
+
+def _labelled(letter: str, at: int) -> str:
+    """A letter of a name as it is in the path of a D-Bus object."""
+    kept = letter.isascii() and (letter.isalpha() or (at > 0 and letter.isdecimal()))
+    return letter if kept else f"_{ord(letter):02x}"

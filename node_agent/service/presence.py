@@ -1,0 +1,142 @@
+"""The sources of presence of this desk, as its settings name them: asked once a look, and heard at once where they can.
+
+A source is a name and a function that gives its :class:`Sight`; whatever fails in it is that source's error, never the
+look's. A further source is one more entry in :meth:`Sources._ask`, and its name in ``cosched.config.node``.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from cosched.config.node import PresenceSettings
+from node_agent.linux import sessions
+from node_agent.linux.devices import Devices
+from node_agent.linux.presence import KeyWatch, Terminals
+from node_agent.policy.sight import Sight
+from node_agent.service.idle import IdleTimes
+
+_log = logging.getLogger("cosched.agent")
+_DEAF_S: Final = 0.2
+
+
+class Sources:
+    """Who tells whether somebody is at the desk. ``on_sign`` is called at once with a source that has seen somebody."""
+
+    def __init__(
+        self,
+        settings: PresenceSettings,
+        jobs_terminals: Callable[[], set[int]],
+        busy_cpus: Callable[[], float],
+        on_sign: Callable[[Sight], None],
+    ) -> None:
+        """``jobs_terminals``: device numbers that are no sign; ``busy_cpus``: CPUs people's processes use, or -1."""
+        self._settings = settings
+        self._jobs_terminals = jobs_terminals
+        self._busy_cpus = busy_cpus
+        self._on_sign = on_sign
+        self._terminals = Terminals()
+        self._devices = Devices()
+        self._idle = IdleTimes()
+        self._keys: KeyWatch | None = None
+        self._heard: set[int] = set()
+        self._deaf = False  # while the sources are asked (descriptors come and go then), and in the end
+        self.blind: tuple[str, ...] = ()  # sources that fail, or see less than they could: "name: why"
+
+    def listen(self) -> None:
+        """Hear keys on terminals at once from now on."""
+        if "terminals" not in self._settings.sources:
+            return
+        try:
+            self._keys = KeyWatch()
+        except OSError as error:
+            _log.warning("keys are seen at the next look only: %s: %s", error.filename, error.strerror)
+        else:
+            self._hear(True)
+
+    async def close(self) -> None:
+        """Watch nothing any more."""
+        self._hear(False)
+        self._deaf = True
+        if self._keys is not None:
+            self._keys.close()
+            self._keys = None
+        self._devices.close()
+        await self._idle.close()
+
+    async def look(self, recent_s: float, *, forgotten_sessions: bool) -> list[Sight]:
+        """What each source sees now. Sessions are not asked where one that is there may have been forgotten."""
+        sights = []
+        self._hear(False)
+        self._deaf = True
+        for name in self._settings.sources:
+            if name == "sessions" and forgotten_sessions:
+                continue
+            try:
+                sights.append(await self._ask(name, recent_s))
+            except OSError as error:
+                sights.append(Sight(name, None, f"{error.filename or name}: {error.strerror or error}"))
+            except Exception as error:  # a source of its own must not take the others along
+                _log.exception("source %s", name)
+                sights.append(Sight(name, None, f"{type(error).__name__}: {error}"))
+        blind = [f"{sight.source}: {sight.error}" for sight in sights if sight.error]
+        if self._idle.problem:
+            blind.append(f"sessions: {self._idle.problem}")
+        self.blind = tuple(blind)
+        self._deaf = False
+        self._hear(True)
+        return sights
+
+    async def _ask(self, name: str, recent_s: float) -> Sight:
+        if name == "terminals":
+            return self._terminals.sight(self._jobs_terminals, recent_s)
+        if name == "input":
+            return self._devices.sight(time.monotonic())
+        if name == "sessions":
+            found = sessions.active()
+            await self._idle.follow(found or ())
+            return sessions.sight(found, self._idle.of)
+        used = self._busy_cpus()
+        if used < 0:
+            return Sight("processes", None)
+        return Sight("processes", 0.0 if used > self._settings.busy_cpus else float("inf"))
+
+    def _key_pressed(self) -> None:
+        """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
+        assert self._keys is not None
+        used = self._keys.used()
+        self._rest()
+        if used and used - self._jobs_terminals():
+            self._on_sign(Sight("terminals", 0.0))
+
+    def _device_used(self) -> None:
+        self._rest()
+        if self._devices.used(time.monotonic()):
+            self._on_sign(Sight("input", 0.0))
+
+    def _rest(self) -> None:
+        """Hear nothing for a moment: one sign is enough."""
+        self._hear(False)
+        asyncio.get_running_loop().call_later(_DEAF_S, self._hear, True)
+
+    def _hear(self, on: bool) -> None:
+        if self._deaf:
+            return
+        wanted: dict[int, Callable[[], None]] = {}
+        if on:
+            wanted = dict.fromkeys(self._devices.filenos(), self._device_used)
+            if self._keys is not None:
+                wanted[self._keys.fileno()] = self._key_pressed
+        _follow(asyncio.get_running_loop(), self._heard, wanted)
+
+
+def _follow(loop: asyncio.AbstractEventLoop, heard: set[int], wanted: dict[int, Callable[[], None]]) -> None:
+    for fd in list(heard - wanted.keys()):
+        with contextlib.suppress(OSError, ValueError):  # closed since
+            loop.remove_reader(fd)
+        heard.discard(fd)
+    for fd, callback in wanted.items():
+        loop.add_reader(fd, callback)
+        heard.add(fd)

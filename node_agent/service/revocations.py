@@ -1,0 +1,40 @@
+"""Certificates that open no door of this node any more, by their serial numbers: what the scheduler has said last.
+
+Kept in ``state/revoked``, so that a removed node stays out also while there is no scheduler.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from cosched.durable import write_durably
+
+
+class Revocations:
+    """The list in force. ``on_change`` are called when it has grown or shrunk."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ValueError for a file that is there and cannot be understood."""
+        self._path = path
+        self.on_change: list[Callable[[], None]] = []
+        try:
+            self._serials = frozenset(msgspec.json.decode(path.read_bytes(), type=list[str]))
+        except FileNotFoundError:
+            self._serials = frozenset()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            words = f"{path}: not the list of revoked certificates ({error}); without it the scheduler says it anew"
+            raise ValueError(words) from None
+
+    def __contains__(self, serial: str) -> bool:
+        return serial in self._serials
+
+    def learn(self, serials: Iterable[str]) -> None:
+        """Take over the scheduler's list, durably. Raises OSError."""
+        found = frozenset(serials)
+        if found == self._serials:
+            return
+        self._serials = found  # in force at once, whatever the disk says
+        for each in self.on_change:
+            each()
+        write_durably(self._path, msgspec.json.encode(sorted(found)))

@@ -1,0 +1,111 @@
+"""One job on this node as it is watched: how it receives, what waits in its sockets, what it has used.
+
+Two paces. A *look* (about once a second) finds its processes, their sockets and what their threads did meanwhile. A
+*poll* (every few milliseconds, while somebody could gain by it) asks the exact sockets found there, and nothing else.
+"""
+
+import socket
+from typing import Final
+
+from cosched.model.coscheduling import Receives
+from cosched.wire.messages import JobSigns
+from node_agent.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, seen, shares_memory, threads
+from node_agent.linux.sock_diag import Inet, SockDiag
+from node_agent.policy.raising import Key
+from node_agent.policy.receives import Counts, received, settled
+
+#: A connection on which less comes between two looks carries no messages worth waiting for (a daemon's, say).
+_LEAST_ARRIVALS: Final = 4
+_SHARED_MEMORY: Final = "shared memory on the node (not visible)"
+_NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them)"
+
+
+class Watching:
+    """What is known of one attempt at a job."""
+
+    def __init__(self, key: Key, groups: JobGroups) -> None:
+        self.key = key
+        self.receives = Receives.UNKNOWN
+        self.raises = 0
+        self.cpu_us = 0
+        self._name = f"job-{key[0]}.{key[1]}"
+        self._groups = groups
+        self._threads: dict[int, Counts] = {}
+        self._arrivals: dict[int, int] = {}
+        self._inet: tuple[Inet, ...] = ()
+        self._unix: tuple[int, ...] = ()
+        self._shared: dict[int, bool] = {}
+        self._transports: tuple[str, ...] = ()
+
+    def count_cpu(self) -> int:
+        """What the job has used here so far, asked of the kernel and kept in ``cpu_us``."""
+        self.cpu_us = self._groups.cpu_us(self._name)
+        return self.cpu_us
+
+    def signs(self) -> JobSigns:
+        """For the scheduler."""
+        return JobSigns(*self.key, self.receives.value, self.raises, self._transports)
+
+    def waiting(self, diag: SockDiag) -> bool:
+        """Whether bytes wait to be read by the job now. Raises OSError."""
+        if self._inet and any(count > 0 for count in diag.inet_waiting(self._inet)):
+            return True
+        return bool(self._unix) and any(count > 0 for count in diag.unix_waiting(self._unix))
+
+    def look(self, inet: dict[int, Inet]) -> None:
+        """See how the job has received since the last look. ``inet``: a dump of all sockets, by inode."""
+        self.count_cpu()
+        pids = self._groups.pids(self._name)
+        found = seen(pids, inet)
+        busy = {pid: sum(map(self._came, sockets)) >= _LEAST_ARRIVALS for pid, sockets in found.inet.items()}
+        now = threads(pids)
+        self.receives = settled(self.receives, self._judged(found, now, busy))
+        self._threads = {thread.tid: Counts(*thread[2:]) for thread in now}
+        self._arrivals = {each.inode: each.arrivals for each in inet.values() if self._is_ours(found, each)}
+        talking = [each for pid, sockets in found.inet.items() for each in sockets if busy[pid] or _is_udp(each)]
+        self._inet = tuple(talking[:MOST_SOCKETS])
+        # who talks over TCP has Unix sockets to its launcher alone
+        local = [] if any(busy.values()) else [inode for inodes in found.unix.values() for inode in inodes]
+        self._unix = tuple(local[:MOST_SOCKETS])
+        self._tell_transports(pids, found, busy)
+
+    def _judged(self, found: Seen, now: list[Thread], busy: dict[int, bool]) -> Receives:
+        """By the busiest thread of those that get messages; else by the busiest that sleeps beside a Unix socket."""
+        seen_last = [thread for thread in now if thread.tid in self._threads]
+        seen_last.sort(key=lambda thread: thread.cpu_us - self._threads[thread.tid].cpu_us, reverse=True)
+        for thread in seen_last:
+            if busy.get(thread.pid):
+                return received(self._threads[thread.tid], Counts(*thread[2:]), messages=True)
+        for thread in seen_last:
+            local = thread.pid in found.unix
+            how = received(self._threads[thread.tid], Counts(*thread[2:]), messages=local)
+            if how is Receives.BLOCKS:
+                return how
+        return Receives.NOTHING if seen_last else Receives.UNKNOWN
+
+    def _came(self, connection: Inet) -> int:
+        """How often data has come since the last look; nothing is known of a connection that is new."""
+        return connection.arrivals - self._arrivals.get(connection.inode, connection.arrivals)
+
+    @staticmethod
+    def _is_ours(found: Seen, connection: Inet) -> bool:
+        return any(connection in sockets for sockets in found.inet.values())
+
+    def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
+        told = set()
+        if any(busy.values()):
+            told.add("tcp")
+        if any(_is_udp(each) for sockets in found.inet.values() for each in sockets):
+            told.add("udp")
+        if self._unix and self.receives is Receives.BLOCKS:
+            told.add("unix")
+        if not found.readable:
+            told.add(_NOT_READABLE)
+        self._shared = {pid: self._shared[pid] if pid in self._shared else shares_memory(pid) for pid in pids}
+        if sum(self._shared.values()) > 1:
+            told.add(_SHARED_MEMORY)
+        self._transports = tuple(sorted(told))
+
+
+def _is_udp(connection: Inet) -> bool:
+    return connection.protocol == socket.IPPROTO_UDP

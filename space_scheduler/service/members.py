@@ -1,0 +1,80 @@
+"""Who belongs to the cluster: the nodes of ``cluster.yaml``, those admitted and removed since, revoked certificates.
+
+What an operator does by ``cosched node add`` and ``remove`` holds at once and over restarts, whatever the settings'
+file says: a node that was removed stays out, also where its name is still in the file, until it is added again. A
+removed node's certificates are revoked by their serial number, so that the name can come back with another key.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cosched.durable import write_durably
+from cosched.errors import Failed
+
+#: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.
+SERIAL: Final = r"[0-9a-f]{1,40}"
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    admitted: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    revoked: dict[str, str] = {}  # serial -> whose
+
+
+class Members:
+    """Nodes that may join, and certificates that count no more. Kept in ``state/members.json``."""
+
+    def __init__(self, path: Path, listed: list[str]) -> None:
+        """``listed`` are the nodes of the settings. Raises :class:`Failed` for a file that cannot be understood."""
+        self._path = path
+        self._listed = listed
+        try:
+            self._kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        except FileNotFoundError:
+            self._kept = _Kept()
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Failed(f"{path}: not the list of members ({error}); it says who was removed: mend it") from None
+
+    @property
+    def nodes(self) -> list[str]:
+        """Those that may join, in the settings' order, then those that were admitted."""
+        names = dict.fromkeys([*self._listed, *self._kept.admitted])
+        return [name for name in names if name not in self._kept.removed]
+
+    @property
+    def revoked(self) -> tuple[str, ...]:
+        """The serial numbers of certificates that count no more."""
+        return tuple(self._kept.revoked)
+
+    def was_removed(self, name: str) -> bool:
+        """Whether that node was removed."""
+        return name in self._kept.removed
+
+    def is_revoked(self, serial: str) -> bool:
+        """Whether that certificate was revoked."""
+        return serial in self._kept.revoked
+
+    def admit(self, name: str) -> None:
+        """Let a node join. Raises :class:`Failed`."""
+        kept = self._kept
+        admitted = kept.admitted if name in (*self._listed, *kept.admitted) else (*kept.admitted, name)
+        removed = tuple(each for each in kept.removed if each != name)
+        self._write(_Kept(admitted, removed, kept.revoked))
+
+    def remove(self, name: str, serials: list[str]) -> None:
+        """Let it join no more, and revoke those certificates. Raises :class:`Failed`."""
+        kept = self._kept
+        admitted = tuple(each for each in kept.admitted if each != name)
+        removed = tuple(dict.fromkeys([*kept.removed, name]))
+        self._write(_Kept(admitted, removed, kept.revoked | dict.fromkeys(serials, name)))
+
+    def _write(self, kept: _Kept) -> None:
+        if kept == self._kept:
+            return
+        try:
+            write_durably(self._path, msgspec.json.format(msgspec.json.encode(kept)))
+        except OSError as error:
+            raise Failed(f"{self._path} cannot be written: {error.strerror}; nothing has changed") from None
+        self._kept = kept

@@ -1,0 +1,42 @@
+"""How fast one user may submit: as many as in a minute at once, and again as time passes (a token bucket)."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+_MINUTE_S: Final = 60.0
+
+
+class Rates:
+    """One bucket for each user that has submitted lately."""
+
+    def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        """``per_minute`` 0: as fast as they like."""
+        self._per_minute = per_minute
+        self._now_s = now_s
+        self._left: dict[str, tuple[float, float]] = {}  # tokens, and at what time; who is not here has all
+
+    def wait_s(self, user: str) -> float:
+        """Take one; 0, or the seconds until there is one again."""
+        if not self._per_minute:
+            return 0.0
+        now_s, pace = self._now_s(), self._per_minute / _MINUTE_S
+        tokens, at_s = self._left.pop(user, (float(self._per_minute), now_s))
+        tokens = min(float(self._per_minute), tokens + (now_s - at_s) * pace)
+        taken = tokens >= 1
+        self._left[user] = (tokens - taken, now_s)
+        self._forget(now_s)
+        return 0.0 if taken else (1 - tokens) / pace
+
+    def give_back(self, user: str) -> None:
+        """What was taken came to nothing."""
+        if user in self._left:
+            tokens, at_s = self._left[user]
+            self._left[user] = (tokens + 1, at_s)
+
+    def _forget(self, now_s: float) -> None:
+        """Those whose bucket is full again, by the order in which they came last."""
+        for user, (_, at_s) in list(islice(self._left.items(), 2)):
+            if now_s - at_s > _MINUTE_S:
+                del self._left[user]

@@ -1,0 +1,103 @@
+"""Tokens of remote users: what somebody shows over TLS who has no certificate (docs/design/identity.md).
+
+A token is ``cosched_ID_SECRET``, the secret 32 random bytes. The file has the secret's SHA-256 and never the secret: a
+hash made slow on purpose guards guessable words, and nobody guesses 256 random bits. A token is one user's, ends at a
+stated time, and never gives an operator's rights nor another token.
+"""
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cosched.durable import write_durably
+from cosched.errors import Failed
+
+_MARK: Final = "cosched"
+_ID_BYTES: Final = 5
+_SECRET_BYTES: Final = 32
+#: Of one user at a time.
+MOST: Final = 50
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One token as it is kept; times in seconds since 1970, ``digest`` the secret's SHA-256 in hexadecimal."""
+
+    id: str
+    user: str
+    label: str
+    created_s: float
+    expires_s: float
+    digest: str
+
+
+class NoToken(Exception):
+    """It is no token, or no longer one; the message says why, and nothing of the secret."""
+
+
+class Tokens:
+    """All tokens of this cluster, in ``state/tokens.json``."""
+
+    def __init__(self, path: Path, now_s: Callable[[], float] = time.time) -> None:
+        """Raises :class:`Failed` where the file is there and cannot be understood: nobody is let in by guessing."""
+        self._path = path
+        self._now_s = now_s
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=list[Token])
+        except FileNotFoundError:
+            found = []
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Failed(f"{path}: not the list of tokens ({error}); remove it to end all tokens") from None
+        self._known = {each.id: each for each in found}
+
+    def create(self, user: str, label: str, life_s: float) -> tuple[Token, str]:
+        """A new token and its words, which are told this once. Raises :class:`Failed`."""
+        now_s = self._now_s()
+        alive = {key: each for key, each in self._known.items() if each.expires_s > now_s}
+        if sum(each.user == user for each in alive.values()) >= MOST:
+            raise Failed(f"{user} has {MOST} tokens, as many as one may: revoke some (cosched token revoke)")
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        made = Token(secrets.token_hex(_ID_BYTES), user, label, now_s, now_s + life_s, _digest(secret))
+        self._write({**alive, made.id: made})
+        return made, f"{_MARK}_{made.id}_{secret}"
+
+    def user_of(self, words: str) -> str:
+        """Whose token that is. Raises :class:`NoToken`."""
+        mark, _, rest = words.partition("_")
+        number, _, secret = rest.partition("_")
+        found = self._known.get(number)
+        expected = found.digest if found else "0" * 64
+        if not hmac.compare_digest(_digest(secret), expected) or mark != _MARK or found is None:
+            raise NoToken("the token is not known here: revoked, or of another cluster")
+        if found.expires_s <= self._now_s():
+            raise NoToken(f"the token {found.id} of {found.user} has expired: 'cosched token create' makes another")
+        return found.user
+
+    def get(self, number: str) -> Token | None:
+        """The token of that id."""
+        return self._known.get(number)
+
+    def all(self, user: str | None = None) -> list[Token]:
+        """Those of one user, or of all; the newest first."""
+        found = [each for each in self._known.values() if user in (None, each.user)]
+        return sorted(found, key=lambda each: -each.created_s)
+
+    def revoke(self, number: str) -> None:
+        """Let it be worth nothing from now on. Raises :class:`Failed`."""
+        self._write({key: each for key, each in self._known.items() if key != number})
+
+    def _write(self, tokens: dict[str, Token]) -> None:
+        try:
+            write_durably(self._path, msgspec.json.format(msgspec.json.encode(list(tokens.values()))))
+        except OSError as error:
+            raise Failed(f"{self._path} cannot be written: {error.strerror}; nothing has changed") from None
+        self._known = tokens
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

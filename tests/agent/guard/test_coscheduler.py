@@ -1,0 +1,129 @@
+"""The agent's coscheduling with a real guard and real jobs: done by the scheduler's word, undone by its silence."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from kit.guards import RealGuard
+
+from cosched.config.node import Cgroups, Launch, NodeConfig, SchedulerLink
+from cosched.model.coscheduling import Receives
+from cosched.model.node import Presence, Usage
+from cosched.wire import messages as wire
+from node_agent.linux.process import boottime_us
+from node_agent.policy.modes import LEASE_US
+from node_agent.service.attempts import Attempts
+from node_agent.service.coscheduler import Coscheduler
+from node_agent.service.guard import Guard
+
+SLOT_US = 20_000
+_BEAT = wire.Heartbeat(Usage(), Presence.AWAY)
+
+
+async def becomes(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Node:
+    """An agent's coscheduling on top of a guard; jobs 1 and 2 run."""
+
+    def __init__(self, guard: RealGuard, tmp_path: Path) -> None:
+        for job in (1, 2):
+            guard.prepare(job)
+            guard.spawn(["sh", "-c", "while :; do :; done"], job)
+        guard.hang_up()
+        config = NodeConfig(
+            name="n1", cluster="c", procs=1, memory_bytes=1 << 30, scheduler=SchedulerLink("wss://x:1/v1/agent"),
+            launch=Launch("127.0.0.1"), cgroup=Cgroups(cosched=guard.group),
+        )  # fmt: skip
+        attempts = Attempts(tmp_path / "attempts", "boot")
+        for job in (1, 2):
+            attempts.new(job, 1, "c").prepare = wire.Prepare(
+                wire.Fence("c", 1, "i"), wire.OrderId(job, 1, 1), "u", (), 1, None, None, 0, "/", {}, b""
+            )
+        self.guard = Guard(f"{guard.directory}/run/guard.sock", lambda message: None, self._connected)
+        self.coscheduler = Coscheduler(config, self.guard, attempts)
+
+    async def _connected(self) -> None:
+        self.coscheduler.guard_is_new()
+
+    def told(self, mode: str = "gang", rows: int = 2, contended: bool = True) -> None:
+        now_us = boottime_us()
+        turns = tuple(wire.Turn(job, 1, mode, 0.5, job - 1, rows) for job in (1, 2))
+        self.coscheduler.told(wire.Turns(now_us, now_us + 12_345_678, SLOT_US, contended, turns))
+
+    async def levers(self) -> list[list[int]]:
+        found = (await self.guard.ask({"do": "status"}))["levers"]
+        assert isinstance(found, list)
+        return found
+
+    async def until(self, some: bool) -> None:
+        async with asyncio.timeout(60):
+            while bool(await self.levers()) != some:
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def node(guard: RealGuard, tmp_path: Path) -> AsyncIterator[Node]:
+    made = Node(guard, tmp_path)
+    tasks = [asyncio.create_task(made.guard.keep()), asyncio.create_task(made.coscheduler.keep())]
+    try:
+        async with asyncio.timeout(60):
+            await made.guard.ready.wait()
+        yield made
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_turns_are_kept_while_the_scheduler_is_heard_and_end_with_its_silence(node: Node) -> None:
+    node.told()
+    await node.until(True)
+    begun_us = boottime_us()
+    while boottime_us() - begun_us < LEASE_US + 500_000:  # longer than a lease: said again, they go on
+        node.told()
+        await asyncio.sleep(0.25)
+    node.told()
+    await node.until(True)
+    await node.until(False)
+    await asyncio.sleep(0.2)
+    assert not await node.levers()
+
+
+async def test_turns_end_at_once_when_nobody_competes_any_more(node: Node) -> None:
+    node.told()
+    await node.until(True)
+    begun_us = boottime_us()
+    node.told(contended=False)
+    await node.until(False)
+    assert boottime_us() - begun_us < LEASE_US, "not by the lease's end"
+
+
+async def test_a_heartbeat_tells_of_the_clock_and_of_what_jobs_do(node: Node) -> None:
+    assert node.coscheduler.signed(_BEAT).clock_bound_us == -1
+    node.told(mode="none", rows=0)
+    wanted = {(1, 1): Receives.NOTHING.value, (2, 1): Receives.NOTHING.value}
+
+    def seen() -> bool:
+        beat = node.coscheduler.signed(_BEAT)
+        return {(sign.job_id, sign.attempt): sign.receives for sign in beat.jobs} == wanted
+
+    await becomes(seen)
+    beat = node.coscheduler.signed(_BEAT)
+    assert 0 <= beat.clock_bound_us < SLOT_US
+    assert beat.asked_us <= boottime_us()
+    assert beat.raises == 0
+    assert not await node.levers()
+
+
+async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:
+    node.told(mode="psychic", rows=0)
+    await becomes(lambda: len(node.coscheduler.signed(_BEAT).jobs) == 2)  # it has been taken in
+    assert not await node.levers()
+    assert not node.coscheduler.raises

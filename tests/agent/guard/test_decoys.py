@@ -1,0 +1,91 @@
+"""Decoys are there while a ceiling is in force and a job is there, where they belong, and never longer."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit.guards import US_PER_S, RealGuard, alive, places, wait_for
+
+MakeGuard = Callable[..., RealGuard]
+PROCESSORS = len(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+def guard(make_guard: MakeGuard) -> Iterator[RealGuard]:
+    made = make_guard(start=False, contract={"cpu_ratio": 0.5}, cgroup={"decoys": True})
+    made.config["cgroup"] |= {"desk": desk(made)}
+    top = next(top for top in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (top / "cgroup.procs").exists())
+    (top / desk(made)).mkdir()
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+        (top / desk(made)).rmdir()
+
+
+def desk(guard: RealGuard) -> str:
+    return f"{guard.group}-desk"
+
+
+def inside(group: str) -> set[int]:
+    """The processes in a group and below it, in the tree of the CPU."""
+    listings = [
+        listing for place in places(group) for listing in (place / "cgroup.procs", *place.glob("*/cgroup.procs"))
+    ]
+    return {int(pid) for listing in listings for pid in listing.read_text().split()}
+
+
+def is_nobody(pid: int) -> bool:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return status["Uid"].split() == ["65534"] * 4
+
+
+def shown(guard: RealGuard) -> dict[str, object]:
+    found: dict[str, object] = guard.status()["decoys"]
+    return found
+
+
+def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGuard) -> None:
+    assert shown(guard) == {"processes": 0, "problem": ""}
+    guard.prepare(1)
+    wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be there")
+    heralds, others = inside(guard.group), inside(desk(guard))
+    assert (len(heralds), len(others)) == (PROCESSORS, 2 * PROCESSORS)
+    wait_for(lambda: all(map(is_nobody, heralds | others)), "decoys to have no rights")
+    assert all(len(os.sched_getaffinity(pid)) == 1 for pid in heralds | others)
+    now_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    guard.ask({"do": "relax", "until_us": now_us + 60 * US_PER_S, "epoch": 1})
+    wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go where there is no ceiling")
+    assert not any(map(alive, heralds | others))
+    guard.ask({"do": "arm"})
+    wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be back")
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1, attempt=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go with the last job")
+    assert inside(guard.group) | inside(desk(guard)) == set()
+
+
+def test_they_die_with_the_guard(guard: RealGuard) -> None:
+    guard.prepare(1)
+    wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be there")
+    them = inside(guard.group) | inside(desk(guard))
+    guard.kill()
+    wait_for(lambda: not any(map(alive, them)), "decoys to die with the guard")
+    guard.start()
+    wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "the next guard to have its own")
+
+
+def test_without_an_owners_group_the_reason_is_told(make_guard: MakeGuard) -> None:
+    guard = make_guard(contract={"cpu_ratio": 0.5}, cgroup={"decoys": True, "desk": "no-such-group"})
+    guard.prepare(1)
+    wait_for(lambda: "No such file" in str(shown(guard)["problem"]), "the reason")
+    assert shown(guard)["processes"] == 0
+
+
+def test_nobody_has_them_without_asking(make_guard: MakeGuard) -> None:
+    guard = make_guard(contract={"cpu_ratio": 0.5})
+    guard.prepare(1)
+    assert shown(guard) == {"processes": 0, "problem": "not asked for (cgroup.decoys)"}

@@ -1,0 +1,216 @@
+"""The owner's switch: parallel work stops at once and goes on, without agent and scheduler, and for nobody else."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.guards import US_PER_S, RealGuard, alive, wait_for
+
+from node_agent.guard.desk import OPTED_OUT
+
+COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
+ASK = (
+    "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
+    "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
+)
+
+
+def desk(guard: RealGuard, do: str, **fields: Any) -> dict[str, Any]:
+    """Ask at the desk, as the user who runs the guard."""
+    return asked(guard, json.dumps({"do": do, **fields}).encode())
+
+
+def asked(guard: RealGuard, packet: bytes) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(30)
+        connection.connect(f"{guard.directory}/run/desk.sock")
+        connection.send(packet)
+        answer: dict[str, Any] = json.loads(connection.recv(65536))
+        return answer
+
+
+def count(guard: RealGuard) -> int:
+    path = Path(guard.work) / "count"
+    return int(path.read_text()) if path.exists() else 0
+
+
+def grows(guard: RealGuard) -> None:
+    before = count(guard)
+    wait_for(lambda: count(guard) > before + 2, "the job to go on")
+
+
+def stands_still(guard: RealGuard) -> None:
+    """A few looks in a row: what had been begun when it stopped may have been finished at the first."""
+
+    def still() -> bool:
+        before = count(guard)
+        for _ in range(20):
+            desk(guard, "status")
+        return count(guard) == before
+
+    wait_for(still, "the job to stand still")
+    before = count(guard)
+    subprocess.run(["sleep", "0.3"], check=True)
+    assert count(guard) == before
+
+
+def test_a_pause_stops_what_runs_and_it_goes_on_afterwards(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    pid = guard.shell(COUNT)
+    grows(guard)
+    answer = desk(guard, "pause")
+    assert answer["paused"].endswith("has paused parallel work at this desk")
+    assert answer["paused_until_us"] is None
+    guard.event("desk")
+    assert guard.status()["paused"] == answer["paused"]
+    stands_still(guard)
+    assert alive(pid)
+    assert desk(guard, "resume")["paused"] == ""
+    grows(guard)
+
+
+def test_nothing_new_starts_during_a_pause(guard: RealGuard) -> None:
+    guard.prepare()
+    desk(guard, "pause")
+    code, story = guard.refused(guard.preparation(job=2))
+    assert (code, story) == ("paused", guard.status()["paused"])
+    assert guard.refused(guard.spawning(["true"]), guard.null())[0] == "paused"
+    desk(guard, "resume")
+    guard.spawn(["true"])
+    guard.event("exited", n=0, status=0)
+
+
+def test_a_pause_with_an_end_ends_by_itself_and_the_second_replaces_the_first(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.shell(COUNT)
+    grows(guard)
+    assert desk(guard, "pause", seconds=3600)["paused_until_us"] > 0
+    stands_still(guard)
+    desk(guard, "pause", seconds=0.5)
+    wait_for(lambda: not desk(guard, "status")["paused"], "the pause to end")
+    grows(guard)
+
+
+def test_a_jobs_time_limit_does_not_run_while_it_is_paused(guard: RealGuard) -> None:
+    guard.prepare(limit_us=3 * US_PER_S, grace_us=0)
+    guard.shell(COUNT)
+    grows(guard)
+    before_us = guard.listed()["deadline_us"]
+    desk(guard, "pause", seconds=4)
+    guard.event("desk")
+    guard.event("desk")
+    assert guard.listed()["deadline_us"] >= before_us + 4 * US_PER_S
+    assert guard.event("exited", n=0)["cause"] == "limit"
+
+
+def test_what_is_paused_can_be_killed(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    pid = guard.shell(COUNT)
+    grows(guard)
+    desk(guard, "pause")
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 100_000})
+    guard.event("empty", job=1)
+    assert not alive(pid)
+
+
+def test_a_pause_outlives_the_guard(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.shell(COUNT)
+    grows(guard)
+    desk(guard, "pause")
+    guard.kill()
+    guard.start()
+    assert "has paused" in guard.status()["paused"]
+    assert guard.refused(guard.preparation(job=2))[0] == "paused"
+    stands_still(guard)
+    desk(guard, "resume")
+    grows(guard)
+
+
+def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) -> None:
+    def as_stranger(request: dict[str, Any]) -> dict[str, Any]:
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", ASK]
+        done = subprocess.run(
+            [*command, f"{guard.directory}/run/desk.sock", json.dumps(request)],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    assert as_stranger({"do": "status"})["ok"]
+    for request in ({"do": "pause"}, {"do": "resume"}):
+        answer = as_stranger(request)
+        assert answer["error"] == "user"
+        assert answer["message"].startswith("nobody is not logged in at this machine itself")
+    assert guard.status()["paused"] == ""
+    guard.stop()
+    guard.config["security"]["desk_users"] = ["nobody"]
+    guard.start()
+    assert as_stranger({"do": "pause"})["paused"] == "nobody has paused parallel work at this desk"
+
+
+def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) -> None:
+    guard = make_guard(start=False)
+    guard.top.append("parallel = false")
+    guard.start()
+    assert guard.refused(guard.preparation()) == ("paused", OPTED_OUT)
+    assert desk(guard, "resume")["message"] == OPTED_OUT
+
+
+@pytest.mark.parametrize(
+    ("packet", "complaint"),
+    [
+        (b"nonsense", "not JSON"),
+        (b"[]", "do: expected status, pause or resume"),
+        (b'{"do": "reboot"}', "do: expected status, pause or resume"),
+        (b'{"do": "pause", "seconds": -1}', "seconds: found -1; expected a number above 0, up to 31622400"),
+        (b'{"do": "pause", "seconds": "2h"}', "seconds: found '2h'; expected a number above 0, up to 31622400"),
+    ],
+)
+def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard, packet: bytes, complaint: str) -> None:
+    assert asked(guard, packet)["message"] == complaint
+    assert desk(guard, "status")["paused"] == ""
+
+
+def test_guests_who_say_nothing_keep_nobody_out_for_long(guard: RealGuard) -> None:
+    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(16)]
+    try:
+        for each in silent:
+            each.connect(f"{guard.directory}/run/desk.sock")
+
+        def answered() -> bool:
+            try:
+                return bool(desk(guard, "status")["ok"])
+            except (OSError, ValueError):
+                return False
+
+        wait_for(answered, "an answer")
+    finally:
+        for each in silent:
+            each.close()
+
+
+def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
+    def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
+        command = [sys.executable, "-m", "cosched.cli.main", "desk", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    assert cosched("status").stdout == "parallel work: no limit on CPU, beside everything of yours\n"
+    assert cosched("pause", "--for", "2h").stdout.startswith("paused: root has paused parallel work at this desk, for ")
+    assert json.loads(cosched("status", "--json").stdout)["paused_for_s"] > 3600
+    assert cosched("resume").returncode == 0
+    bad = cosched("pause", "--for", "soon")
+    assert bad.returncode == 2
+    assert "--for" in bad.stderr
+    guard.stop()
+    gone = cosched("status")
+    assert gone.returncode == 3
+    assert "no guard of cosched answers at" in gone.stderr

@@ -1,0 +1,101 @@
+"""A guard that dies or hangs while the contract is relaxed: whoever keeps it starts another, and that one arms."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from kit.guards import RealGuard, alive, places, wait_for
+
+from cosched.lab.keeping import Kept, Service
+
+WATCHDOG_S = 2.0
+BOUND_S = 30.0  # far more than is promised: this machine may be busy
+
+
+class Keeper:
+    """What process 1 of a lab's node does for its guard."""
+
+    def __init__(self, guard: RealGuard) -> None:
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        config = guard.directory / "node.toml"
+        argv = (sys.executable, "-I", "-m", "node_agent.guard", "--config", str(config))
+        self.kept = Kept(Service(argv, str(guard.directory / "errors"), kept=True, watchdog_s=WATCHDOG_S), self._launch)
+
+    def _launch(self, service: Service, more: Mapping[str, str]) -> int:
+        with Path(service.log).open("ab") as log:
+            child = subprocess.Popen(service.argv, stderr=log, env={**os.environ, **more})
+        self.children[child.pid] = child
+        return child.pid
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        give_up_s = time.monotonic() + BOUND_S
+        while not condition():
+            assert time.monotonic() < give_up_s, f"waited {BOUND_S} s for {what}"
+            assert self.kept.signs is not None
+            if select.select([self.kept.signs], [], [], 0.02)[0]:
+                self.kept.heard()
+            child = self.children[self.kept.pid]
+            if self.kept.ended is None and child.poll() is not None:
+                how = child.returncode
+                self.kept.has_ended({"signal": -how} if how < 0 else {"status": how})
+            self.kept.tick()
+
+    def close(self) -> None:
+        for child in self.children.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            child.wait()
+        assert self.kept.signs is not None
+        self.kept.signs.close()
+
+
+@pytest.fixture
+def keeper(make_guard: Callable[..., RealGuard]) -> Iterator[tuple[RealGuard, Keeper]]:
+    guard = make_guard("cgroups", contract={"cpu_ratio": 0.5, "memory_ratio": 1.0, "mpl": 1})
+    assert guard.stop() == 0
+    keeper = Keeper(guard)
+    keeper.kept.start()
+    try:
+        yield guard, keeper
+    finally:
+        keeper.close()
+
+
+def armed(guard: RealGuard) -> bool:
+    """By what the kernel enforces, not by what anybody says."""
+    for place in places(guard.group):
+        for name in ("cpu.cfs_quota_us", "cpu.max"):
+            with contextlib.suppress(OSError):
+                return (place / name).read_text().split()[0] not in ("-1", "max")
+    return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_contract_is_armed_again_and_jobs_are_taken_over(
+    keeper: tuple[RealGuard, Keeper], how: signal.Signals
+) -> None:
+    guard, kept = keeper
+    guard.process = kept.children[kept.kept.pid]
+    kept.until(lambda: (guard.directory / "run/guard.sock").exists() and armed(guard), "the guard")
+    guard.client()
+    guard.prepare()
+    pid = guard.shell("sleep 1000")
+    until_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000 + 100_000_000
+    guard.ask({"do": "relax", "until_us": until_us, "epoch": 1})
+    assert not armed(guard)
+    first = kept.kept.pid
+    kept.until(lambda: kept.kept.due_s() is not None, "a sign of life")
+    os.kill(first, how)
+    kept.until(lambda: kept.kept.pid != first and armed(guard), "another guard that arms")
+    guard.process = kept.children[kept.kept.pid]
+    guard.client()
+    assert alive(pid)
+    assert guard.listed()["commands"][0]["state"] == "running"
+    wait_for(lambda: guard.status()["armed"], "it to say so")

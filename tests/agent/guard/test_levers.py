@@ -1,0 +1,216 @@
+"""Weights and turns of jobs on real cgroups: set, seen to act, and undone whatever happens."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kit.guards import RealGuard, places, wait_for
+
+from node_agent.linux import files
+from node_agent.linux.process import US_PER_S, boottime_us
+
+_FAR_US = 5 * US_PER_S
+NEUTRAL = (100, False)
+
+
+def lever(guard: RealGuard, job: int) -> tuple[int, bool]:
+    """A job's weight in percent and its idle flag, by the kernel's files."""
+    for place in places(guard.group):
+        group = Path(place) / f"job-{job}.1"
+        if (group / "cpu.shares").exists():
+            weight = int(files.read(f"{group}/cpu.shares")) * 100 // 1024
+        elif (group / "cpu.weight").exists():
+            weight = int(files.read(f"{group}/cpu.weight"))
+        else:
+            continue
+        idle = files.read(f"{group}/cpu.idle").strip() == "1"
+        return (100 if idle else weight), idle
+    raise AssertionError(f"job {job} has no group with weights in {guard.group}")
+
+
+def two_jobs(guard: RealGuard) -> None:
+    for job in (1, 2):
+        guard.prepare(job)
+        guard.spawn(["sleep", "1000"], job)
+
+
+def weigh(guard: RealGuard, job: int = 1, percent: int = 1000, lasting_us: int = _FAR_US) -> None:
+    guard.ask({"do": "weigh", "job": job, "attempt": 1, "percent": percent, "until_us": boottime_us() + lasting_us})
+
+
+def slots(guard: RealGuard, slot_us: int = 20_000, lasting_us: int = _FAR_US) -> None:
+    now_us = boottime_us()
+    rows = [[[1, 1]], [[2, 1]]]
+    guard.ask({"do": "slots", "begin_us": now_us, "slot_us": slot_us, "rows": rows, "until_us": now_us + lasting_us})
+
+
+def test_a_weight_holds_and_is_undone_when_its_time_is_over(guard: RealGuard) -> None:
+    two_jobs(guard)
+    weigh(guard, lasting_us=US_PER_S // 2)
+    assert (lever(guard, 1), lever(guard, 2)) == ((1000, False), NEUTRAL)
+    assert guard.status()["levers"] == [[1, 1, 1000, False]]
+    assert guard.status()["raises"] == 1
+    wait_for(lambda: lever(guard, 1) == NEUTRAL, "the weight's end")
+    assert guard.status()["levers"] == []
+
+
+def test_a_lease_is_cut(guard: RealGuard) -> None:
+    two_jobs(guard)
+    now_us = boottime_us()
+    answer = guard.ask({"do": "weigh", "job": 1, "attempt": 1, "percent": 200, "until_us": now_us + 3600 * US_PER_S})
+    assert answer["until_us"] <= boottime_us() + 10 * US_PER_S
+
+
+def test_jobs_take_turns_until_there_are_no_rows(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard)
+    seen: set[tuple[bool, bool]] = set()
+
+    def both_had_theirs() -> bool:
+        seen.add((lever(guard, 1)[1], lever(guard, 2)[1]))
+        return {(True, False), (False, True)} <= seen
+
+    wait_for(both_had_theirs, "a slot of each job")
+    guard.ask({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [], "until_us": 0})
+    assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
+
+
+def test_turns_end_with_their_lease(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard, lasting_us=US_PER_S // 2)
+    wait_for(lambda: not guard.status()["levers"] and lever(guard, 1) == lever(guard, 2) == NEUTRAL, "the slots' end")
+    time.sleep(0.05)  # more than two slots: nothing begins anew
+    assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
+
+
+_AGENT = """
+import sys, time
+from node_agent.guard.client import GuardClient
+from node_agent.linux.process import boottime_us
+client = GuardClient(sys.argv[1])
+until_us = boottime_us() + 10_000_000
+client.ask({"do": "weigh", "job": 1, "attempt": 1, "percent": 1000, "until_us": until_us})
+rows = [[[1, 1]], [[2, 1]]]
+client.ask({"do": "slots", "begin_us": 0, "slot_us": 10_000_000, "rows": rows, "until_us": until_us})
+print("set", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_killed_between_set_and_unset_leaves_nothing(guard: RealGuard, how: signal.Signals) -> None:
+    two_jobs(guard)
+    guard.hang_up()
+    agent = subprocess.Popen(
+        [sys.executable, "-c", _AGENT, f"{guard.directory}/run/guard.sock"], stdout=subprocess.PIPE, cwd=os.getcwd()
+    )
+    with agent:
+        try:
+            assert agent.stdout is not None
+            assert agent.stdout.readline() == b"set\n"
+            assert {lever(guard, 1), lever(guard, 2)} != {NEUTRAL}
+        finally:
+            agent.send_signal(how)
+    wait_for(lambda: lever(guard, 1) == lever(guard, 2) == NEUTRAL, "levers as they were made")
+
+
+def test_a_killed_guards_successor_begins_neutral(guard: RealGuard) -> None:
+    two_jobs(guard)
+    weigh(guard)
+    slots(guard, slot_us=10 * US_PER_S)
+    assert {lever(guard, 1), lever(guard, 2)} != {NEUTRAL}
+    guard.kill()
+    guard.start()
+    assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
+
+
+def test_a_guard_that_ends_leaves_neutral_levers(guard: RealGuard) -> None:
+    two_jobs(guard)
+    weigh(guard, 2)
+    slots(guard, slot_us=10 * US_PER_S)
+    assert guard.stop() == 0
+    assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
+
+
+def test_a_jobs_end_takes_its_levers_along(guard: RealGuard) -> None:
+    two_jobs(guard)
+    weigh(guard)
+    slots(guard)
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    assert [1, 1] not in [each[:2] for each in guard.status()["levers"]]
+    guard.prepare(1)  # the same name again: made as any other
+    guard.ask({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [], "until_us": 0})
+    assert lever(guard, 1) == NEUTRAL
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "words"),
+    [
+        ({"do": "weigh", "job": 7, "attempt": 1, "percent": 200, "until_us": 2**52}, "unknown", "job 7"),
+        ({"do": "weigh", "job": 1, "attempt": 1, "percent": 200, "until_us": 1}, "stale", "ago"),
+        ({"do": "weigh", "job": 1, "attempt": 1, "percent": 0, "until_us": 2**52}, "unknown", "percent"),
+        ({"do": "weigh", "job": 1, "attempt": 1, "percent": 10_001, "until_us": 2**52}, "unknown", "percent"),
+        ({"do": "slots", "begin_us": 0, "slot_us": 1, "rows": [], "until_us": 0}, "unknown", "slot_us"),
+        ({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [[[7, 1]]], "until_us": 2**52}, "unknown", "job 7"),
+        ({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [[[1, 1]]], "until_us": 1}, "stale", "ago"),
+        (
+            {"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [[[1, 1]], [[1, 1]]], "until_us": 2**52},
+            "unknown",
+            "twice",
+        ),
+        ({"do": "slots", "begin_us": 0, "slot_us": 20_000, "rows": [[1, 1]], "until_us": 2**52}, "unknown", "rows"),
+    ],
+)
+def test_what_is_refused_changes_nothing(guard: RealGuard, request_: dict[str, object], code: str, words: str) -> None:
+    two_jobs(guard)
+    found, story = guard.refused(request_)
+    assert found == code
+    assert words in story
+    assert (lever(guard, 1), lever(guard, 2)) == (NEUTRAL, NEUTRAL)
+
+
+def test_without_cgroups_there_are_no_weights(make_guard) -> None:
+    guard = make_guard("none")
+    guard.prepare(1, memory_bytes=None)
+    far = boottime_us() + _FAR_US
+    assert guard.refused({"do": "weigh", "job": 1, "attempt": 1, "percent": 200, "until_us": far})[0] == "failed"
+    assert guard.status()["can"]["job weights"].startswith("no")
+
+
+@pytest.mark.parametrize("by", ["weight", "idle"])
+def test_the_raised_job_gets_most_of_a_cpu(guard: RealGuard, by: str) -> None:
+    """A share of CPU time, not a speed: it holds on a busy machine too."""
+    cpu = min(os.sched_getaffinity(0))
+    pids = []
+    for job in (1, 2):
+        guard.prepare(job)
+        pids.append(guard.spawn(["sh", "-c", "while :; do :; done"], job))
+    for pid in pids:
+        os.sched_setaffinity(pid, {cpu})
+    if by == "weight":
+        weigh(guard, lasting_us=10 * US_PER_S)
+    else:
+        now_us = boottime_us()
+        rows = [[[1, 1]], [[2, 1]]]
+        guard.ask(
+            {"do": "slots", "begin_us": now_us, "slot_us": 10 * US_PER_S, "rows": rows, "until_us": now_us + _FAR_US}
+        )
+    before = [_cpu_ns(pid) for pid in pids]
+    used = [0, 0]
+
+    def enough() -> bool:
+        used[:] = [_cpu_ns(pid) - was for pid, was in zip(pids, before, strict=True)]
+        return sum(used) > 300_000_000
+
+    wait_for(enough, "0.3 s of CPU")
+    assert used[0] > 4 * used[1]
+
+
+def _cpu_ns(pid: int) -> int:
+    return int(files.read(f"/proc/{pid}/schedstat").split()[0])

@@ -1,0 +1,257 @@
+"""An agent is killed and started anew while commands run over the launch route: they notice nothing."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from kit.agents import Cluster, Node, Scheduler, until
+
+from cosched.wire import messages as wire
+from cosched.wire.stream import Kind
+from node_agent.service.doors import Call
+from tests.agent.test_agent_route import JOB, Job, call, sleeping, wanted
+from tests.kit.clocks import Clock
+
+_STREAM = """
+import hashlib, os, sys
+# Echoes what comes, in other pieces, and a line on standard error for each; slow enough to be interrupted.
+seen = hashlib.sha256()
+while data := os.read(0, 7001):
+    seen.update(data)
+    at = 0
+    while at < len(data):
+        at += os.write(1, data[at:])
+    os.write(2, b"%d\\n" % len(data))
+print(seen.hexdigest(), file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+async def pair(cluster: Cluster) -> tuple[Node, Node]:
+    return cluster.node("a"), cluster.node("b")
+
+
+def restart(scheduler: Scheduler, node: Node, how: int = signal.SIGKILL) -> None:
+    """What is told to it next is told to the new one."""
+    node.stop_agent(how)
+    scheduler.links.pop(node.name, None)
+    node.start_agent()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_streams_go_on_over_restarts_of_both_agents_and_nothing_is_lost_or_doubled(
+    cluster: Cluster, pair: tuple[Node, Node], how: signal.Signals
+) -> None:
+    a, b = pair
+    program = cluster.base / "echo.py"
+    program.write_text(_STREAM)
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start(
+            f"""
+            head -c 3000000 /dev/urandom > "$TMPDIR/in"
+            cksum < "$TMPDIR/in"
+            (for part in 0 1 2; do
+                dd if="$TMPDIR/in" bs=1000000 skip=$part count=1 status=none
+                touch {cluster.base}/wrote-$part
+                until [ -e {cluster.base}/go-$part ]; do sleep 0.02; done
+            done) | $RSH b '/usr/bin/python3 -I {program}' > "$TMPDIR/out" 2> "$TMPDIR/err"
+            echo "status $?"
+            cksum < "$TMPDIR/out"
+            sha256sum < "$TMPDIR/in" | cut -d' ' -f1
+            tail -n1 "$TMPDIR/err"
+            awk 'length($0) < 9 {{ sum += $1 }} END {{ print sum }}' "$TMPDIR/err"
+            """
+        )
+        for part, restarted in enumerate(((b,), (a,), (a, b))):
+            await until(lambda part=part: (cluster.base / f"wrote-{part}").exists(), f"part {part}")
+            for node in restarted:
+                restart(scheduler, node, how)
+            (cluster.base / f"go-{part}").touch()
+        ended = await scheduler.next("a", wire.ProgramEnded)
+        assert ended.exit == wire.Exit(0)
+        lines = (await job.out()).splitlines()
+        assert lines[1] == "status 3", await job.out("stderr")
+        assert lines[2] == lines[0]
+        assert lines[4] == lines[3]
+        assert lines[5] == "3000000"
+        assert await job.out("stderr") == ""
+
+
+async def test_a_command_that_ends_while_its_agent_is_away_is_told_to_its_caller(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        line = f"echo before; touch {b.base}/up; until [ -e {b.base}/go ]; do sleep 0.02; done; echo after; exit 6"
+        await job.start(f"$RSH -n b '{line}'; echo $?")
+        await until((b.base / "up").exists, "the command to run")
+        b.stop_agent(signal.SIGKILL)
+        (b.base / "go").touch()
+        exits = b.state / "records" / f"{JOB}.1.1.exit"
+        await until(exits.exists, "its end to be on record")
+        b.start_agent()
+        await scheduler.next("a", wire.ProgramEnded)
+        assert await job.out() == "before\nafter\n6\n"
+
+
+async def test_a_guard_that_is_killed_loses_no_stream(cluster: Cluster, pair: tuple[Node, Node]) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        line = f"echo before; touch {b.base}/up; until [ -e {b.base}/go ]; do sleep 0.02; done; echo after; exit 6"
+        await job.start(f"$RSH -n b '{line}'; echo $?; $RSH -n b true; echo $?")
+        await until((b.base / "up").exists, "the command to run")
+        assert b.guard is not None
+        b.guard.kill()
+        b.guard.wait()
+        b.start_guard()
+        (b.base / "go").touch()
+        await scheduler.next("a", wire.ProgramEnded)
+        assert await job.out() == "before\nafter\n6\n0\n"
+
+
+async def test_a_caller_that_dies_with_its_agent_away_takes_its_command_along_when_the_job_is_killed(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start("$RSH -n b 'exec sleep 611' & echo $!; wait")
+        await until(lambda: sleeping(b) == ["611"], "the command to run")
+        caller = int(await job.out())
+        a.stop_agent(signal.SIGKILL)
+        os.kill(caller, signal.SIGKILL)
+        a.start_agent()
+        assert sleeping(b) == ["611"]
+        await scheduler.tell("b", wire.Kill(scheduler.fence, wire.OrderId(JOB, 1, 3), 0))
+        await scheduler.next("b", wire.GroupEnded)
+        await until(lambda: not supervisors(b), "its supervisor to end")
+
+
+def supervisors(node: Node) -> list[int]:
+    """Living supervisors of a node's guard."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if (path / "comm").read_text() == "cosched-superv\n" and os.fsencode(node.config) in (
+                path / "cmdline"
+            ).read_bytes():
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+async def test_supervisors_end_when_their_caller_has_heard_all(cluster: Cluster, pair: tuple[Node, Node]) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start("for i in 1 2 3; do $RSH -n b true; $RSH -n a true; done; touch $TMPDIR/x; sleep 1000")
+        await until(lambda: len(list((b.state / "records").glob("*.exit"))) == 3, "three commands to end")
+        await until(lambda: not supervisors(b), "their supervisors to end")
+        assert not [each for each in (b.state / "jobs" / f"{JOB}.1").iterdir() if each.is_socket()]
+
+
+async def test_a_command_that_is_asked_for_twice_is_started_once(cluster: Cluster, pair: tuple[Node, Node]) -> None:
+    """Two calls of one name at the same time, as when a call is renewed before the first was heard of."""
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        mark = b.base / "ran"
+        what = Call(cluster.grant(JOB, ("a", "b")), "b", "a", wanted(f"echo x >> {mark}; sleep 0.3"))
+        ends = await asyncio.gather(*(call(b, a.identity, what) for _ in range(4)), return_exceptions=True)
+        assert (Kind.EXIT, b'{"status": 0}') in ends, ends  # the others had to give way to it
+        assert mark.read_text() == "x\n"
+
+
+async def test_a_renewed_call_in_a_job_that_is_being_killed_ends_quietly(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start("$RSH -n b 'exec sleep 612'; echo $?")
+        await until(lambda: sleeping(b) == ["612"], "the command to run")
+        restart(scheduler, b)
+        await scheduler.tell("b", wire.Kill(scheduler.fence, wire.OrderId(JOB, 1, 3), 0))
+        await scheduler.next("b", wire.GroupEnded)
+        await scheduler.next("a", wire.ProgramEnded)
+        assert await job.out("stderr") == ""
+        assert await job.out() in ("255\n", "137\n", "143\n")
+
+
+async def test_after_a_power_cut_the_scheduler_hears_that_the_job_is_of_another_boot(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    a, b = pair
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        await job.start("exec sleep 613")
+        await until(lambda: sleeping(a) == ["613"], "the script to run")
+        before = scheduler.hellos[-1].boot_id
+        for node in pair:
+            node.reboot()
+            scheduler.links.pop(node.name, None)
+            node.start_guard()
+            node.start_agent()
+        for node in pair:
+            await until(lambda node=node: node.name in scheduler.links, f"{node.name} to join")  # type: ignore[misc]
+            hello = next(each for each in reversed(scheduler.hellos) if each.node == node.name)
+            assert hello.boot_id != before
+            (report,) = hello.groups
+            assert (report.job_id, report.attempt, report.rebooted) == (JOB, 1, True)
+        assert (await scheduler.next("a", wire.ProgramEnded)).exit == wire.Exit(cause="unknown")
+        for name in ("a", "b"):
+            await scheduler.tell(name, wire.Kill(scheduler.fence, wire.OrderId(JOB, 1, 3), 0))
+            await scheduler.next(name, wire.GroupEnded)
+            await scheduler.tell(name, wire.Forget(scheduler.fence, wire.OrderId(JOB, 1, 4)))
+        await until(lambda: not [*(a.state / "jobs").iterdir(), *(b.state / "jobs").iterdir()], "nothing to be left")
+
+
+@pytest.mark.system("gcc")
+async def test_a_step_of_the_wall_clock_neither_ends_a_lease_nor_a_job_nor_a_relaxation(cluster: Cluster) -> None:
+    """An hour forth and back, at agent and guard; the scheduler's stands still."""
+    clock = Clock(cluster.base)
+    node = cluster.node("a", start=False)
+    node.environment = clock.environment
+    node.start_guard()
+    node.start_agent()
+    async with cluster.scheduler() as scheduler:
+        scheduler.lease_us = 3_000_000
+        job = Job(cluster, scheduler, node)
+        order = cluster.prepare(scheduler.fence, JOB, "a", limit_us=600_000_000)
+        await scheduler.tell("a", order)
+        await scheduler.next("a", wire.Prepared)
+        await job.start("exec sleep 614")
+        await until(lambda: sleeping(node) == ["614"], "the script to run")
+        link = scheduler.links["a"]
+        for shift_s in (3600, -3600, 0):
+            clock.step(shift_s)
+            scheduler.beats.clear()
+            began_s = time.monotonic()
+            # a lease of wall-clock seconds, or a limit, would end now; one of real ones needs the heartbeats that come
+            await until(lambda: "a" in scheduler.beats and time.monotonic() > began_s + 0.5, "heartbeats")  # noqa: B023
+            assert scheduler.links["a"] is link
+            assert sleeping(node) == ["614"]
+        assert not [message for _, message in scheduler.got if isinstance(message, wire.ProgramEnded | wire.GroupEnded)]
+        assert len(scheduler.hellos) == 1
+        for count, shift_s in ((2, 3600), (3, -3600)):  # certificates and all
+            clock.step(shift_s)
+            restart(scheduler, node)
+            await until(lambda: len(scheduler.hellos) == count, f"the agent to join, {shift_s} s off")  # noqa: B023
+            assert scheduler.hellos[-1].groups[0].state == "running"
+        assert sleeping(node) == ["614"]

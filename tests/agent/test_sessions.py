@@ -1,0 +1,204 @@
+"""Login sessions: files as the system writes them, a real logind, a real X display."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node_agent.linux import sessions
+from node_agent.linux.sessions import Session, sight
+
+
+def nobody_knows(session: Session) -> None:
+    del session
+
+
+SESSION = "UID=1000\nUSER=ann\nACTIVE={active}\nREMOTE=0\nTYPE={kind}\nCLASS={who}\nSEAT=seat0\n"
+
+
+@pytest.mark.parametrize(
+    ("active", "kind", "who", "idle_s"),
+    [
+        ("1", "wayland", "user", 0.0),
+        ("1", "x11", "user", 0.0),
+        ("0", "x11", "user", float("inf")),  # another virtual console is shown
+        ("1", "tty", "user", float("inf")),  # its terminal tells more
+        ("1", "x11", "greeter", float("inf")),  # nobody has logged in
+    ],
+)
+def test_an_active_graphical_session_is_somebody(
+    tmp_path: Path, active: str, kind: str, who: str, idle_s: float
+) -> None:
+    (tmp_path / "systemd/sessions").mkdir(parents=True)
+    (tmp_path / "systemd/sessions/2").write_text(SESSION.format(active=active, kind=kind, who=who))
+    os.mkfifo(tmp_path / "systemd/sessions/2.ref")
+    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
+
+
+def test_without_files_of_sessions_there_is_nothing_to_watch(tmp_path: Path) -> None:
+    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", None, "")
+
+
+def test_sessions_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "utmp").mkdir()
+    with pytest.raises(IsADirectoryError):
+        sessions.active(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "alive", "idle_s"),
+    [(b":0", True, 0.0), (b":0", False, float("inf")), (b"pts/3", True, float("inf"))],
+)
+def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, alive: bool, idle_s: float) -> None:
+    pid = os.getpid() if alive else 2**22 + 1
+    size = 384 if os.uname().machine == "x86_64" else 400
+    record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
+    (tmp_path / "utmp").write_bytes(bytes(size) + record)
+    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
+
+
+def test_a_session_known_to_be_idle_is_as_old_as_its_last_key(tmp_path: Path) -> None:
+    (tmp_path / "systemd/sessions").mkdir(parents=True)
+    for name in ("2", "c5"):
+        (tmp_path / "systemd/sessions" / name).write_text(SESSION.format(active="1", kind="x11", who="user"))
+    found = sessions.active(tmp_path)
+    assert found is not None
+    assert [session.id for session in found] == ["2", "c5"]
+    assert sight(found, lambda session: {"2": 40.0, "c5": 300.0}[session.id]).idle_s == 40
+    assert sight(found, lambda session: {"2": 40.0}.get(session.id)).idle_s == 0, "nothing is known of c5"
+
+
+LOGIND = Path("/lib/systemd/systemd-logind")
+ASKING = """
+import asyncio, json, os, subprocess, sys, time
+from node_agent.linux import sessions
+from node_agent.service.idle import IdleTimes
+
+async def ask():
+    idle = IdleTimes()
+    (session,) = sessions.active()
+    await idle.follow([session])
+    before = idle.of(session)
+    call = ["busctl", "--system", "call", "org.freedesktop.login1", "/org/freedesktop/login1/session/_32"]
+    subprocess.run([*call, "org.freedesktop.login1.Session", "SetIdleHint", "b", "true"], check=True, timeout=20)
+    await asyncio.sleep(1.2)
+    later = IdleTimes()
+    await later.follow([session])
+    after = later.of(session)
+    print(json.dumps({"id": session.id, "before": before, "after": after, "problem": later.problem}))
+
+asyncio.run(ask())
+"""
+
+
+@pytest.mark.system("dbus")
+def test_a_real_logind_is_asked_for_its_idle_hint(tmp_path: Path) -> None:
+    """With a bus, a logind and a /run of their own; the session is one that logind finds after a restart."""
+    if os.geteuid() != 0 or not LOGIND.exists():
+        pytest.skip("needs root, and logind's own program")
+    session = SESSION.format(active="1", kind="wayland", who="user").replace("UID=1000", "UID=0")
+    (tmp_path / "asking.py").write_text(ASKING)
+    (tmp_path / "begin").write_text(
+        "set -e\nmount -t tmpfs tmpfs /run\n"
+        "mkdir -p /run/dbus /run/systemd/sessions /run/systemd/seats /run/systemd/users /run/systemd/machines\n"
+        "dbus-daemon --system --fork --nopidfile\n"
+        "sleep 1000 & mkfifo /run/systemd/sessions/2.ref; exec 9<>/run/systemd/sessions/2.ref\n"
+        f"printf '{session}STATE=active\nFIFO=/run/systemd/sessions/2.ref\nLEADER=%d\n' $! >/run/systemd/sessions/2\n"
+        "printf 'NAME=root\nSTATE=active\nDISPLAY=2\nSESSIONS=2\nACTIVE_SESSIONS=2\n' >/run/systemd/users/0\n"
+        f"{LOGIND} 2>/dev/null &\n"
+        "for _ in $(seq 300); do busctl --system list | grep -q 'login1 .*logind' && break; sleep 0.1; done\n"
+        f"{sys.executable} {tmp_path}/asking.py\n"
+    )
+    asked = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", tmp_path / "begin"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    told = json.loads(asked.stdout.splitlines()[-1])
+    assert told["id"] == "2"
+    assert told["before"] == 0, "an active session that does not say it is idle has somebody"
+    assert 1 < told["after"] < 60
+    assert not told["problem"]
+
+
+@pytest.fixture
+def display(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The name of a real X display, and the file with its cookie."""
+    cookies = tmp_path / "cookies"
+    number, ready = os.pipe()
+    address, cookie = b"%s" % os.uname().nodename.encode(), os.urandom(16)
+    fields = b"".join(struct.pack(">H", len(text)) + text for text in (address, b"", b"MIT-MAGIC-COOKIE-1", cookie))
+    cookies.write_bytes(struct.pack(">H", 0xFFFF) + fields)  # any address: FamilyWild
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(ready), "-auth", cookies, "-screen", "0", "320x200x24", "-nolisten", "tcp"],
+        pass_fds=[ready], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(ready)
+    try:
+        with os.fdopen(number) as told:
+            yield f":{int(told.readline())}", cookies
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def ask(name: str, cookies: Path | str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "node_agent.linux.display", name, str(cookies)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.system("xvfb", "xdotool")
+def test_a_real_display_tells_how_long_it_was_not_touched(display: tuple[str, Path]) -> None:
+    name, cookies = display
+    asking = ask(name, cookies)
+    try:
+        assert asking.stdout is not None
+        first, second = (int(asking.stdout.readline()) for _ in range(2))
+        assert second - first >= 900
+        environment = os.environ | {"DISPLAY": name, "XAUTHORITY": str(cookies)}
+        subprocess.run(["xdotool", "key", "a"], env=environment, check=True, timeout=30)
+        assert any(int(asking.stdout.readline()) < second for _ in range(3)), "the key was not seen"
+    finally:
+        asking.kill()
+        asking.communicate()
+
+
+@pytest.mark.system("xvfb")
+def test_a_display_that_lets_nobody_in_is_named(display: tuple[str, Path], tmp_path: Path) -> None:
+    name, _ = display
+    (tmp_path / "none").write_bytes(b"")
+    asking = ask(name, tmp_path / "none")
+    _, complaint = asking.communicate(timeout=60)
+    assert asking.returncode == 1
+    assert f"display {name} lets nobody in with {tmp_path}/none" in complaint
+
+
+def test_who_is_at_this_machine_and_who_is_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "systemd/sessions").mkdir(parents=True)
+    (tmp_path / "dev").mkdir()
+    session = SESSION.format(active="1", kind="tty", who="user")
+    (tmp_path / "systemd/sessions/1").write_text(session)
+    (tmp_path / "systemd/sessions/2").write_text(
+        session.replace("UID=1000", "UID=1001").replace("REMOTE=0", "REMOTE=1")
+    )
+    (tmp_path / "systemd/sessions/3").write_text(
+        session.replace("UID=1000", "UID=1002").replace("ACTIVE=1", "ACTIVE=0")
+    )
+    assert sessions.local_users(tmp_path, tmp_path / "dev") == {1000}
+    size = 384 if os.uname().machine == "x86_64" else 400
+    here = struct.pack("=hxxi32s", 7, os.getpid(), b"tty1").ljust(size, b"\0")
+    afar = struct.pack("=hxxi32s36x8s", 7, 1, b"pts/3", b"10.0.0.1").ljust(size, b"\0")
+    (tmp_path / "utmp").write_bytes(afar)
+    assert sessions.local_users(tmp_path, tmp_path / "dev") == {1000}
+    (tmp_path / "utmp").write_bytes(here)
+    assert sessions.local_users(tmp_path, tmp_path / "dev") == {1000, os.getuid()}
+    (tmp_path / "dev" / "tty3").write_text("")
+    os.chown(tmp_path / "dev" / "tty3", 1003, -1)
+    assert 1003 in sessions.local_users(tmp_path, tmp_path / "dev")

@@ -1,0 +1,39 @@
+"""Ordinary users, made for a test and removed after it."""
+
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def account() -> Iterator[pwd.struct_passwd]:
+    """A user with a home directory and a shell, for as long as the block lasts."""
+    if os.geteuid() or shutil.which("useradd") is None:
+        pytest.skip("needs root and useradd, to make an ordinary user")
+    name = f"cosched-{os.getpid()}-{next(_numbers)}"
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, timeout=60)
+    try:
+        yield pwd.getpwnam(name)
+    finally:
+        subprocess.run(["userdel", "--remove", name], check=False, capture_output=True, timeout=60)
+
+
+@contextmanager
+def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
+    """Have this process be that user to whomever it connects to meanwhile."""
+    group = os.getegid()
+    os.setegid(user.pw_gid)
+    os.seteuid(user.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)

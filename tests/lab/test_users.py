@@ -1,0 +1,69 @@
+"""Users at the lab's desks: of the paper's kinds, coming and going as recorded, seen by the agent as anybody is."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from kit.desks import LOCAL_LOAD
+from kit.labs import Bench, wait_for
+
+from cosched.lab.plan import PEER_PORT, USER_PORT
+from local_load.schedule import recorded
+
+
+def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_the_head(root_bench: Bench) -> None:
+    bench = root_bench
+    trace = bench.runtime.parent / "trace.csv"
+    trace.write_text(
+        "at_s,presence,node\n0,away,node1\n4,present,node1\n11,away,node1\n0,present,node2\n400,away,node2\n"
+    )
+    bench.up("--nodes", 2, "--users", 2, "--mem", "300MiB", "--user-profile", "internet", "--presence", trace)
+
+    def presence() -> list[str]:
+        return [node["presence"] for node in json.loads(bench.done("status", "--json"))["nodes"]]
+
+    def metric(name: str, node: str = "node2") -> float:
+        address = f"http://10.77.0.{node[-1]}:{USER_PORT}/metrics"
+        lines = bench.run("head", "curl", "-sS", "--max-time", "5", address).stdout.splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(f"cosched_local_{name}{{")), -1.0)
+
+    status = json.loads(bench.done("status", "--json"))
+    assert status["scheduler"] == {"scheduler": "running", "peer": "running"}
+    assert all(node["services"]["user"] == "running" for node in status["nodes"])
+    wait_for(lambda: presence() == ["present", "present"], "both to be there", 60)
+    assert "pts/" in bench.output("node2", "who")
+    again = bench.runtime.parent / "again.csv"
+    record = [*LOCAL_LOAD, "presence", "--lab", bench.name, "--seconds", "2", "--out", str(again)]
+    subprocess.run(record, env=bench.environment(), check=True, timeout=60)
+    assert [len(recorded(again, node)) for node in ("node2", "node3")] == [1, 0]
+    wait_for(lambda: presence() == ["away", "present"], "the one to leave, as recorded", 60)
+    assert bench.output("node1", "who") == ""
+    # the contract leaves half of the memory; his profile asks for more
+    wait_for(lambda: metric("memory_bytes") > 130 << 20, "his memory", 60)
+    assert metric("memory_bytes") < 160 << 20
+    assert metric("target_memory_bytes") == round(0.6 * (300 << 20))
+    wait_for(lambda: metric("network_bytes_total") > 1000, "messages", 60)
+    connections = bench.output("head", "cat", "/proc/net/tcp")
+    assert f"{PEER_PORT:04X}" in connections
+
+
+def test_a_mixture_is_seated_unless_one_kind_is_asked_for(user_bench: Bench) -> None:
+    bench = user_bench
+    bench.up("--nodes", 3, "--users", 2, "--tier", 3, "--mem", "64MiB")
+    kinds = {
+        json.loads(Path(bench.runtime, "labs", bench.name, "nodes", node, "user.json").read_text())["name"]
+        for node in ("node1", "node2")
+    }
+    assert kinds == {"xwindows", "internet"}
+    assert not Path(bench.runtime, "labs", bench.name, "nodes", "node3", "user.json").exists()
+
+
+def test_a_user_or_a_trace_that_cannot_be_is_refused_before_anything_is_made(root_bench: Bench, tmp_path: Path) -> None:
+    for arguments, told in (
+        (("--user-profile", "xwindow"), "--user-profile: 'xwindow'"),
+        (("--presence", tmp_path / "none.csv"), "cannot be read"),
+    ):
+        ended = root_bench.call("up", "--name", root_bench.name, "--users", 1, *arguments)
+        assert ended.returncode == 2
+        assert told in ended.stderr
+        assert root_bench.left() == []

@@ -1,0 +1,39 @@
+"""The experiment on the contract runs on a real lab, with all its controls; how fast is not asked here."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, IDLE, UNPROTECTED
+
+
+@pytest.mark.xdist_group("live")
+def test_one_short_round_of_everything(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: control groups")
+    with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it
+        done = measured(runtime, tmp_path)
+    assert done.returncode in (0, 1), done.stderr  # 1: a goal is missed, as on any busy machine
+
+    raw = json.loads((tmp_path / "out/contract.json").read_text())
+    assert raw["refused"] == {}
+    cells = {cell["condition"]: cell for cell in raw["cells"]}
+    assert set(cells) == {IDLE, UNPROTECTED, ABSENT, ABSENT_UNPROTECTED, "none"}
+    assert cells["none"]["parallel_cpus"]["median"] > 0
+    assert cells[IDLE]["parallel_cpus"]["median"] == 0
+    assert cells[UNPROTECTED]["wake_up_p99_s"]["median"] > 0
+    assert len(raw["reactions_s"]) == 1
+    assert "first key to the ceiling in force" in done.stdout
+
+
+def measured(runtime: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "cosched.cli.main", "bench", "contract", "--tasks", "1", "--rounds", "1",
+         "--seconds", "1", "--reactions", "1", "--out", tmp_path / "out"],
+        capture_output=True, text=True, timeout=240, check=False, env=os.environ | {"COSCHED_RUNTIME_DIR": runtime},
+    )  # fmt: skip

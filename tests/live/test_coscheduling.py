@@ -1,0 +1,137 @@
+"""Coscheduling on a lab whose nodes have several tasks on a CPU: what it does is counted, shown, and undone."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+
+import pytest
+from kit.groups import groups
+from kit.labs import wait_for
+
+from cosched.client.client import Client
+from cosched.lab.cgroups import PARENT
+from cosched.lab.lab import Lab
+from cosched.wire.api import CoschedulingDoc
+from tests.live.conftest import Jobs
+
+pytestmark = pytest.mark.xdist_group("live")
+
+PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
+COMPUTES = f"exec {PULSE} --receive none"
+_LONG_S = 90
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Lab]:
+    """Two nodes, up to three tasks on each CPU, coscheduled by ccs unless a job says otherwise."""
+    pin = len(os.sched_getaffinity(0)) >= 2
+    with Lab.up(2, name=f"shared-{os.getpid()}", pin=pin, mpl=3, coscheduling="ccs") as up:
+        if up.tier != 1:
+            pytest.skip(f"needs a lab of tier 1, with control groups: {up.why}")
+        yield up
+
+
+@pytest.fixture
+def on_shared(shared: Lab) -> Iterator[Jobs]:
+    """Jobs on that lab; none is left after the test."""
+    with shared.client() as client:
+        path = os.path.dirname(sys.executable) + ":/usr/bin:/bin"
+        made = Jobs(client, {"PATH": path})
+        try:
+            yield made
+        finally:
+            for job in client.jobs():
+                client.cancel(job.job_id)
+            for job in client.jobs():
+                made.ended(job.job_id)
+
+
+def beside(jobs: Jobs, script: str, **wishes: object) -> int:
+    """A job of two tasks beside one that only computes on each node."""
+    for _ in range(2):
+        jobs.becomes(jobs.submit(COMPUTES, tasks=1), "running")
+    job_id = jobs.submit(script, tasks=2, **wishes)
+    job = jobs.becomes(job_id, "running")
+    assert [share.tasks for share in job.nodes] == [1, 1]
+    return job_id
+
+
+def coscheduling(client: Client, job_id: int) -> CoschedulingDoc:
+    found = client.explain(job_id).coscheduling
+    assert found is not None
+    return found
+
+
+def levers(lab: Lab) -> dict[str, tuple[int, int]]:
+    """Weight and idle flag of every job's group in the lab that is not as it was made."""
+    changed = {}
+    jobs = f"{PARENT}/{lab.name}/*/cosched/job-*"
+    for group in [*groups(f"cpu/{jobs}"), *groups(jobs)]:
+        for name, made_with in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            try:
+                weight, idle = int((group / name).read_text()), int((group / "cpu.idle").read_text())
+            except OSError:
+                continue
+            if (weight, idle) != (made_with, 0):
+                changed[f"{group.parent.parent.name} {group.name}"] = weight, idle
+    return changed
+
+
+def raised(client: Client) -> dict[str, float]:
+    """``cosched_node_raises_total`` by node."""
+    lines = [line for line in client.metrics().splitlines() if line.startswith("cosched_node_raises_total{")]
+    return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: Lab, on_shared: Jobs) -> None:
+    client = on_shared.client
+    before = raised(client)
+    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block", time_limit_s=300.0)
+
+    def seen() -> bool:
+        found = coscheduling(client, job_id)
+        return set(found.receives.values()) == {"blocks"} and found.raises > 0 and "tcp" in found.transports
+
+    wait_for(seen, "a job that blocks and is raised", 60)
+    found = coscheduling(client, job_id)
+    assert (found.mode, found.rows) == ("ccs", 0)
+    assert found.share in (0.25, 0.5), "half of the CPU, or of what an owner leaves of it"
+    wait_for(lambda: sum(raised(client).values()) > sum(before.values()), "raises in the metrics", _LONG_S)
+    client.cancel(job_id)
+    on_shared.ended(job_id)
+    wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+
+
+def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab, on_shared: Jobs) -> None:
+    client = on_shared.client
+    job_id = beside(on_shared, f"exec mpirun {PULSE}")
+    wait_for(lambda: coscheduling(client, job_id).rows == 2, "turns", _LONG_S)
+    held_back: set[str] = set()
+
+    def both_waited_on_both_nodes() -> bool:
+        held_back.update(where for where, (_, idle) in levers(shared).items() if idle)
+        return len(held_back) == 4
+
+    wait_for(both_waited_on_both_nodes, "turns of each job on each node", _LONG_S)
+    assert set(coscheduling(client, job_id).receives.values()) <= {"polls", "yields"}
+    client.cancel(job_id)
+    on_shared.ended(job_id)
+    wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+
+
+def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> None:
+    client = on_shared.client
+    for _ in range(2):
+        on_shared.becomes(on_shared.submit(COMPUTES, tasks=1, coscheduling="none"), "running")
+    job_id = on_shared.submit(f"exec mpirun {PULSE}", tasks=2, coscheduling="none")
+    wait_for(lambda: on_shared.client.job(job_id).state == "running", "the job", _LONG_S)
+
+    def known() -> bool:
+        receives = coscheduling(client, job_id).receives.values()
+        return len(receives) == 2 and set(receives) <= {"polls", "yields"}
+
+    wait_for(known, "how it receives", _LONG_S)
+    found = coscheduling(client, job_id)
+    assert (found.mode, found.rows, found.raises) == ("none", 0, 0)
+    assert not levers(shared)

@@ -1,0 +1,3 @@
+"""The command as a user calls it."""
+
+from kit.command import cosched  # noqa: F401 (a fixture)

@@ -1,0 +1,133 @@
+"""Profiles: the paper's two are built in; one that no user can have is refused by the path of its key."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from kit.command import Call
+
+from cosched.errors import BadInput
+from local_load import profile as profiles
+
+
+def written(folder: Path, change: dict[str, Any], base: str = "xwindows") -> Path:
+    """A profile in a file: a built-in one with keys changed; a dotted key goes deeper, None removes."""
+    document = msgspec.to_builtins(profiles.find(base))
+    for path, value in change.items():
+        *above, last = path.split(".")
+        place = document
+        for key in above:
+            place = place[key]
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    file = folder / "profile.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_the_papers_users_are_built_in() -> None:
+    """Hanzich et al. 2005, Workloads and Metrics."""
+    told = {
+        name: (found.cpu_share, found.memory_share, found.network_bytes_per_s, found.users_share)
+        for name in profiles.built_in()
+        for found in [profiles.find(name)]
+    }
+    assert told == {"xwindows": (0.15, 0.35, 500, 0.65), "internet": (0.20, 0.60, 3000, 0.35)}
+    assert profiles.find("XWindows") == profiles.find("xwindows")
+
+
+def test_a_mixture_of_users_has_the_papers_proportions_at_any_size() -> None:
+    for seed in range(3):
+        for count in (1, 4, 20):
+            seated = profiles.seated(count, seed)
+            assert len(seated) == count
+            assert abs(seated.count("xwindows") - 0.65 * count) <= 1
+    assert profiles.seated(7, 3) == profiles.seated(7, 3)
+    assert {profiles.seated(1, seed)[0] for seed in range(12)} == {"xwindows", "internet"}
+
+
+def test_a_profile_of_ones_own_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, {"name": "mine", "cpu_share": 0.4, "transfers": {"2MiB": 1}})
+    found = profiles.find(str(file))
+    assert (found.name, found.cpu_share, found.transfer_sizes()) == ("mine", 0.4, {2 << 20: 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"cpu_share": 1.2}, "cpu_share: found 1.2; expected a share, 0 to 0.95"),
+        ({"memory_share": 1.01}, "memory_share: found 1.01; expected a share, 0 to 1"),
+        ({"memory_share": -0.1}, "memory_share: found -0.1"),
+        ({"cpu_share": float("nan")}, "cpu_share: found nan"),
+        ({"cpu_share": "much"}, "cpu_share: found 'much'; expected float"),
+        ({"network_bytes_per_s": -1}, "network_bytes_per_s: found -1"),
+        ({"calls.getpdi": 1}, "calls.getpdi: found 'getpdi'; expected a call: getpid, pipe, open"),
+        ({"calls.getpdi": 1}, "did you mean 'getpid'?"),
+        ({"calls.getpid": -1}, "calls.getpid: found -1.0; expected a weight, 0 or more"),
+        ({"calls": {"pipe": 0}}, "calls: found {'pipe': 0.0}; expected some weight above 0"),
+        ({"calls": {}}, "calls: found {}; expected calls with weights, or calls_per_key: 0"),
+        ({"typing.think_s.mean": -1}, "typing.think_s.mean: found -1"),
+        ({"typing.think_s.mean": float("inf")}, "typing.think_s.mean: found inf"),
+        ({"typing.key_gap_s.least": 3}, "typing.key_gap_s.least: found 3"),
+        ({"typing.key_gap_s": {"kind": "constant", "mean": 1e-5}}, "typing.key_gap_s.mean: found 1e-05"),
+        ({"typing.work_s": -0.1}, "typing.work_s: found -0.1"),
+        ({"phase_s.kind": "expnential"}, "phase_s.kind: found 'expnential'; expected one of constant, exponential"),
+        ({"phase_s.kind": "expnential"}, "did you mean 'exponential'?"),
+        ({"phase_s.mode": 1}, "phase_s.mode: unknown key"),
+        ({"phase_s.spread": 9}, "phase_s.spread: found 9"),
+        ({"cpu_shares": 1}, "cpu_shares: unknown key"),
+        ({"cpu_share": None}, "something is missing or does not fit; expected Object missing required field cpu_share"),
+        ({"transfers": {"4KiB": 1, "9 parsecs": 1}}, "transfers.9 parsecs: unknown unit 'parsecs'"),
+        ({"transfers": {"1GiB": 1}}, "transfers.1GiB: found '1GiB'; expected a size above 0, at most 64MiB"),
+        ({"day.arrivals_per_h": [1, 2]}, "day.arrivals_per_h: found 2; expected 24 numbers"),
+        ({"day.arrivals_per_h": [0] * 24}, "expected some hour with arrivals"),
+        ({"day.arrivals_per_h": [1] * 23 + [-1]}, "day.arrivals_per_h[23]: found -1.0"),
+        ({"day.stay_s.mean": 0}, "day.stay_s.mean: found 0"),
+        ({"name": "../x"}, "name: found '../x'"),
+    ],
+)  # fmt: skip
+def test_a_bad_profile_is_refused_by_the_path_of_its_key(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    file = written(tmp_path, change)
+    with pytest.raises(BadInput) as refused:
+        profiles.find(str(file))
+    assert told in str(refused.value)
+    assert "transfers" in told or str(refused.value).startswith(str(file))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--profile", "xwindow"), "--profile: 'xwindow'; expected a file, or one of internet, xwindows; did you mean"),
+        (("--profile", "/nonexistent/p.yaml"), "no such file"),
+        (("--seconds", "0"), "--seconds: 0"),
+        (("--seconds", "nan"), "--seconds: nan"),
+        (("--rate", "1e6"), "--rate: 1e+06; expected 0.1 to 1000"),
+        (("--calls", "getpid,pip"), "--calls: 'pip'"),
+        (("--calls", "key"), "keys are the user's own"),
+        (("--memory", "3 parsecs"), "--memory: unknown unit"),
+        (("--memory", "900TiB"), "--memory: 900TiB"),
+        (("--listen", "7000"), "--listen: '7000'; expected HOST:PORT"),
+        (("--peer", "x:y"), "--peer: 'x:y'"),
+        (("--presence", "/nonexistent/t.csv"), "cannot be read"),
+        (("--day", "--presence", "t.csv"), "--day: together with --presence"),
+        (("--day", "--from-hour", "24"), "--from-hour: 24"),
+        (("--node", "/nonexistent/node.toml"), "no such file"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(arguments: tuple[str, ...], told: str, cosched: Call) -> None:
+    ended = cosched("local-load", "run", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert told in ended.err
+
+
+def test_profiles_are_listed_and_shown(cosched: Call) -> None:
+    listed = cosched("local-load", "profiles")
+    assert listed.status == 0
+    assert "xwindows" in listed.out
+    shown = cosched("local-load", "profiles", "internet")
+    assert yaml.safe_load(shown.out) == msgspec.to_builtins(profiles.find("internet"))
+    assert "did you mean 'internet'" in cosched("local-load", "profiles", "intrenet").err

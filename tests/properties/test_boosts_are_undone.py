@@ -1,0 +1,135 @@
+"""Random traces through coscheduling's pure core and the guard's levers: every limit kept, every boost undone (P5)."""
+
+import random
+import time
+
+import pytest
+
+from cosched.model.coscheduling import Mode, Receives
+from node_agent.guard.levers import MAX_LEASE_US, Levers
+from node_agent.guard.protocol import MAX_PERCENT
+from node_agent.guard.requests import Slots
+from node_agent.linux.cgroups import Cgroups, group_name
+from node_agent.policy.modes import LEASE_US, Coscheduling
+from node_agent.policy.raising import HOLD_US, Job, Key
+
+_TRACES = 100_000
+_CI_S = 8.0
+_LEAST = 200
+_STEPS = 25
+_SLOT_US = 50_000
+
+
+class Kernel(Cgroups):
+    """The weights as a kernel would have them after the guard's writes; nothing else of it is asked."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, tuple[int, bool]] = {}
+
+    def weigh(self, name: str, percent: int, idle: bool) -> None:
+        assert 1 <= percent <= MAX_PERCENT
+        self.weights[name] = (100 if idle else percent), idle
+
+    def unneutral(self) -> dict[str, tuple[int, bool]]:
+        return {name: weight for name, weight in self.weights.items() if weight != (100, False)}
+
+
+Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+def trace(rng: random.Random) -> None:
+    """One node's life: jobs come and go, messages arrive, CPU is used, the guard is told and its timers fire."""
+    kernel = Kernel()
+    levers = Levers(kernel)
+    core = Coscheduling()
+    now_us = rng.randrange(1_000_000)
+    begin_us = now_us
+    core.clock.answered(now_us - rng.randrange(20_000), rng.randrange(10**9), now_us)
+    used: dict[Key, float] = {}
+    raised: dict[Key, float] = {}
+    shares: dict[Key, float] = {}
+    jobs: list[Job] = []
+    born = 0
+    for _ in range(_STEPS):
+        if not jobs or rng.random() < 0.2:
+            born += 1
+            mode, receives = rng.choice(list(Mode)), rng.choice(list(Receives))
+            share = rng.choice([0.1, 0.25, 0.5, 0.9])
+            jobs.append(Job((born, 1), mode, receives, share=share, row=born % 3, rows=rng.choice([0, 3])))
+            shares[born, 1] = share
+        elif rng.random() < 0.1:
+            gone = jobs.pop(rng.randrange(len(jobs)))
+            levers.forget(gone.key)
+            kernel.weights.pop(group_name(*gone.key), None)
+        jobs = [job._replace(waiting=rng.random() < 0.6, cpu_us=int(used.get(job.key, 0))) for job in jobs]
+        contended = rng.random() < 0.9
+        decision = core.decide(jobs, _SLOT_US, now_us, contended=contended)
+        of = {job.key: job for job in jobs}
+        for weight in decision.weights:
+            job = of[weight.key]
+            assert contended
+            assert weight.until_us - now_us <= MAX_LEASE_US
+            if weight.percent > 100:  # only with a message waiting, within the budget, and for a moment
+                assert job.waiting
+                assert job.mode in (Mode.CCS, Mode.DCS)
+                assert weight.until_us == now_us + HOLD_US
+                if job.mode is Mode.CCS:
+                    assert core.left_us(job.key) > 0
+                    assert job.receives in (Receives.BLOCKS, Receives.YIELDS)
+            levers.weigh(weight.key, weight.percent, weight.until_us, now_us)
+        turns = decision.slots
+        if turns is not None:
+            named = [key for row in turns.rows for key in row]
+            assert sorted(named) == sorted(job.key for job in jobs if job.rows > 1)
+        levers.slots(Slots(*turns) if turns is not None else Slots(0, _SLOT_US, (), 0), now_us)
+        # time goes by, in steps of the guard's timers
+        end_us = now_us + rng.randrange(1_000, 60_000)
+        while now_us < end_us:
+            then_us = max(now_us + 1, min(end_us, levers.due_us()))
+            high = {name for name, (percent, idle) in kernel.weights.items() if percent > 100 and not idle}
+            cpu_us = float(then_us - now_us)  # one CPU, given to one job, raised ones first
+            running = [job for job in jobs if group_name(*job.key) in high] or jobs
+            for lucky in [rng.choice(running).key] if running else []:
+                used[lucky] = used.get(lucky, 0.0) + cpu_us
+                if of[lucky].mode is Mode.CCS and group_name(*lucky) in high:
+                    raised[lucky] = raised.get(lucky, 0.0) + cpu_us
+            now_us = then_us
+            levers.tick(now_us)
+        assert len([name for name in kernel.unneutral() if name not in {group_name(*j.key) for j in jobs}]) == 0
+    for key, raised_us in raised.items():
+        assert raised_us <= shares[key] * (now_us - begin_us) + HOLD_US + 60_000, f"{key} was raised beyond its budget"
+    _end(rng, levers, kernel, jobs, now_us)
+
+
+def _end(rng: random.Random, levers: Levers, kernel: Kernel, jobs: list[Job], now_us: int) -> None:
+    """The agent falls silent, or goes: in the end all is as it was made."""
+    if rng.random() < 0.5:
+        levers.undo_all([job.key for job in jobs])
+    else:
+        levers.tick(now_us + max(LEASE_US, HOLD_US))
+    assert kernel.unneutral() == {}
+    assert levers.shown()["levers"] == []
+    assert levers.due_us() > now_us + MAX_LEASE_US
+
+
+def _run(traces: int, most_s: float) -> int:
+    end_s = time.monotonic() + most_s
+    for seed in range(traces):
+        try:
+            trace(random.Random(seed))
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        if time.monotonic() > end_s:
+            return seed + 1
+    return traces
+
+
+def test_boosts_keep_their_limits_and_are_undone() -> None:
+    """As many of the traces as fit into a few seconds."""
+    assert _run(_TRACES, _CI_S) >= _LEAST
+
+
+@pytest.mark.long
+def test_boosts_keep_their_limits_and_are_undone_in_all_traces() -> None:
+    assert _run(_TRACES, 3600.0) == _TRACES

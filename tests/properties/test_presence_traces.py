@@ -1,0 +1,83 @@
+"""A hundred thousand random looks at a desk, through the pure core: whatever comes, the contract is kept."""
+
+import random
+from collections import Counter
+
+from cosched.model.contract import SocialContract, limits
+from cosched.model.node import Presence
+from cosched.model.presets import PRESETS, habit, hours_of
+from node_agent.policy.contract import Relax, decided, judged, unwatched
+from node_agent.policy.pain import Pain, felt
+from node_agent.policy.sight import Sight
+
+S = 1_000_000
+LOOKS = 100_000
+KEEP_US, LEASE_US = 3 * S, 10 * S
+SOURCES = ("terminals", "sessions", "input", "processes")
+OFFICE = hours_of("08:00-20:00", ["mon", "tue", "wed", "thu", "fri"])
+CONTRACT = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)
+
+
+def sights(chance: random.Random) -> list[Sight]:
+    """What some of the sources say: mostly that nobody was there for long, now and then a key, a failure, nothing."""
+    found = []
+    for name in SOURCES:
+        kind = chance.random()
+        if kind < 0.02:
+            found.append(Sight(name, chance.uniform(0, 400)))
+        elif kind < 0.03:
+            found.append(Sight(name, None, "broken"))
+        elif kind < 0.2:
+            found.append(Sight(name, None))
+        else:
+            found.append(Sight(name, float("inf")))
+    return found
+
+
+def test_every_limit_is_kept_on_a_hundred_thousand_random_looks() -> None:
+    chance = random.Random(2026)
+    seen: Counter[str] = Counter()
+    now_us = S
+    watched, pain, heard_us, relaxed_until_us = unwatched(now_us), Pain(), None, 0
+    last_sign_us = now_us
+    for look in range(LOOKS):
+        if look % 500 == 0:
+            preset, weekday = chance.choice(PRESETS), chance.randrange(7)
+        now_us += chance.choice([S // 10, S, S, S, 5 * S])
+        if chance.random() < 0.9:
+            heard_us = now_us
+        elif chance.random() < 0.1:
+            heard_us = None  # a scheduler that was never heard, after a restart of the agent
+        moment = habit(preset, OFFICE, weekday, now_us // (60 * S) % (24 * 60))
+        said = sights(chance) if moment.watched else []
+        signs = [now_us - round(s.idle_s * S) for s in said if s.idle_s is not None and s.idle_s < 1e9 and not s.error]
+        last_sign_us = max([last_sign_us, *signs])
+        watched = judged(watched, said, now_us, moment)
+        answer = decided(watched.presence, heard_us, LEASE_US, now_us, KEEP_US)
+        pain = felt(pain, watched.presence is Presence.PRESENT, {"memory": chance.random() ** 4}, now_us)
+        if isinstance(answer, Relax):
+            seen["relaxed"] += 1
+            assert watched.presence is Presence.AWAY
+            assert heard_us is not None
+            assert now_us < answer.until_us <= min(now_us + KEEP_US, heard_us + LEASE_US)
+            assert pain.ratio == 1.0
+            if moment.watched:
+                assert not moment.expected
+                assert not any(sight.error for sight in said)
+                assert now_us - last_sign_us >= moment.away_after_s * S
+            relaxed_until_us = answer.until_us
+        else:
+            seen[answer.why] += 1
+            relaxed_until_us = 0
+        armed = now_us >= relaxed_until_us
+        held = limits(CONTRACT, Presence.PRESENT if armed else Presence.AWAY, 4, 8 << 30)
+        assert held.memory_bytes == 4 << 30
+        assert held.idle
+        if armed:
+            assert held.cpus is not None
+            assert 0 < held.cpus * pain.ratio <= 2.0
+        seen["tightened"] += pain.step > 0
+    assert min(seen["relaxed"], seen["somebody is there"], seen["who is there is unknown"], seen["tightened"]) > 1000, (
+        seen
+    )
+    assert seen["no scheduler has been heard yet"] > 10, seen

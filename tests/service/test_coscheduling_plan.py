@@ -1,0 +1,180 @@
+"""What the scheduler tells nodes of their jobs' neighbours: turns, fair shares, and who has none."""
+
+from pathlib import Path
+
+import pytest
+
+from cosched.config.cluster import ClusterConfig, CoschedulingSettings, load_cluster
+from cosched.errors import BadInput
+from cosched.model.allocation import Allocation, Share
+from cosched.model.contract import SocialContract
+from cosched.model.coscheduling import Mode, rows
+from cosched.model.job import Job, JobState
+from cosched.model.node import Presence, Usage
+from cosched.wire import messages as wire
+from cosched.wire.api import Submission
+from space_scheduler.service.coscheduling import Coscheduling
+from space_scheduler.service.gang import Gang
+from space_scheduler.service.nodes import NodeBook
+from space_scheduler.service.orders import Flight
+from space_scheduler.service.records import JobRecord
+from space_scheduler.service.submissions import checked
+
+BOTH = {"a": 1, "b": 1}
+
+
+def test_jobs_that_meet_take_turns_and_no_two_have_the_same() -> None:
+    tasks = {1: BOTH, 2: {"a": 1}, 3: {"b": 1}, 4: {"c": 1}}
+    assert rows(tasks, {"a", "b"}, {1}, {"a", "b", "c"}) == {1: (0, 2), 2: (1, 2), 3: (1, 2)}
+
+
+def test_a_chain_of_jobs_counts_the_same_rows_everywhere() -> None:
+    tasks = {1: {"a": 1, "b": 1}, 2: {"b": 1, "c": 1}, 3: {"c": 1}, 4: {"c": 1}}
+    found = rows(tasks, {"b", "c"}, {4}, {"a", "b", "c"})
+    assert found == {1: (0, 3), 2: (1, 3), 3: (0, 3), 4: (2, 3)}
+
+
+def test_no_turns_where_nobody_wants_them_a_node_keeps_no_time_or_nobody_meets() -> None:
+    tasks = {1: BOTH, 2: {"a": 1}}
+    assert rows(tasks, {"a"}, set(), {"a", "b"}) == {}
+    assert rows(tasks, {"a"}, {1}, {"a"}) == {}, "b could not keep time"
+    assert rows(tasks, set(), {1}, {"a", "b"}) == {}
+    crowd = {job: {"a": 1} for job in range(1, 10)}
+    assert rows(crowd, {"a"}, {1}, {"a"}) == {}, "nine turns are too long a wait"
+
+
+class Cluster:
+    """Two nodes of one CPU with what they have said last, and the jobs on them."""
+
+    def __init__(self, mode: Mode = Mode.CCS) -> None:
+        self.config = ClusterConfig(name="c", nodes=["a", "b"], coscheduling=CoschedulingSettings(mode=mode))
+        self.book = NodeBook(self.config.nodes)
+        self.flights: dict[int, Flight] = {}
+        self.told = Coscheduling(self.config, self.book, self.flights, lambda: 5.0)
+        self.says("a")
+        self.says("b")
+
+    def says(
+        self, node: str, receives: dict[int, str] | None = None, bound_us: int = 100, cpus: float | None = None
+    ) -> None:
+        entry = self.book.entry(node)
+        entry.hello = wire.Hello(1, node, "boot", 1, 1 << 30, "127.0.0.1", 1, "test")
+        entry.session = object()  # type: ignore[assignment]
+        signs = tuple(wire.JobSigns(job, 1, how, 3, ("tcp",)) for job, how in (receives or {}).items())
+        entry.beat = wire.Heartbeat(
+            Usage(), Presence.AWAY, limited_cpus=cpus, asked_us=77, clock_bound_us=bound_us, jobs=signs
+        )
+        self.told = Coscheduling(self.config, self.book, self.flights, lambda: 5.0)
+
+    def runs(self, job_id: int, *nodes: str, mode: str | None = None) -> None:
+        job = Job(job_id, len(nodes), 1_000_000, 0)
+        submission = Submission(script="#!/bin/sh\n", directory="/", coscheduling=mode)
+        allocation = Allocation(len(nodes), nodes=tuple(Share(node, 1) for node in nodes))
+        record = JobRecord(
+            job=job, user="u", submission=submission, state=JobState.RUNNING, submit_us=0, attempt=1,
+            allocation=allocation,
+        )  # fmt: skip
+        self.flights[job_id] = Flight(record, allocation, None, Gang(nodes))
+
+    def hears(self, node: str) -> dict[int, tuple[str, float, int, int]]:
+        entry = self.book.entry(node)
+        assert entry.beat is not None
+        turns = self.told.answer(entry, entry.beat)
+        assert (turns.asked_us, turns.now_us) == (77, 5_000_000)
+        return {turn.job_id: (turn.mode, round(turn.share, 6), turn.row, turn.rows) for turn in turns.jobs}
+
+
+def test_a_poller_of_ccs_gets_turns_and_a_blocker_none() -> None:
+    cluster = Cluster()
+    cluster.runs(1, "a", "b")
+    cluster.runs(2, "a")
+    assert cluster.hears("a") == {1: ("ccs", 0.5, 0, 0), 2: ("ccs", 0.5, 0, 0)}
+    cluster.says("a", {1: "polls", 2: "nothing"})
+    assert cluster.hears("a") == {1: ("ccs", 0.5, 0, 2), 2: ("ccs", 0.5, 1, 2)}
+    assert cluster.hears("b") == {1: ("ccs", 0.5, 0, 2)}
+    cluster.says("a", {1: "blocks", 2: "nothing"})
+    assert cluster.hears("a")[1] == ("ccs", 0.5, 0, 0)
+
+
+def test_a_job_says_what_it_wants_and_gang_wants_turns_however_it_receives() -> None:
+    cluster = Cluster(Mode.NONE)
+    cluster.runs(1, "a", "b", mode="gang")
+    cluster.runs(2, "b", mode="dcs")
+    assert cluster.hears("b") == {1: ("gang", 0.5, 0, 2), 2: ("dcs", 0.5, 1, 2)}
+    cluster.says("a", bound_us=6_000)  # more than a tenth of 50 ms
+    assert cluster.hears("b") == {1: ("gang", 0.5, 0, 0), 2: ("dcs", 0.5, 0, 0)}
+    cluster.says("a", bound_us=-1)
+    assert cluster.hears("b")[1] == ("gang", 0.5, 0, 0)
+
+
+def test_an_owner_at_one_desk_frees_the_jobs_share_at_the_other() -> None:
+    cluster = Cluster()
+    cluster.runs(1, "a", "b")
+    cluster.runs(2, "a")
+    cluster.runs(3, "b")
+    cluster.says("b", cpus=0.5)
+    assert cluster.hears("a") == {1: ("ccs", 0.25, 0, 0), 2: ("ccs", 0.75, 0, 0)}
+    assert cluster.hears("b") == {1: ("ccs", 0.25, 0, 0), 3: ("ccs", 0.25, 0, 0)}
+
+
+def test_who_is_alone_has_no_turns_and_is_told_that_nobody_competes() -> None:
+    cluster = Cluster()
+    cluster.runs(1, "a", "b", mode="gang")
+    entry = cluster.book.entry("a")
+    assert entry.beat is not None
+    turns = cluster.told.answer(entry, entry.beat)
+    assert not turns.contended
+    assert cluster.hears("a") == {1: ("gang", 1.0, 0, 0)}
+
+
+def test_a_document_tells_what_is_seen_and_what_is_not() -> None:
+    cluster = Cluster()
+    cluster.runs(1, "a", "b")
+    cluster.says("a", {1: "polls"})
+    found = cluster.told.document(1)
+    assert found is not None
+    assert (found.mode, found.receives, found.raises, found.transports) == ("ccs", {"a": "polls"}, 3, ["tcp"])
+    assert cluster.told.document(2) is None
+
+
+def test_a_contract_is_one_thing_and_coscheduling_another() -> None:
+    """Whatever is told of shares, no node is told to give parallel work more than its ceiling."""
+    cluster = Cluster()
+    cluster.runs(1, "a", "b")
+    cluster.runs(2, "a")
+    cluster.runs(3, "a", "b")
+    for cpus in (0.1, 0.5, None):
+        cluster.says("a", cpus=cpus)
+        total = sum(share for _, share, _, _ in cluster.hears("a").values())
+        assert total <= (1.0 if cpus is None else cpus) + 1e-6
+    assert cluster.config.contract == SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("coscheduling: {mode: css}", "coscheduling"),
+        ("coscheduling: {slot: 1ms}", "coscheduling.slot"),
+        ("coscheduling: {slot: 20s}", "coscheduling.slot"),
+        ("coscheduling: {slot: soon}", "coscheduling.slot"),
+        ("coscheduling: {slots: 20ms}", "slots"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"name: c\n{text}\n")
+    with pytest.raises(BadInput, match=words):
+        load_cluster(path)
+
+
+def test_settings_as_they_are_meant(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("name: c\ncoscheduling: {mode: gang, slot: 20ms}\n")
+    assert load_cluster(path).coscheduling == CoschedulingSettings(mode=Mode.GANG, slot="20ms")
+
+
+def test_a_submission_names_a_mode_that_there_is() -> None:
+    given = Submission(script="#!/bin/sh\ntrue\n", directory="/", coscheduling="gnag")
+    with pytest.raises(BadInput, match="gang") as caught:
+        checked(given, ClusterConfig(name="c"))
+    assert caught.value.nearest == "gang"

@@ -1,0 +1,141 @@
+"""After a restart of the scheduler or of a node: what differed is told, and a job that lost a node may wait again."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from cosched.model.job import JobState
+from cosched.wire import messages as wire
+from space_scheduler.service.gang import Ask, Ended, Gang, Order
+from tests.kit.service import Cluster, Running, running
+from tests.service.test_launches import joined, up
+
+UNKNOWN = wire.Exit(cause="unknown")
+
+
+async def restart_document(service: Running) -> dict[str, Any]:
+    document: dict[str, Any] = (await service.get("/v1/cluster"))["restart"]
+    return document
+
+
+async def test_a_restart_that_finds_everything_as_it_was_says_so(cluster: Cluster) -> None:
+    async with running(cluster) as service, service.agent("n1"):
+        await joined(service, "n1")
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+    async with running(cluster) as service:
+        assert await restart_document(service) == {"jobs": 1, "awaited": ["n1"], "differed": []}
+        async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "running", 2),)):
+            await service.logged("restart compared", "")
+            assert await restart_document(service) == {"jobs": 1, "awaited": [], "differed": []}
+
+
+async def test_what_differed_is_told_node_by_node(cluster: Cluster) -> None:
+    async with running(cluster) as service, AsyncExitStack() as stack:
+        await up(stack, service, "n1", "n2", "n3")
+        ended, forgotten = [await service.submit(tasks=2) for _ in range(2)]
+        for job_id in (ended, forgotten):
+            await service.job_in(job_id, "running")
+    async with running(cluster) as service, AsyncExitStack() as stack:
+        report = wire.GroupReport(ended, 1, "running", 2, wire.Exit(status=0))
+        stray = wire.GroupReport(99, 1, "running", 2)
+        for node, groups in (("n1", (report,)), ("n2", ()), ("n3", (stray,))):
+            await stack.enter_async_context(service.agent(node, groups=groups))
+        await service.logged("restart compared", "")
+        assert sorted((await restart_document(service))["differed"]) == [
+            f"job {ended} on n1: its script has ended meanwhile",
+            f"job {forgotten} on n2: the node knows nothing of it",
+            "job 99 (attempt 1) on n3: is not to be there any more: ended there",
+        ]
+        await service.job_in(ended, "completed")
+        await service.job_in(forgotten, "node lost")
+
+
+async def test_a_node_that_does_not_come_back_is_told_too(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(heartbeat="50ms", lease="500ms")
+    async with running(cluster) as service, service.agent("n1"):
+        await joined(service, "n1")
+    async with running(cluster) as service:
+        await service.logged("restart compared", "")
+        (words,) = (await restart_document(service))["differed"]
+        assert words == "n1: did not come back within its lease: lost, with its jobs"
+
+
+@pytest.mark.parametrize("lost", ["n1", "n2"])
+async def test_a_node_that_was_started_anew_has_lost_the_job(service: Running, lost: str) -> None:
+    """Within its lease, so that nobody has missed it; also where it is not the first of the job's nodes."""
+    async with AsyncExitStack() as stack:
+        nodes = {"n1": AsyncExitStack(), "n2": AsyncExitStack()}
+        for node, each in nodes.items():
+            await stack.enter_async_context(each)
+            await each.enter_async_context(service.agent(node))
+        await joined(service, "n1", "n2")
+        job_id = await service.submit(tasks=4)
+        await service.job_in(job_id, "running")
+        await nodes[lost].aclose()
+        await service.logged("agent disconnected", lost)
+        report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN if lost == "n1" else None, rebooted=True)
+        agent = await stack.enter_async_context(service.agent(lost, groups=(report,)))
+        done = await service.job_in(job_id, "node lost")
+        assert done.failure is not None
+        assert (done.failure.node, done.failure.message) == (lost, f"{lost} was started anew")
+        await agent.heard(wire.Kill)
+        await agent.heard(wire.Forget)
+        await joined(service, lost)
+
+
+async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        await stack.enter_async_context(first)
+        await first.enter_async_context(service.agent("n1"))
+        await joined(service, "n1")
+        job_id = await service.submit(requeue=True)
+        await service.job_in(job_id, "running")
+        await first.aclose()
+        await service.logged("agent disconnected", "n1")
+        report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN, rebooted=True)
+        again = await stack.enter_async_context(service.agent("n1", groups=(report,)))
+        prepare = await again.heard(wire.Prepare)
+        assert prepare.order == wire.OrderId(job_id, 2, Ask.PREPARE)
+        await again.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
+        done = await service.job_in(job_id, "completed")
+        states = [step.state for step in done.history]
+        assert states == ["queued", "starting", "running", "queued", "starting", "running", "completed"]
+        assert done.history[3].reason is not None
+        assert done.history[3].reason.why == "requeued"
+        assert done.failure is None
+
+
+async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """By a scheduler that is started anew while it is being cancelled: what the first attempt lost doesn't count."""
+    cluster = make_cluster(heartbeat="50ms", lease="1s")
+    async with running(cluster) as service, AsyncExitStack() as stack:
+        async with service.agent("n1"):
+            await joined(service, "n1")
+            job_id = await service.submit(requeue=True)
+            await service.job_in(job_id, "running")
+        await service.job_in(job_id, "queued")  # after its lease
+        agent = await stack.enter_async_context(service.agent("n1"))
+        await service.job_in(job_id, "running")
+        agent.answers = False
+        await service.post(f"/v1/jobs/{job_id}/cancel")
+        await agent.heard(wire.Kill)
+    async with running(cluster) as service:
+        groups = (wire.GroupReport(job_id, 2, "running", 2),)
+        async with service.agent("n1", groups=groups) as agent:
+            await agent.heard(wire.Kill)
+            await service.job_in(job_id, "cancelled")
+
+
+def test_a_machine_started_anew_after_the_scripts_end_changes_nothing_about_that_end() -> None:
+    gang = Gang(("n1",), adopted=JobState.RUNNING)
+    report = wire.GroupReport(7, 1, "running", 2, wire.Exit(status=0), rebooted=True)
+    assert gang.reported("n1", report) == [Order("n1", Ask.KILL)]
+    (end,) = gang.emptied("n1")
+    assert isinstance(end, Ended)
+    assert end.outcome is JobState.COMPLETED

@@ -1,0 +1,98 @@
+"""What measurements of coscheduling come to: medians with intervals, goals and misses; progress read from lines."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from cosched.bench.cells import COMPANIES, WORKS, Company, Run, judged, spread
+from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _parsed, _rate
+from cosched.bench.results import document, misses
+from cosched.cli.bench import coscheduling
+from cosched.errors import BadInput
+
+ONE, TWO, SECOND = COMPANIES
+WORK = WORKS[0]
+
+
+def test_fair_is_equal_shares() -> None:
+    assert (ONE.fair_slowdown, ONE.fair_rate) == (2.0, 0.5)
+    assert (TWO.fair_slowdown, TWO.fair_rate) == (3.0, pytest.approx(2 / 3))
+    assert (SECOND.fair_slowdown, SECOND.fair_rate) == (2.0, 0.5)
+
+
+def test_a_median_has_the_interval_of_its_order_statistics() -> None:
+    assert spread([3, 1, 2]) == spread([1, 2, 3])
+    assert (spread([1, 2, 3]).median, spread([1, 2, 3]).low, spread([1, 2, 3]).high) == (2, 1, 3)
+    many = spread([float(each) for each in range(1, 21)])  # 20 values: the 6th and the 15th
+    assert (many.low, many.median, many.high) == (6, 10.5, 15)
+
+
+def cells_of(ccs: Run, plain: Run, company: Company = ONE):
+    return {cell.mode: cell for cell in judged(WORK, company, [Run(2.0)] * 3, {"plain": [plain] * 3, "ccs": [ccs] * 3})}
+
+
+def test_a_cell_that_meets_all_goals() -> None:
+    ccs = cells_of(Run(4.0, 0.49), Run(5.4, 0.47))["ccs"]
+    assert (ccs.slowdown.median, ccs.rate.median, ccs.efficiency.median) == (2.0, 0.49, pytest.approx(0.99))
+    assert ccs.misses == []
+
+
+@pytest.mark.parametrize(
+    ("ccs", "plain", "words"),
+    [
+        (Run(5.0, 0.6), Run(6.0, 0.5), "slowdown 2.50 > 2.40"),
+        (Run(3.2, 0.4), Run(5.0, 0.5), "company's rate 0.40 < 0.45"),
+        (Run(4.6, 0.45), Run(5.0, 0.3), "efficiency 0.88 < 0.93"),
+        (Run(4.4, 0.5), Run(4.0, 0.5), "slowdown 2.20 > plain's 2.06"),
+        (Run(4.4, 0.5), Run(4.4, 0.6), "efficiency 0.95 < plain's 1.02"),
+    ],
+)
+def test_a_miss_is_told_with_its_numbers(ccs: Run, plain: Run, words: str) -> None:
+    cells = cells_of(ccs, plain)
+    assert words in cells["ccs"].misses
+    (line,) = misses(list(cells.values()))
+    assert words in line
+    raw = json.loads(document(list(cells.values()), {"x": "why"}, {"rounds": 3}))
+    assert raw["refused"] == {"x": "why"}
+    assert [cell["mode"] for cell in raw["cells"]] == ["plain", "ccs"]
+
+
+def lines(*words: tuple[float, float]) -> str:
+    return "".join(json.dumps({"time_s": time_s, "done_s": done_s}) + "\n" for time_s, done_s in words)
+
+
+def test_progress_is_read_between_words_and_the_warm_part_does_not_count() -> None:
+    mine = _parsed("mpirun says hello\n" + lines((10, 0), (12, WARM_S - 0.5), (14, WARM_S + 0.5), (20, 3.5)) + '{"time')
+    assert _lasted(mine) == pytest.approx(20 - 13)
+    company = _parsed(lines((9, 0), (11, 1), (21, 6), (30, 10)))
+    assert _rate(company, mine) == pytest.approx(0.5)
+
+
+def test_too_little_progress_is_no_measurement() -> None:
+    with pytest.raises(Cannot, match="too little"):
+        _lasted(_parsed(lines((1, 0), (2, 0.5))))
+    with pytest.raises(Cannot, match="was not there"):
+        _rate(_parsed(lines((16, 0), (21, 3))), _parsed(lines((10, 0), (20, 3.5))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--modes", "css"], "ccs"),
+        (["--works", "sleeps"], "--works"),
+        (["--beside", "nobody"], "--beside"),
+        (["--seconds", "0"], "--seconds"),
+    ],
+)
+def test_bad_input_is_told_before_anything_runs(arguments: list[str], words: str) -> None:
+    found = CliRunner().invoke(coscheduling, arguments, standalone_mode=False)
+    assert isinstance(found.exception, BadInput)
+    assert words in str(found.exception)
+
+
+def test_a_clock_shift_needs_a_lab_of_its_own() -> None:
+    arguments = ["--clock-shift", "10ms", "--lab", "lab"]
+    found = CliRunner().invoke(coscheduling, arguments, standalone_mode=False)
+    assert isinstance(found.exception, BadInput)
+    assert "--clock-shift" in str(found.exception)

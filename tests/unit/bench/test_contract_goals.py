@@ -1,0 +1,74 @@
+"""What the contract's measurements come to: goals that are met and missed, controls that must have felt harm."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, CALLS, IDLE, UNPROTECTED, Felt, Runs
+from cosched.bench.contract_results import Cell, cells, document, plot, table
+
+
+def felt(wake_ms: float, burst_ms: float, cpus: float) -> Felt:
+    p99 = dict.fromkeys(CALLS, wake_ms / 1000) | {"burst": burst_ms / 1000}
+    return Felt(p99, p99, p99, cpus, 0.0, 1000)
+
+
+def desk(wake_ms: float, burst_ms: float = 1.05, cpus: float = 0.5, unprotected_ms: float = 5.0) -> Runs:
+    return {
+        (2, IDLE): [felt(0.1, 1.05, 0.0)] * 3,
+        (2, UNPROTECTED): [felt(unprotected_ms, 5.0, 0.9)] * 3,
+        (2, "none"): [felt(wake_ms, burst_ms, cpus)] * 3,
+    }
+
+
+def judged(found: Runs, condition: str) -> Cell:
+    return next(cell for cell in cells(found) if cell.condition == condition)
+
+
+@pytest.mark.parametrize(
+    ("found", "misses"),
+    [
+        (desk(0.14), []),
+        (desk(0.16), ["wake-up p99 0.060 ms above the idle desk's"]),
+        (desk(0.1, burst_ms=1.2), ["burst p99 1.200 ms"]),
+        (desk(0.1, cpus=0.47), ["parallel CPU 47.0%"]),
+        (desk(0.1, cpus=0.53), ["parallel CPU 53.0%"]),
+        (desk(0.1, unprotected_ms=1.9), ["void: the unprotected desk felt no harm"]),
+        ({(2, "none"): [felt(0.1, 1.0, 0.5)]}, ["no control"]),
+    ],
+)
+def test_a_contract_is_held_against_its_controls(found: Runs, misses: list[str]) -> None:
+    assert judged(found, "none").misses == misses
+
+
+@pytest.mark.parametrize(("cpus", "misses"), [(0.99, []), (0.97, ["97.0% of what there is without a contract"])])
+def test_when_nobody_is_there_parallel_work_gets_all(cpus: float, misses: list[str]) -> None:
+    nobody = {(1, ABSENT): [Felt({}, {}, {}, cpus, 0.0)], (1, ABSENT_UNPROTECTED): [Felt({}, {}, {}, 1.0, 0.0)]}
+    assert judged(nobody, ABSENT).misses == misses
+    assert judged(nobody, ABSENT).wake_up_p99_s is None
+    assert judged(nobody, ABSENT_UNPROTECTED).misses == []
+
+
+def test_the_middle_of_the_runs_counts() -> None:
+    found = desk(0.1)
+    found[2, "none"] = [felt(wake, 1.05, 0.5) for wake in (0.11, 0.12, 9.0)]
+    cell = judged(found, "none")
+    assert cell.misses == []
+    assert cell.wake_up_p99_s is not None
+    assert cell.wake_up_p99_s.median == pytest.approx(0.000_12)
+
+
+def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
+    made = cells(desk(0.16) | {(1, IDLE): [felt(0.1, 1.0, 0.0)], (1, UNPROTECTED): [felt(4.0, 4.0, 0.9)]})
+    rows = table(made).as_dicts()
+    assert [(row["tasks"], row["desk"]) for row in rows] == [
+        (1, "idle desk"), (1, "unprotected"), (2, "idle desk"), (2, "none"), (2, "unprotected"),
+    ]  # fmt: skip
+    assert [row["goals"] for row in rows] == ["", "", "", "wake-up p99 0.060 ms above the idle desk's", ""]
+    raw = json.loads(document(made, [0.009], {"4 tasks | ccs": "no room"}, {"rounds": 3}))
+    assert raw["how"]["rounds"] == 3
+    assert raw["reactions_s"] == [0.009]
+    assert len(raw["cells"]) == 5
+    assert [path.name for path in plot(made, tmp_path)] == ["contract-wake-up.png", "contract-wake-up.svg"]
+    assert (tmp_path / "contract-wake-up.png").stat().st_size > 5000

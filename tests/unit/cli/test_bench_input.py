@@ -1,0 +1,32 @@
+"""What the experiments on the live system refuse before they make anything."""
+
+from pathlib import Path
+
+import pytest
+from kit.command import Call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["contract", "--modes", "css"], "--modes: 'css'"),
+        (["contract", "--modes", "plain"], "--modes: 'plain'"),
+        (["contract", "--tasks", "1,two"], "--tasks: 'two'"),
+        (["contract", "--tasks", "9"], "--tasks: '9'"),
+        (["contract", "--seconds", "0.5"], "--seconds: 0.5"),
+        (["contract", "--rounds", "0"], "--rounds"),
+        (["coscheduling", "--modes", "css"], "--modes"),
+        (["coscheduling", "--works", "nothing such"], "--works"),
+        (["coscheduling", "--seconds", "0.01"], "--seconds"),
+    ],
+)
+def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], complaint: str) -> None:
+    done = cosched("bench", *arguments)
+    assert done.status == 2
+    assert complaint in done.err
+
+
+def test_results_cannot_be_written_into_a_file(cosched: Call, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    done = cosched("bench", "contract", "--out", str(tmp_path / "there"))
+    assert done.status == 2

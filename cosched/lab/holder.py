@@ -43,7 +43,7 @@ from cosched.lab.plan import (
 from cosched.lab.sweep import kill_descendants
 from node_agent.guard.protocol import SOCKET_NAME
 from node_agent.linux import files
-from node_agent.linux.process import become_subreaper, set_name
+from node_agent.linux.process import become_subreaper, die_with_parent, set_name
 
 _PREFIX: Final = 24
 _BRIDGE: Final = "lan"
@@ -119,7 +119,7 @@ def _child(do: Callable[[], None], channel: socket.socket) -> None:
 
 def _head_in_namespaces(plan: Plan, channel: socket.socket) -> None:
     """Process 1 of the lab: the network, the nodes, the scheduler."""
-    kernel.die_with_parent()
+    die_with_parent(0)
     set_name(f"lab-{plan.name}")
     socket.sethostname(HEAD)
     rooms.separate_mounts()
@@ -187,6 +187,7 @@ def _on_one_host(plan: Plan, channel: socket.socket) -> None:
     """Everything as plain processes below this one."""
     become_subreaper()
     set_name(f"lab-{plan.name}")
+    parent = os.getpid()
     head = _head(plan, channel)
     try:
         _start_scheduler(head, plan)
@@ -196,7 +197,7 @@ def _on_one_host(plan: Plan, channel: socket.socket) -> None:
             ours.settimeout(30)
             if os.fork() == 0:
                 ours.close()
-                _child(lambda node=node, line=line: _plain_node(plan, node, line), channel)  # type: ignore[misc]
+                _child(lambda node=node, line=line: _plain_node(plan, node, line, parent), channel)  # type: ignore[misc]
             line.close()
             lines.append(ours)
         _serve(head, plan, channel, lines)
@@ -204,8 +205,8 @@ def _on_one_host(plan: Plan, channel: socket.socket) -> None:
         kill_descendants()
 
 
-def _plain_node(plan: Plan, node: Node, line: socket.socket) -> None:
-    kernel.die_with_parent()
+def _plain_node(plan: Plan, node: Node, line: socket.socket, parent: int) -> None:
+    die_with_parent(parent)
     become_subreaper()
     set_name(f"{plan.name}-{node.name}")
     init = _node(plan, node, control.listen(node.control))

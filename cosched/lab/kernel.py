@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import signal
 from typing import Final
 
 from node_agent.linux import files
@@ -22,8 +21,6 @@ MS_BIND: Final = 0x1000
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 1 << 18
 
-_PR_SET_PDEATHSIG: Final = 1
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -41,11 +38,6 @@ def enter_user_namespace() -> None:
             files.write(f"/proc/self/{name}", text)
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{name} of a user namespace") from None
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill the caller when the process that forked him dies."""
-    checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "PR_SET_PDEATHSIG")
 
 
 def told(error: BaseException) -> str:

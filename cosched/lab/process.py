@@ -12,7 +12,7 @@ from typing import Final
 
 from cosched.lab import cgroups, kernel
 from node_agent.linux import files
-from node_agent.linux.process import reset_signals
+from node_agent.linux.process import die_with_parent, reset_signals
 
 #: What a shell says of a command that is not there, and of one that cannot be executed.
 NOT_FOUND: Final = 127
@@ -49,9 +49,10 @@ class Program:
 def start(program: Program) -> int:
     """Start it and give its number, which is also its process group's. Raises :class:`CannotStart`."""
     told, tell = os.pipe2(os.O_CLOEXEC)
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(program, tell)
+        _become(program, tell, parent)
     os.close(tell)
     with open(told, "rb") as file:
         problem = file.read()  # ends when the child executes or dies
@@ -62,13 +63,13 @@ def start(program: Program) -> int:
     return pid
 
 
-def _become(program: Program, tell: int) -> None:
+def _become(program: Program, tell: int, parent: int) -> None:
     """In the child: everything up to the execution. Never returns."""
     status = EXIT_FAILURE
     try:
         os.setsid()
         if program.mortal:
-            kernel.die_with_parent()
+            die_with_parent(parent)
         for number, descriptor in enumerate(program.streams):
             os.dup2(descriptor, number)
         if program.terminal:

@@ -79,6 +79,7 @@ class Decoys:
                 os.close(end)
 
     def _forked(self, cpu: int, keep: Sequence[int], work: Callable[[], None]) -> int:
+        guard = os.getpid()
         pid = os.fork()
         if pid:
             self._pidfds.append(os.pidfd_open(pid))
@@ -93,7 +94,7 @@ class Decoys:
                 os.setgroups([])
                 os.setresgid(_NOBODY, _NOBODY, _NOBODY)
                 os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-            process.die_with_parent()  # after that: the kernel forgets it when the user changes
+            process.die_with_parent(guard)  # after that: the kernel forgets it when the user changes
             work()
         finally:
             os._exit(0)

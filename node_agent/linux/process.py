@@ -70,9 +70,12 @@ def become_subreaper() -> None:
     checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 
-def die_with_parent() -> None:
-    """SIGKILL for this process when the thread that forked it ends. Forgotten by the kernel when the user changes."""
-    parent = os.getppid()
+def die_with_parent(parent: int) -> None:
+    """SIGKILL for this process when ``parent`` ends, whose only thread forked it.
+
+    The parent's number is the one it had before the fork (0 for the first process of a PID namespace): a child that
+    looks it up himself may come too late. The kernel forgets all this when the user changes.
+    """
     checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
     if os.getppid() != parent:  # it ended before that
         os._exit(1)

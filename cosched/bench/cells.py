@@ -6,11 +6,12 @@ those of ``docs/guide/coscheduling.md``; a cell that misses one says which.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+ALONE: Final = "alone"
 MODES: Final = ("plain", "none", "ccs", "gang", "dcs", "spin")
 
 
@@ -57,8 +58,14 @@ COMPANIES: Final = (
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without)."""
+    """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without).
 
+    ``mode`` is :data:`ALONE` where the company it is held against was not there.
+    """
+
+    work: str
+    company: str
+    mode: str
     seconds: float
     rate: float = 0.0
 
@@ -105,22 +112,40 @@ def _outside(count: int, cut: int) -> float:
     return float(min(1.0, 2 * (below + ways) / 2**count))
 
 
-def judged(work: Work, company: Company, alone: Sequence[Run], by_mode: Mapping[str, Sequence[Run]]) -> list[Cell]:
-    """The cells of a job and its company: each mode's runs against the runs alone."""
-    alone_s = statistics.median(run.seconds for run in alone)
-    cells: dict[str, Cell] = {}
-    for mode, runs in by_mode.items():
-        if runs:
-            slowdowns = [run.seconds / alone_s for run in runs]
-            cells[mode] = Cell(
-                work=work.name,
-                company=company.name,
-                mode=mode,
-                runs=len(runs),
-                slowdown=spread(slowdowns),
-                rate=spread([run.rate for run in runs]),
-                efficiency=spread([1 / slow + run.rate for slow, run in zip(slowdowns, runs, strict=True)]),
-            )
+def judged(campaigns: Iterable[Sequence[Run]]) -> list[Cell]:
+    """The cells of all campaigns: each run against those of the same job alone in its campaign.
+
+    In the order of :data:`WORKS`, :data:`COMPANIES` and :data:`MODES`. A run without one alone is left out.
+    """
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for runs in campaigns:
+        alone: dict[tuple[str, str], list[float]] = {}
+        for run in runs:
+            if run.mode == ALONE:
+                alone.setdefault((run.work, run.company), []).append(run.seconds)
+        for run in runs:
+            if run.mode != ALONE and (seconds := alone.get((run.work, run.company))):
+                slowdown = run.seconds / statistics.median(seconds)
+                found.setdefault((run.work, run.company, run.mode), []).append((slowdown, run.rate))
+    return [cell for work in WORKS for company in COMPANIES for cell in _cells(work, company, found)]
+
+
+def _cells(
+    work: Work, company: Company, found: Mapping[tuple[str, str, str], Sequence[tuple[float, float]]]
+) -> list[Cell]:
+    cells = {
+        mode: Cell(
+            work=work.name,
+            company=company.name,
+            mode=mode,
+            runs=len(runs),
+            slowdown=spread([slowdown for slowdown, _ in runs]),
+            rate=spread([rate for _, rate in runs]),
+            efficiency=spread([1 / slowdown + rate for slowdown, rate in runs]),
+        )
+        for mode in MODES
+        if (runs := found.get((work.name, company.name, mode)))
+    }
     plain = cells.get("plain")
     return [msgspec.structs.replace(cell, misses=missed(cell, company, plain)) for cell in cells.values()]
 

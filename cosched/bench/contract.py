@@ -29,8 +29,9 @@ from cosched.wire.api import NodeDoc, Submission
 
 IDLE: Final = "idle desk"
 UNPROTECTED: Final = "unprotected"
-ABSENT: Final = "nobody there"
-ABSENT_UNPROTECTED: Final = "nobody there, unprotected"
+#: Nobody there, and what follows: a mode, or that there is no contract.
+ABSENT: Final = "nobody there, "
+ABSENT_UNPROTECTED: Final = f"{ABSENT}{UNPROTECTED}"
 CALLS: Final = ("nanosleep", "poll", "burst", "key")
 WAKE_UPS: Final = ("nanosleep", "poll")
 RATE_HZ: Final = 150.0
@@ -65,7 +66,15 @@ class Felt(msgspec.Struct, frozen=True):
     samples: int = 0
 
 
-#: (tasks, condition) -> runs; a condition is one of the constants above, or a mode's name.
+class Measured(msgspec.Struct, frozen=True):
+    """A run and what it was beside; a condition is one of the constants above, or a mode's name."""
+
+    tasks: int
+    condition: str
+    felt: Felt
+
+
+#: (tasks, condition) -> runs.
 Runs = dict[tuple[int, str], list[Felt]]
 
 
@@ -81,12 +90,12 @@ class Experiment:
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
 
-    def run(self) -> Runs:
-        """All conditions, in an order of its own in each round."""
-        found: Runs = {}
+    def run(self) -> Iterator[Measured]:
+        """All conditions, in an order of its own in each round, as they are measured."""
         for number in range(self._plan.rounds):
             for tasks in self._random.sample(list(self._plan.tasks), len(self._plan.tasks)):
-                conditions = [IDLE, UNPROTECTED, ABSENT, ABSENT_UNPROTECTED, *self._plan.modes]
+                absent = [ABSENT + mode for mode in self._plan.modes]
+                conditions = [IDLE, UNPROTECTED, ABSENT_UNPROTECTED, *absent, *self._plan.modes]
                 for condition in self._random.sample(conditions, len(conditions)):
                     what = f"{tasks} tasks | {condition}"
                     try:
@@ -95,9 +104,8 @@ class Experiment:
                         self.refused[what] = str(error)
                         self._say(f"{what}: {error}")
                         continue
-                    found.setdefault((tasks, condition), []).append(felt)
                     self._say(f"round {number + 1}: {what}: {_worded(felt)}")
-        return found
+                    yield Measured(tasks, condition, felt)
 
     def _one(self, tasks: int, condition: str) -> Felt:
         if condition == IDLE:
@@ -109,8 +117,8 @@ class Experiment:
         if condition == ABSENT_UNPROTECTED:
             with self._unprotected(tasks):
                 return self._alone(_PLAIN)
-        with self._jobs(tasks, "none" if condition == ABSENT else condition):
-            if condition == ABSENT:
+        with self._jobs(tasks, condition.removeprefix(ABSENT)):
+            if condition.startswith(ABSENT):
                 self._until(lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there")
                 return self._alone("cosched")
             return self._felt("cosched")

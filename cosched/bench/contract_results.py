@@ -6,15 +6,15 @@ less than 2 ms, the cell is void.
 """
 
 import json
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from cosched.bench.cells import Spread, spread
-from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, HARM_S, IDLE, UNPROTECTED, WAKE_UPS, Felt, Runs
+from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, HARM_S, IDLE, UNPROTECTED, WAKE_UPS, Felt, Measured, Runs
 from cosched.report.plots import COLOURS, figure
 from cosched.report.table import Table
 
@@ -41,6 +41,14 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     parallel_cpus: Spread
     steal: Spread
     misses: list[str]
+
+
+def by_cell(campaigns: Iterable[Sequence[Measured]]) -> Runs:
+    """The runs of all campaigns, by tasks and condition."""
+    found: Runs = {}
+    for measured in chain.from_iterable(campaigns):
+        found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
+    return found
 
 
 def cells(found: Runs) -> list[Cell]:
@@ -71,14 +79,14 @@ def _over(runs: Sequence[Felt], calls: Sequence[str]) -> Spread | None:
 def _missed(tasks: int, condition: str, found: Runs) -> list[str]:
     """Which goals a condition misses, in medians; controls have none."""
     runs = found[tasks, condition]
-    if condition == ABSENT:
+    if condition in _CONTROLS:
+        return []
+    if condition.startswith(ABSENT):
         whole = found.get((tasks, ABSENT_UNPROTECTED))
         if whole is None:
             return ["no control"]
         ratio = spread([r.parallel_cpus for r in runs]).median / spread([r.parallel_cpus for r in whole]).median
         return [f"{ratio:.1%} of what there is without a contract"] if ratio < _LEAST_ABSENT else []
-    if condition in _CONTROLS:
-        return []
     idle, harmed = (found.get((tasks, control)) for control in (IDLE, UNPROTECTED))
     if idle is None or harmed is None:
         return ["no control"]
@@ -107,9 +115,7 @@ def table(made: Sequence[Cell]) -> Table:
         ("tasks", "desk", "runs", "wake-up", "1 ms burst", "key", "parallel CPUs", "stolen", "goals"),
     )
     for cell in made:
-        goals = "; ".join(cell.misses) or (
-            "met" if cell.condition not in (IDLE, UNPROTECTED, ABSENT_UNPROTECTED) else ""
-        )
+        goals = "; ".join(cell.misses) or ("met" if cell.condition not in _CONTROLS else "")
         spreads = (cell.wake_up_p99_s, cell.burst_p99_s, cell.key_p99_s)
         shown.add(
             cell.tasks, cell.condition, cell.runs, *(_ms(each) for each in spreads),
@@ -122,9 +128,7 @@ def plot(made: Sequence[Cell], directory: Path) -> list[Path]:
     """The paper's Figure 10: what the owner waits for by the number of tasks, a line for each desk."""
 
     def draw(axes: "Axes") -> None:
-        conditions = [
-            c for c in dict.fromkeys(cell.condition for cell in made) if c not in (ABSENT, ABSENT_UNPROTECTED)
-        ]
+        conditions = [c for c in dict.fromkeys(cell.condition for cell in made) if not c.startswith(ABSENT)]
         for condition, colour in zip(conditions, COLOURS * 2, strict=False):
             points = [cell for cell in made if cell.condition == condition]
             at = [cell.tasks for cell in points]
@@ -145,12 +149,11 @@ def plot(made: Sequence[Cell], directory: Path) -> list[Path]:
 
 
 def document(
-    made: Sequence[Cell], reactions_s: Sequence[float], refused: Mapping[str, str], how: Mapping[str, Any]
+    made: Sequence[Cell], reactions_s: Sequence[float], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Everything, as JSON."""
-    machine = {"kernel": platform.release(), "python": platform.python_version(), "machine": platform.machine()}
+    """Everything, as JSON; ``how`` has an entry for each campaign."""
     raw = {
-        "how": {**how, **machine},
+        "how": list(hows),
         "cells": msgspec.to_builtins(list(made)),
         "reactions_s": list(reactions_s),
         "refused": dict(refused),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from cosched.bench.cells import Cell, Company, Run, Work, judged
+from cosched.bench.cells import ALONE, Company, Run, Work
 from cosched.client.client import Client
 from cosched.errors import BadInput, Failed
 from cosched.model.job import TERMINAL, JobState
@@ -67,51 +67,44 @@ class Experiment:
         self._say = say
         self.refused: dict[str, str] = {}
 
-    def run(self) -> list[Cell]:
-        """All cells, each mode's runs between those of the others and between runs alone."""
+    def run(self) -> Iterator[Run]:
+        """All runs, each mode's between those of the others and between runs alone, as they are made."""
         plan = self._plan
-        found: dict[tuple[Work, Company], dict[str, list[Run]]] = {}
         rng = random.Random(plan.seed)
         for number in range(plan.rounds):
             pairs = [(work, company) for work in plan.works for company in plan.companies]
             rng.shuffle(pairs)
             for work, company in pairs:
-                runs = found.setdefault((work, company), {mode: [] for mode in ("alone", *plan.modes)})
-                order = list(runs)
+                order = [ALONE, *plan.modes]
                 rng.shuffle(order)
                 for mode in order:
-                    self._one(number, work, company, mode, runs[mode])
-        return [
-            cell
-            for (work, company), runs in found.items()
-            if (alone := runs.pop("alone"))
-            for cell in judged(work, company, alone, runs)
-        ]
+                    yield from self._one(number, work, company, mode)
 
-    def _one(self, number: int, work: Work, company: Company, mode: str, into: list[Run]) -> None:
+    def _one(self, number: int, work: Work, company: Company, mode: str) -> Iterator[Run]:
+        """The run, or none where it can't be made."""
         what = f"{work.name} | {company.name} | {mode}"
         if what in self.refused:
             return
         try:
-            if mode == "alone":
-                run = self.alone(work)
+            if mode == ALONE:
+                seconds, rate = self.alone(work), 0.0
             elif mode == "plain":
-                run = self.plain(work, company)
+                seconds, rate = self.plain(work, company)
             else:
-                run = self.beside(work, company, mode)
+                seconds, rate = self.beside(work, company, mode)
         except (Cannot, BadInput) as error:
             self.refused[what] = str(error)
             self._say(f"{what}: {error}")
             return
-        into.append(run)
-        self._say(f"round {number + 1}: {what}: {run.seconds:.2f} s, company {run.rate:.2f}")
+        self._say(f"round {number + 1}: {what}: {seconds:.2f} s, company {rate:.2f}")
+        yield Run(work.name, company.name, mode, seconds, rate)
 
-    def alone(self, work: Work) -> Run:
-        """The job with the nodes to itself."""
-        return Run(_lasted(self._told(self._finish(self._submit(self._script(work), "none", work)))))
+    def alone(self, work: Work) -> float:
+        """The job with the nodes to itself: its seconds."""
+        return _lasted(self._told(self._finish(self._submit(self._script(work), "none", work))))
 
-    def plain(self, work: Work, company: Company) -> Run:
-        """Job and company in one group of processes on each node."""
+    def plain(self, work: Work, company: Company) -> tuple[float, float]:
+        """Job and company in one group of processes on each node: the job's seconds, the company's rate."""
         if work.receive == "pvm":
             raise Cannot("PVM's tasks and mpirun's cannot be started side by side by one script")
         # every rank of the company writes where it is; those of this node speak for all, for nodes are alike
@@ -134,8 +127,8 @@ class Experiment:
         rates = [_rate(_parsed(text.partition("\n")[2]), mine) for text in others]
         return self._with_company(work, company, mine, sum(rates))
 
-    def beside(self, work: Work, company: Company, mode: str) -> Run:
-        """Job and company as jobs of their own, under a mode."""
+    def beside(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
+        """Job and company as jobs of their own, under a mode: the job's seconds, the company's rate."""
         nodes = self._plan.nodes
         with self._running() as started:
             if company.communicating:
@@ -153,11 +146,11 @@ class Experiment:
             rates = [_rate(self._told_by(each), mine) for each in started]
         return self._with_company(work, company, mine, sum(rates) / (1 if company.communicating else nodes))
 
-    def _with_company(self, work: Work, company: Company, mine: list[Told], rate: float) -> Run:
-        """The run; a communicating company's rate is held against what such a job does alone, in the same round."""
+    def _with_company(self, work: Work, company: Company, mine: list[Told], rate: float) -> tuple[float, float]:
+        """What came out; a communicating company's rate is held against what such a job does alone just then."""
         if company.communicating:
-            rate *= self.alone(work).seconds / self._plan.seconds
-        return Run(_lasted(mine), rate)
+            rate *= self.alone(work) / self._plan.seconds
+        return _lasted(mine), rate
 
     def _rounds(self, work: Work) -> int:
         return max(2, round((WARM_S + self._plan.seconds) * 1000 / work.grain_ms))

@@ -1,7 +1,6 @@
 """The experiment's results for people and programs: a table, what missed a goal, plots, JSON."""
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,10 +42,9 @@ def misses(cells: Sequence[Cell], mode: str = "ccs") -> list[str]:
     ]
 
 
-def document(cells: Sequence[Cell], refused: Mapping[str, str], how: Mapping[str, Any]) -> str:
-    """Everything, as JSON."""
-    machine = {"kernel": platform.release(), "python": platform.python_version(), "machine": platform.machine()}
-    raw = {"how": {**how, **machine}, "cells": msgspec.to_builtins(list(cells)), "refused": dict(refused)}
+def document(cells: Sequence[Cell], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]) -> str:
+    """Everything, as JSON; ``how`` has an entry for each campaign."""
+    raw = {"how": list(hows), "cells": msgspec.to_builtins(list(cells)), "refused": dict(refused)}
     return json.dumps(raw, indent=1) + "\n"
 
 

@@ -8,10 +8,14 @@ from typing import Final, TypeVar
 
 import click
 
-from cosched.bench.cells import COMPANIES, MODES, WORKS, Cell
+from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
+from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
+from cosched.bench.kept import Kept
 from cosched.bench.results import document, misses, plot, table
+from cosched.cli.bench_contract import RUNS as CONTRACT_RUNS
 from cosched.cli.bench_contract import contract
+from cosched.cli.bench_contract import shown as contract_shown
 from cosched.cli.service import service, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -22,6 +26,8 @@ from cosched.report.table import console
 
 Named = TypeVar("Named")
 _AWAY_S: Final = 30.0
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "coscheduling-runs"
 
 
 @click.group("bench")
@@ -51,7 +57,8 @@ command.add_command(contract)
     metavar="TIME",
     help="In the lab it makes: by how much one node is wrong about the cluster's clock.",
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Directory for JSON and plots.")
+@click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and plots.")
+@click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
 @service
 def coscheduling(
     modes: str,
@@ -61,6 +68,7 @@ def coscheduling(
     seconds: float,
     clock_shift: str,
     out: Path | None,
+    add: bool,
     server: str | None,
     lab: str | None,
 ) -> int:
@@ -78,26 +86,25 @@ def coscheduling(
     company = _named(COMPANIES, beside, "--beside")
     if not 0.1 <= seconds <= 600:
         raise BadInput("--seconds", f"{seconds:g}", "0.1 to 600")
+    kept = Kept(out, RUNS, Run)
     shift_us = duration_us(clock_shift, "--clock-shift")
     if shift_us and (server or lab):
         raise BadInput("--clock-shift", clock_shift, "a lab that this command makes: neither --server nor --lab")
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput("--out", f"{out}: {error.strerror}", "a directory") from None
+    how = {"seconds": seconds, "warm_seconds": WARM_S, "clock_shift_us": shift_us}
 
     def measure(client: Client, nodes: int) -> int:
         _owners_away(client)
-        plan = Plan(chosen_works, company, chosen_modes, rounds, seconds, nodes)
+        plan = Plan(chosen_works, company, chosen_modes, rounds, seconds, nodes, seed=len(kept.campaigns))
         experiment = Experiment(client, plan, lambda text: click.echo(text, err=True))
-        cells = experiment.run()
-        how = {"rounds": rounds, "seconds": seconds, "warm_seconds": WARM_S, "nodes": nodes, "clock_shift_us": shift_us}
-        return _shown(cells, experiment.refused, how, out)
+        for run in experiment.run():
+            kept.keep(run)
+        return _shown(kept, experiment.refused, out)
 
     if server or lab or os.environ.get("COSCHED_SERVER"):
         with connect(server, lab) as client:
-            return measure(client, len([node for node in client.nodes() if node.state == "up"]))
+            nodes = len([node for node in client.nodes() if node.state == "up"])
+            kept.begin({**how, "nodes": nodes}, add=add)
+            return measure(client, nodes)
     cpus = len(os.sched_getaffinity(0))
     if cpus < 2:
         raise Failed("a lab of two nodes with a CPU each needs two CPUs; name a cluster with --server")
@@ -105,6 +112,7 @@ def coscheduling(
     def say(text: str) -> None:
         click.echo(text, err=True)
 
+    kept.begin({**how, "nodes": 2}, add=add)
     with Lab.up(2, name=f"bench-{os.getpid()}", pin=True, mpl=3, clock_shift_us=shift_us, say=say) as made:
         if made.tier != 1:
             raise Failed(f"coscheduling needs control groups, a lab of tier 1: {made.why}")
@@ -122,7 +130,23 @@ def _owners_away(client: Client) -> None:
         time.sleep(0.2)
 
 
-def _shown(cells: list[Cell], refused: dict[str, str], how: Mapping[str, object], out: Path | None) -> int:
+@command.command("show")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+def show(directory: Path) -> int:
+    """Show the runs of all campaigns in a directory again, also of one that was interrupted.
+
+    \b
+    Example: cosched bench show results
+    """
+    coscheduled, felt = Kept(directory, RUNS, Run), Kept(directory, CONTRACT_RUNS, Measured)
+    if not coscheduled.campaigns and not felt.campaigns:
+        raise BadInput("DIR", str(directory), f"a directory with {RUNS}.jsonl or {CONTRACT_RUNS}.jsonl")
+    status = _shown(coscheduled, {}, directory) if coscheduled.campaigns else 0
+    return max(status, contract_shown(felt, [], {}, directory) if felt.campaigns else 0)
+
+
+def _shown(kept: Kept[Run], refused: Mapping[str, str], out: Path | None) -> int:
+    cells = judged(kept.campaigns)
     table(cells).show(console())
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
@@ -130,7 +154,7 @@ def _shown(cells: list[Cell], refused: dict[str, str], how: Mapping[str, object]
     for line in missed:
         click.echo(f"missed by ccs: {line}")
     if out is not None:
-        (out / "coscheduling.json").write_text(document(cells, refused, how), encoding="utf-8")
+        (out / "coscheduling.json").write_text(document(cells, refused, kept.hows), encoding="utf-8")
         for path in [out / "coscheduling.json", *plot(cells, out)]:
             click.echo(f"wrote {path}")
     return 1 if missed else 0

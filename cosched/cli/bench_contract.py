@@ -1,13 +1,16 @@
 """``cosched bench contract``: what the person at a desk feels beside parallel work, and what that still gets."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from cosched.bench.cells import MODES
-from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Plan, reaction_s
-from cosched.bench.contract_results import cells, document, plot, table
+from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Measured, Plan, reaction_s
+from cosched.bench.contract_results import by_cell, cells, document, plot, table
+from cosched.bench.kept import Kept
 from cosched.cli.service import whole_number
 from cosched.errors import BadInput, Failed, nearest
 from cosched.lab.lab import Lab
@@ -15,6 +18,8 @@ from cosched.report.table import console
 
 _MODES = tuple(mode for mode in MODES if mode != "plain")
 _MOST_TASKS = 8
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "contract-runs"
 
 
 @click.command("contract")
@@ -25,8 +30,17 @@ _MOST_TASKS = 8
 @click.option(
     "--reactions", default="10", callback=whole_number(0, 1000), show_default=True, help="How often a key is timed."
 )
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Directory for JSON and the plot.")
-def contract(modes: str, tasks: str, rounds: int, seconds: float, reactions: int, out: Path | None) -> int:
+@click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
+@click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
+def contract(
+    modes: str,
+    tasks: str,
+    rounds: int,
+    seconds: float,
+    reactions: int,
+    out: Path | None,
+    add: bool,
+) -> int:
     """Measure the contract: a desk beside computing tasks, with controls, under each coscheduling mode.
 
     Makes a lab of one node on a CPU of its own, and ends it; nothing else should run meanwhile. Exit status 1 when a
@@ -42,11 +56,8 @@ def contract(modes: str, tasks: str, rounds: int, seconds: float, reactions: int
     counts = [_count(word) for word in tasks.split(",")]
     if not 1 <= seconds <= 600:
         raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput("--out", f"{out}: {error.strerror}", "a directory") from None
+    kept = Kept(out, RUNS, Measured)
+    kept.begin({"seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -55,18 +66,25 @@ def contract(modes: str, tasks: str, rounds: int, seconds: float, reactions: int
         if made.tier != 1:
             raise Failed(f"the contract needs control groups, a lab of tier 1: {made.why}")
         with made.client() as client:
-            experiment = Experiment(made, client, Plan(counts, chosen, rounds, seconds), say)
-            found = cells(experiment.run())
+            plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns))
+            experiment = Experiment(made, client, plan, say)
+            for measured in experiment.run():
+                kept.keep(measured)
             reacted = reaction_s(made, reactions, say)
+    return shown(kept, reacted, experiment.refused, out)
+
+
+def shown(kept: Kept[Measured], reacted: Sequence[float], refused: Mapping[str, str], out: Path | None) -> int:
+    """Print the table, write the files; the command's exit status."""
+    found = cells(by_cell(kept.campaigns))
     table(found).show(console())
     if reacted:
         middle, worst = sorted(reacted)[len(reacted) // 2], max(reacted)
         click.echo(f"first key to the ceiling in force: median {1000 * middle:.1f} ms, worst {1000 * worst:.1f} ms")
-    for what, why in experiment.refused.items():
+    for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
     if out is not None:
-        how = {"rounds": rounds, "seconds": seconds, "rate_hz": RATE_HZ, "calls": CALLS}
-        (out / "contract.json").write_text(document(found, reacted, experiment.refused, how), encoding="utf-8")
+        (out / "contract.json").write_text(document(found, reacted, refused, kept.hows), encoding="utf-8")
         for path in [out / "contract.json", *plot(found, out)]:
             click.echo(f"wrote {path}")
     return 1 if any(cell.misses for cell in found) else 0

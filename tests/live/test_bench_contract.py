@@ -23,7 +23,7 @@ def test_one_short_round_of_everything(tmp_path: Path) -> None:
     raw = json.loads((tmp_path / "out/contract.json").read_text())
     assert raw["refused"] == {}
     cells = {cell["condition"]: cell for cell in raw["cells"]}
-    assert set(cells) == {IDLE, UNPROTECTED, ABSENT, ABSENT_UNPROTECTED, "none"}
+    assert set(cells) == {IDLE, UNPROTECTED, f"{ABSENT}none", ABSENT_UNPROTECTED, "none"}
     assert cells["none"]["parallel_cpus"]["median"] > 0
     assert cells[IDLE]["parallel_cpus"]["median"] == 0
     assert cells[UNPROTECTED]["wake_up_p99_s"]["median"] > 0

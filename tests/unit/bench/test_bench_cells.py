@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from cosched.bench.cells import COMPANIES, WORKS, Company, Run, judged, spread
+from cosched.bench.cells import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
 from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _parsed, _rate
 from cosched.bench.results import document, misses
 from cosched.cli.bench import coscheduling
@@ -28,12 +28,30 @@ def test_a_median_has_the_interval_of_its_order_statistics() -> None:
     assert (many.low, many.median, many.high) == (6, 10.5, 15)
 
 
-def cells_of(ccs: Run, plain: Run, company: Company = ONE):
-    return {cell.mode: cell for cell in judged(WORK, company, [Run(2.0)] * 3, {"plain": [plain] * 3, "ccs": [ccs] * 3})}
+Took = tuple[float, float]  # seconds, the company's rate
+
+
+def ran(mode: str, took: Took, company: Company = ONE) -> Run:
+    return Run(WORK.name, company.name, mode, *took)
+
+
+def cells_of(ccs: Took, plain: Took) -> dict[str, Cell]:
+    runs = [ran(ALONE, (2.0, 0.0)), ran("plain", plain), ran("ccs", ccs)] * 3
+    return {cell.mode: cell for cell in judged([runs])}
+
+
+def test_each_run_is_held_against_those_alone_of_its_own_campaign() -> None:
+    fast = [ran(ALONE, (2.0, 0.0)), ran("ccs", (4.0, 0.5))]
+    slow = [ran(ALONE, (3.0, 0.0)), ran("ccs", (6.6, 0.4))]
+    cut_short = [ran("ccs", (100.0, 0.1))]
+    (cell,) = judged([fast, slow, cut_short])
+    assert cell.runs == 2
+    assert cell.slowdown == Spread(pytest.approx(2.1), 2.0, pytest.approx(2.2))
+    assert cell.rate == Spread(pytest.approx(0.45), 0.4, 0.5)
 
 
 def test_a_cell_that_meets_all_goals() -> None:
-    ccs = cells_of(Run(4.0, 0.49), Run(5.4, 0.47))["ccs"]
+    ccs = cells_of((4.0, 0.49), (5.4, 0.47))["ccs"]
     assert (ccs.slowdown.median, ccs.rate.median, ccs.efficiency.median) == (2.0, 0.49, pytest.approx(0.99))
     assert ccs.misses == []
 
@@ -41,19 +59,19 @@ def test_a_cell_that_meets_all_goals() -> None:
 @pytest.mark.parametrize(
     ("ccs", "plain", "words"),
     [
-        (Run(5.0, 0.6), Run(6.0, 0.5), "slowdown 2.50 > 2.40"),
-        (Run(3.2, 0.4), Run(5.0, 0.5), "company's rate 0.40 < 0.45"),
-        (Run(4.6, 0.45), Run(5.0, 0.3), "efficiency 0.88 < 0.93"),
-        (Run(4.4, 0.5), Run(4.0, 0.5), "slowdown 2.20 > plain's 2.06"),
-        (Run(4.4, 0.5), Run(4.4, 0.6), "efficiency 0.95 < plain's 1.02"),
+        ((5.0, 0.6), (6.0, 0.5), "slowdown 2.50 > 2.40"),
+        ((3.2, 0.4), (5.0, 0.5), "company's rate 0.40 < 0.45"),
+        ((4.6, 0.45), (5.0, 0.3), "efficiency 0.88 < 0.93"),
+        ((4.4, 0.5), (4.0, 0.5), "slowdown 2.20 > plain's 2.06"),
+        ((4.4, 0.5), (4.4, 0.6), "efficiency 0.95 < plain's 1.02"),
     ],
 )
-def test_a_miss_is_told_with_its_numbers(ccs: Run, plain: Run, words: str) -> None:
+def test_a_miss_is_told_with_its_numbers(ccs: Took, plain: Took, words: str) -> None:
     cells = cells_of(ccs, plain)
     assert words in cells["ccs"].misses
     (line,) = misses(list(cells.values()))
     assert words in line
-    raw = json.loads(document(list(cells.values()), {"x": "why"}, {"rounds": 3}))
+    raw = json.loads(document(list(cells.values()), {"x": "why"}, [{"seconds": 3}]))
     assert raw["refused"] == {"x": "why"}
     assert [cell["mode"] for cell in raw["cells"]] == ["plain", "ccs"]
 

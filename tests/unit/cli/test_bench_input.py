@@ -28,5 +28,7 @@ def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], co
 
 def test_results_cannot_be_written_into_a_file(cosched: Call, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
-    done = cosched("bench", "contract", "--out", str(tmp_path / "there"))
-    assert done.status == 2
+    for experiment in ("contract", "coscheduling"):
+        done = cosched("bench", experiment, "--out", str(tmp_path / "there"))
+        assert done.status == 2
+        assert f"--out: {tmp_path}/there: " in done.err

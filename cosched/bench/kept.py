@@ -1,0 +1,100 @@
+"""Runs of an experiment, written down one by one: an interrupted one is not lost, and another day can add to it.
+
+A file of JSON lines. Each call of a command is a *campaign*: a line of how it measured, then its runs. Runs are held
+against controls of their own campaign, since the next one may be made on a machine of another speed.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from cosched.errors import BadInput
+
+Run = TypeVar("Run", bound=msgspec.Struct)
+_HOW: Final = "how"
+_MACHINE: Final = "machine"
+
+
+class Kept(Generic[Run]):
+    """All campaigns of a directory, in the order they were made; none without a directory, and nothing is written."""
+
+    def __init__(self, out: Path | None, name: str, kind: type[Run]) -> None:
+        """Read what is there. Raises :class:`BadInput` for lines that are none of ours."""
+        self.campaigns: list[list[Run]] = []
+        self.hows: list[dict[str, Any]] = []
+        self._path = out / f"{name}.jsonl" if out is not None else None
+        self._kind = kind
+        self._whole_bytes = 0
+        if self._path is not None and self._path.exists():
+            self._read_all(self._path)
+
+    def begin(self, how: Mapping[str, Any], *, add: bool) -> None:
+        """Begin a campaign. ``how`` is what must be the same in all of them.
+
+        Raises :class:`BadInput`, by the command's option, where it is not, where there are runs already and none are to
+        be added, and where the directory cannot be written to.
+        """
+        if self._path is None:
+            if add:
+                raise BadInput("--add", "without --out", "--out with the directory to add to")
+        elif self.campaigns and not add:
+            raise BadInput("--out", f"{self._path} has runs already", "another directory, or --add to add to them")
+        for before in self.hows:
+            for key, value in how.items():
+                if before.get(key) != value:
+                    raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {self._path}")
+        self.hows.append({**how, _MACHINE: machine()})
+        self.campaigns.append([])
+        if self._path is not None:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("ab") as file:
+                    file.truncate(self._whole_bytes)  # half a line is of somebody who was interrupted
+            except OSError as error:
+                raise BadInput("--out", f"{self._path.parent}: {error.strerror}", "a directory to write to") from None
+        self._write({_HOW: self.hows[-1]})
+
+    def keep(self, run: Run) -> None:
+        """Write a run of this campaign down."""
+        self.campaigns[-1].append(run)
+        self._write(msgspec.to_builtins(run))
+
+    def _read_all(self, path: Path) -> None:
+        try:
+            whole, newline, _ = path.read_bytes().rpartition(b"\n")
+        except OSError as error:
+            raise BadInput("--out", f"{path}: {error.strerror}", "a file that this user may read") from None
+        self._whole_bytes = len(whole) + len(newline)
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                self._read(json.loads(line))
+            except (ValueError, TypeError, IndexError) as error:
+                raise BadInput(f"{path}:{number}", str(error), "a line as this command wrote it") from None
+
+    def _read(self, line: dict[str, Any]) -> None:
+        if _HOW in line:
+            self.hows.append(dict(line[_HOW]))
+            self.campaigns.append([])
+        else:
+            self.campaigns[-1].append(msgspec.convert(line, self._kind))
+
+    def _write(self, line: object) -> None:
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def machine() -> str:
+    """This machine for a reader of the results: its kernel, its processors and how many of them may be used."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    models = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    return f"Linux {platform.release()}, {len(os.sched_getaffinity(0))} x {model}"

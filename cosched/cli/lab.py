@@ -2,12 +2,8 @@
 
 import os
 import re
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -84,26 +80,24 @@ def up(
     Example: cosched lab up --nodes 4 --users 25%
     """
     _known_policy(policy)
-    with _asked_to_stop() as interrupted:
-        lab = Lab.up(
-            nodes,
-            name=name,
-            cpus=cpus,
-            memory_bytes=None if mem is None else size_bytes(mem, "--mem"),
-            tier=_tier(tier),
-            policy=policy,
-            users=_users(users, nodes),
-            user_profile=os.path.abspath(user_profile) if is_file(user_profile) else user_profile,
-            presence=str(presence.absolute()) if presence else "",
-            cap=cap,
-            pin=pin,
-            mpl=mpl,
-            coscheduling=coscheduling,
-            keep=_directories(keep),
-            say=lambda text: click.echo(text, err=as_json),
-            interrupted=interrupted,
-        )
-        click.echo(msgspec.json.encode(status(name)) if as_json else _welcome(lab))
+    lab = Lab.up(
+        nodes,
+        name=name,
+        cpus=cpus,
+        memory_bytes=None if mem is None else size_bytes(mem, "--mem"),
+        tier=_tier(tier),
+        policy=policy,
+        users=_users(users, nodes),
+        user_profile=os.path.abspath(user_profile) if is_file(user_profile) else user_profile,
+        presence=str(presence.absolute()) if presence else "",
+        cap=cap,
+        pin=pin,
+        mpl=mpl,
+        coscheduling=coscheduling,
+        keep=_directories(keep),
+        say=lambda text: click.echo(text, err=as_json),
+    )
+    click.echo(msgspec.json.encode(status(name)) if as_json else _welcome(lab))
 
 
 def _welcome(lab: Lab) -> str:
@@ -203,8 +197,7 @@ def down(name: str | None, every: bool) -> None:
         if stands == "up":
             click.echo(Lab(each).headline)
         if stands != "down":
-            with _asked_to_stop():  # half an end is no end
-                take_down(each)
+            take_down(each)
         told = {"down": "was not up", "crashed": "had crashed; what it left is removed"}
         click.echo(f"lab {each} {told.get(stands, 'is down')}")
 
@@ -262,19 +255,3 @@ def _known_policy(policy: str) -> None:
         raise BadInput(
             "--policy", f"no policy {policy!r}", "one of " + ", ".join(names()), nearest=nearest(policy, names())
         )
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[Any]:
-    """Within, signals that ask for an end are noted instead of obeyed; gives the question whether there was one."""
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield lambda: bool(noted)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

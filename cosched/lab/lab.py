@@ -13,6 +13,7 @@ from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer, nearest
 from cosched.lab import control, state, tiers
 from cosched.lab.commands import Command
+from cosched.lab.interrupt import deferred
 from cosched.lab.making import Making, joined
 from cosched.lab.plan import HEAD, Settings, python
 from cosched.wire.api import NodeDoc
@@ -68,16 +69,14 @@ class Lab:
         presence: str = "",
         keep: Iterable[str | Path] = (),
         say: Callable[[str], None] | None = None,
-        interrupted: Callable[[], bool] = lambda: False,
         timeout_s: float = 60.0,
     ) -> Self:
         """Make a lab, and come back when all agents have joined; one that is up with these settings is taken as it is.
 
         ``tier`` None is the best there is. The ``users`` sit at the first desks: ``user_profile`` is a built-in's name
         or a file (empty: the paper's mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names
-        directories of /tmp and the like that stay visible on the nodes; ``say`` gets lines on what happens;
-        ``interrupted`` is asked often. Raises :class:`BadInput`, :class:`Failed` and, when interrupted,
-        KeyboardInterrupt: then nothing is left.
+        directories of /tmp and the like that stay visible on the nodes; ``say`` gets lines on what happens. Raises
+        :class:`BadInput`, :class:`Failed` and, when interrupted, KeyboardInterrupt: then nothing is left.
         """
         wanted = Settings(
             nodes,
@@ -94,10 +93,17 @@ class Lab:
             presence,
             clock_shift_us,
         )
-        making = Making(name, wanted, keep, say or (lambda text: None), interrupted, timeout_s)
-        was_up = making.make()
-        made = cls(name)
-        made.was_up = was_up
+        was_up = True
+        try:
+            with deferred() as interrupted:
+                making = Making(name, wanted, keep, say or (lambda text: None), interrupted, timeout_s)
+                was_up = making.make()
+                made = cls(name)
+                made.was_up = was_up
+        except KeyboardInterrupt:
+            if not was_up:
+                take_down(name)  # it came too late for the making to give up
+            raise
         return made
 
     def __enter__(self) -> Self:
@@ -191,9 +197,12 @@ def standing(name: str) -> str:
 
 
 def take_down(name: str) -> bool:
-    """End a lab and remove what it left; whether there was one. Raises :class:`BadInput`, :class:`Failed`."""
+    """End a lab and remove what it left; whether there was one. Raises :class:`BadInput`, :class:`Failed`.
+
+    Half an end is no end: KeyboardInterrupt comes when it is whole.
+    """
     directory = places.lab_dir(name)
-    with state.locked(directory) as there:
+    with deferred(), state.locked(directory) as there:
         if there:
             state.scrap(directory, state.read(directory))
         return there

@@ -127,8 +127,8 @@ def scrap(directory: Path, state: dict[str, Any]) -> None:
             os.close(alive)
     if "cookie" in state and not sweep.kill_marked(state["cookie"]):
         raise Failed(f"processes of the lab {directory.name} cannot be killed")
-    if grouped:
-        cgroups.remove(directory.name)  # whoever was late
+    if grouped and not cgroups.remove(directory.name):  # whoever was late
+        raise Failed(f"the control groups of the lab {directory.name} cannot be removed")
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         raise Failed(f"{directory} cannot be removed whole")

@@ -11,15 +11,15 @@ import os, sys, time
 from node_agent.linux.process import die_with_parent
 
 parent = os.getpid()
-watch, hold = os.pipe()  # the child sees by it that the parent has ended
+watch, hold = os.pipe()
 if os.fork() == 0:
     os.close(hold)
-    if sys.argv[1] == "before":
-        os.read(watch, 1)
+    while sys.argv[1] == "before" and os.getppid() == parent:
+        time.sleep(0.001)
     die_with_parent(parent)
     if sys.argv[1] == "after":
-        os.read(watch, 1)
-        time.sleep(10)  # the signal is on its way
+        os.read(watch, 1)  # its descriptors are closed before its children are told
+        time.sleep(10)
     print("late", flush=True)
     os._exit(0)
 os._exit(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.groups import groups
+from kit.groups import groups, pids
 from kit.labs import ordinary_user
 
 from cosched.lab import tiers
@@ -93,7 +93,8 @@ def checked(place: Place, uid: int) -> Iterator[Place]:
     before, shared = demos_groups(uid), shared_memory()
     yield place
     assert place.left_behind() == []
-    assert demos_groups(uid) <= before
+    left = demos_groups(uid) - before
+    assert not left, [(group, groups(f"{group}/**"), pids(f"{group}/**/cgroup.procs")) for group in left]
     assert not {name for name in shared_memory() - shared if "cosched" in name or "ompi" in name or "prte" in name}
 
 

@@ -31,6 +31,8 @@ TESTS = (
     "test_guard_desk.py::test_what_is_paused_can_be_killed[cgroups]",
     "test_levers.py::test_jobs_take_turns_until_there_are_no_rows",
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[idle]",
+    "test_decoys.py::test_they_are_there_with_a_ceiling_and_a_job_and_gone_without",
+    "test_decoys.py::test_they_die_with_the_guard",
 )
 #: The rest takes a minute and more on its one slow CPU.
 LONG_TESTS = (

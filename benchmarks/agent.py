@@ -1,7 +1,9 @@
-"""What an idle agent and its guard cost: CPU as a share of a core, and resident memory, node by node of an idle lab.
+"""What an agent and its guard cost: CPU as a share of a core, and resident memory, node by node.
 
-All processes are watched over the same windows of time, one window after another, so what else the machine does meets
-all of them alike. ``both`` is agent and guard of a node together; promised are 0.5 % of a core and 60 MB for an agent.
+In an idle lab of four nodes; and in one of two nodes, on which a job that blocks, raised whenever a message comes
+(``ccs``), or one that polls, in turns (``gang``), runs beside a computing task on each. All processes are watched over
+the same windows of time, one window after another, so what else the machine does meets all of them alike. ``both`` is
+agent and guard of a node together. Promised for an agent: 0.5 % of a core idle, 2 % coscheduling, and 60 MB.
 
     ./run bench agent [SECONDS] [WINDOWS]
 """
@@ -10,12 +12,17 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import machine, p99, spread
+from cosched.bench.cells import COMPANIES, WORKS, Work
+from cosched.bench.coscheduling import Experiment, Plan
 from cosched.lab.lab import Lab
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms") for how in ("block", "poll"))
 
 
 def processes(lab: Lab) -> dict[str, dict[int, str]]:
@@ -52,36 +59,56 @@ def resident_mb(pid: int) -> float:
     return 0.0
 
 
+def watched(lab: Lab, seconds: float, windows: int) -> None:
+    """Watch a lab's agents and guards, and print a table."""
+    found = processes(lab)
+    percent: dict[tuple[str, str], list[float]] = {}
+    for window in range(windows):
+        before = {pid: cpu_s(pid) for pids in found.values() for pid in pids}
+        began_s = time.monotonic()
+        time.sleep(seconds / windows)
+        past_s = time.monotonic() - began_s
+        for what, pids in found.items():
+            for pid, node in pids.items():
+                used = 100 * (cpu_s(pid) - before[pid]) / past_s
+                percent.setdefault((what, node), []).append(used)
+                both = percent.setdefault(("both", node), [])
+                both += [0.0] * (window + 1 - len(both))
+                both[window] += used
+    print("\n| process | node | % of a core, median [lowest … highest] | p99 | resident MB |\n|---|---|---|---|---|")
+    resident = {(what, node): resident_mb(pid) for what, pids in found.items() for pid, node in pids.items()}
+    for what, node in sorted(percent):
+        values = percent[what, node]
+        mb = sum(resident[each] for each in resident if each[1] == node and what in (each[0], "both"))
+        print(f"| {what} | {node} | {spread(values)} | {p99(values):.3g} | {mb:.0f} |")
+    agents = [values for (what, _), values in percent.items() if what == "agent"]
+    print(f"\nthe busiest agent: {max(statistics.median(values) for values in agents):.3g} % of a core", flush=True)
+
+
+@contextmanager
+def coscheduled(lab: Lab, work: Work, mode: str) -> Iterator[None]:
+    """A job of that kind, without end, and a computing task on each node beside it; they are gone at the end."""
+    with lab.client() as client:
+        plan = Plan([work], [COMPANIES[0]], [mode], rounds=1, seconds=1.0, nodes=len(lab.nodes))
+        with Experiment(client, plan, print).together(work, COMPANIES[0], mode):
+            time.sleep(5)  # by then agents know how it receives
+            yield
+
+
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, and print the tables."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     windows = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    print(f"{machine()}; {windows} windows of {seconds / windows:g} s")
     with Lab.up(nodes=4, name=f"idle-{os.getpid()}") as lab:
         time.sleep(10)  # what happens at the start is not idle
-        found = processes(lab)
-        percent: dict[tuple[str, str], list[float]] = {}
-        for window in range(windows):
-            before = {pid: cpu_s(pid) for pids in found.values() for pid in pids}
-            began_s = time.monotonic()
-            time.sleep(seconds / windows)
-            past_s = time.monotonic() - began_s
-            for what, pids in found.items():
-                for pid, node in pids.items():
-                    used = 100 * (cpu_s(pid) - before[pid]) / past_s
-                    percent.setdefault((what, node), []).append(used)
-                    both = percent.setdefault(("both", node), [])
-                    both += [0.0] * (window + 1 - len(both))
-                    both[window] += used
-        print(f"{lab.headline}\n{machine()}; {windows} windows of {seconds / windows:g} s\n")
-        print("| process | node | % of a core, median [lowest … highest] | p99 | resident MB |\n|---|---|---|---|---|")
-        resident = {(what, node): resident_mb(pid) for what, pids in found.items() for pid, node in pids.items()}
-        for what, node in sorted(percent):
-            values = percent[what, node]
-            mb = sum(resident[each] for each in resident if each[1] == node and what in (each[0], "both"))
-            print(f"| {what} | {node} | {spread(values)} | {p99(values):.3g} | {mb:.0f} |")
-        agents = [values for (what, _), values in percent.items() if what == "agent"]
-        worst = max(statistics.median(values) for values in agents)
-        print(f"\nthe busiest agent: {worst:.3g} % of a core (promised: 0.5)")
+        print(f"\nidle (promised: 0.5 %); {lab.headline}")
+        watched(lab, seconds, windows)
+    with Lab.up(nodes=2, name=f"turns-{os.getpid()}", pin=True, mpl=3) as lab:
+        for work, mode in ((BLOCKING, "ccs"), (POLLING, "gang")):
+            with coscheduled(lab, work, mode):
+                print(f"\n{work.name}, under {mode} (promised: 2 %)")
+                watched(lab, seconds, windows)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,20 @@ the moment at which it was due. An unprotected desk that feels nothing proves no
 import json
 import os
 import random
-import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from cosched.bench.desk import PARALLEL, PLAIN, Desk
 from cosched.client.client import Client
 from cosched.errors import Failed
 from cosched.lab import cgroups
 from cosched.lab.lab import Lab
-from cosched.model.job import TERMINAL
 from cosched.model.node import Presence
-from cosched.wire.api import NodeDoc, Submission
 
 IDLE: Final = "idle desk"
 UNPROTECTED: Final = "unprotected"
@@ -38,10 +35,8 @@ RATE_HZ: Final = 150.0
 #: A control that feels less than this shows that there was nothing to be protected from.
 HARM_S: Final = 0.002
 _SPIN: Final = (sys.executable, "-c", "while True: pass")
-_PLAIN: Final = "plain"
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
-_ENDED: Final = frozenset(state.value for state in TERMINAL)
 Say = Callable[[str], None]
 
 
@@ -83,7 +78,7 @@ class Experiment:
 
     def __init__(self, lab: Lab, client: Client, plan: Plan, say: Say) -> None:
         self._lab = lab
-        self._client = client
+        self._desk = Desk(lab, client)
         self._plan = plan
         self._say = say
         self._node = lab.nodes[0]
@@ -109,21 +104,23 @@ class Experiment:
 
     def _one(self, tasks: int, condition: str) -> Felt:
         if condition == IDLE:
-            self._until(lambda node: not node.jobs, "no job to be there")
+            self._desk.until(lambda node: not node.jobs, "no job to be there")
             return self._felt()
         if condition == UNPROTECTED:
-            with self._unprotected(tasks):
-                return self._felt(_PLAIN)
+            with self._desk.unprotected([_SPIN] * tasks):
+                return self._felt(PLAIN)
         if condition == ABSENT_UNPROTECTED:
-            with self._unprotected(tasks):
-                return self._alone(_PLAIN)
-        with self._jobs(tasks, condition.removeprefix(ABSENT)):
+            with self._desk.unprotected([_SPIN] * tasks):
+                return self._alone(PLAIN)
+        with self._desk.jobs([_SPIN] * tasks, condition.removeprefix(ABSENT)):
             if condition.startswith(ABSENT):
-                self._until(lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there")
-                return self._alone("cosched")
-            return self._felt("cosched")
+                self._desk.until(
+                    lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there"
+                )
+                return self._alone(PARALLEL)
+            return self._felt(PARALLEL)
 
-    def _felt(self, side: str = "cosched") -> Felt:
+    def _felt(self, side: str = PARALLEL) -> Felt:
         """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
         begin = self._lab.popen(
             self._node, self._probe(1.0 + self._plan.seconds), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -157,54 +154,6 @@ class Experiment:
         seed = str(self._random.randrange(1 << 30))
         options = ["--seconds", f"{seconds:g}", "--rate", f"{RATE_HZ:g}", "--calls", ",".join(CALLS), "--seed", seed]
         return [sys.executable, "-m", "cosched.cli.main", "local-load", "probe", *options, "--json"]
-
-    @contextmanager
-    def _unprotected(self, tasks: int) -> Iterator[None]:
-        """Computing tasks in a group beside the owner's and like it: what plain Linux does."""
-        doors = cgroups.add_side(self._lab.name, self._node, _PLAIN)
-        enter = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
-        started = [subprocess.Popen(["sh", "-c", enter, "sh", *doors, "--", *_SPIN]) for _ in range(tasks)]
-        try:
-            time.sleep(0.5)
-            yield
-        finally:
-            for each in started:
-                each.kill()
-                each.wait()
-
-    @contextmanager
-    def _jobs(self, tasks: int, mode: str) -> Iterator[None]:
-        """As many jobs of one computing task each, all on the node, and gone at the end."""
-        script = "#!/bin/sh\nexec " + shlex.join(_SPIN) + "\n"
-        submission = Submission(script=script, directory="/", time_limit_s=3600.0, coscheduling=mode)
-        started: list[int] = []
-        try:
-            started += [self._client.submit(submission).job_id for _ in range(tasks)]
-            self._until(lambda node: set(started) <= set(node.jobs), f"{tasks} jobs to be there")
-            for job_id in started:
-                self._in(job_id, {"running"})
-            time.sleep(0.5)
-            yield
-        finally:
-            for job_id in started:
-                with suppress(Failed):
-                    self._client.cancel(job_id)
-            for job_id in started:
-                self._in(job_id, _ENDED)
-
-    def _in(self, job_id: int, states: set[str] | frozenset[str]) -> None:
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while (job := self._client.job(job_id)).state not in states:
-            if time.monotonic() > deadline_s or (job.state in _ENDED and states != _ENDED):
-                raise Failed(f"job {job_id} is {job.state}: {job.failure.message if job.failure else 'no reason told'}")
-            time.sleep(_POLL_S)
-
-    def _until(self, holds: Callable[[NodeDoc], bool], what: str) -> None:
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not holds(next(node for node in self._client.nodes() if node.name == self._node)):
-            if time.monotonic() > deadline_s:
-                raise Failed(f"waited {_PATIENCE_S:g} s for {what} on {self._node}")
-            time.sleep(_POLL_S)
 
 
 def _steal() -> tuple[int, int]:

@@ -129,22 +129,35 @@ class Experiment:
 
     def beside(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
         """Job and company as jobs of their own, under a mode: the job's seconds, the company's rate."""
-        nodes = self._plan.nodes
         with self._running() as started:
-            if company.communicating:
-                started.append(self._submit(self._script(work, forever=True), mode, work))
-            computing = "#!/bin/sh\nexec " + shlex.join(_pulse(Work("", 10.0, 1, "none"), 0)) + "\n"
-            for _ in range(company.computing * nodes):
-                started.append(self._submit(computing, mode, work, tasks=1))
-            for job_id in started:
-                self._begun(job_id)
-            self._check_places(started, company)
+            self._accompany(started, work, company, mode)
             job_id = self._submit(self._script(work), mode, work)
             self._begun(job_id)
             mine = self._told(self._finish(job_id))
             time.sleep(2 * _POLL_S)
             rates = [_rate(self._told_by(each), mine) for each in started]
-        return self._with_company(work, company, mine, sum(rates) / (1 if company.communicating else nodes))
+        nodes = 1 if company.communicating else self._plan.nodes
+        return self._with_company(work, company, mine, sum(rates) / nodes)
+
+    @contextmanager
+    def together(self, work: Work, company: Company, mode: str) -> Iterator[None]:
+        """Job and company under a mode, without end: until the block is left."""
+        with self._running() as started:
+            self._accompany(started, work, company, mode)
+            started.append(self._submit(self._script(work, forever=True), mode, work))
+            self._begun(started[-1])
+            yield
+
+    def _accompany(self, started: list[int], work: Work, company: Company, mode: str) -> None:
+        """Start the company, and come back when it works; its numbers are added to ``started``."""
+        if company.communicating:
+            started.append(self._submit(self._script(work, forever=True), mode, work))
+        computing = "#!/bin/sh\nexec " + shlex.join(_pulse(Work("", 10.0, 1, "none"), 0)) + "\n"
+        for _ in range(company.computing * self._plan.nodes):
+            started.append(self._submit(computing, mode, work, tasks=1))  # noqa: PERF401 (known if the next is refused)
+        for job_id in started:
+            self._begun(job_id)
+        self._check_places(started, company)
 
     def _with_company(self, work: Work, company: Company, mine: list[Told], rate: float) -> tuple[float, float]:
         """What came out; a communicating company's rate is held against what such a job does alone just then."""

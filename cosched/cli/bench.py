@@ -12,10 +12,14 @@ from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
 from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
 from cosched.bench.kept import Kept
+from cosched.bench.memory import MemoryRun
 from cosched.bench.results import document, misses, plot, table
 from cosched.cli.bench_contract import RUNS as CONTRACT_RUNS
 from cosched.cli.bench_contract import contract
 from cosched.cli.bench_contract import shown as contract_shown
+from cosched.cli.bench_memory import RUNS as MEMORY_RUNS
+from cosched.cli.bench_memory import memory
+from cosched.cli.bench_memory import shown as memory_shown
 from cosched.cli.service import service, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -40,6 +44,7 @@ def command() -> None:
 
 
 command.add_command(contract)
+command.add_command(memory)
 
 
 @command.command("coscheduling")
@@ -139,10 +144,18 @@ def show(directory: Path) -> int:
     Example: cosched bench show results
     """
     coscheduled, felt = Kept(directory, RUNS, Run), Kept(directory, CONTRACT_RUNS, Measured)
-    if not coscheduled.campaigns and not felt.campaigns:
-        raise BadInput("DIR", str(directory), f"a directory with {RUNS}.jsonl or {CONTRACT_RUNS}.jsonl")
-    status = _shown(coscheduled, {}, directory) if coscheduled.campaigns else 0
-    return max(status, contract_shown(felt, [], {}, directory) if felt.campaigns else 0)
+    lost = Kept(directory, MEMORY_RUNS, MemoryRun)
+    found = []
+    if coscheduled.campaigns:
+        found.append(_shown(coscheduled, {}, directory))
+    if felt.campaigns:
+        found.append(contract_shown(felt, [], {}, directory))
+    if lost.campaigns:
+        found.append(memory_shown(lost, directory))
+    if not found:
+        names = ", ".join(f"{name}.jsonl" for name in (RUNS, CONTRACT_RUNS, MEMORY_RUNS))
+        raise BadInput("DIR", str(directory), f"a directory with one of {names}")
+    return max(found)
 
 
 def _shown(kept: Kept[Run], refused: Mapping[str, str], out: Path | None) -> int:

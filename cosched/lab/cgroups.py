@@ -119,6 +119,18 @@ def ceiling_cpus(name: str, node: str, side: str) -> float | None:
     raise FileNotFoundError(2, "no CPU controller", str(PARENT))
 
 
+def refaults(name: str, node: str, side: str) -> int:
+    """How many pages of files a side of a node has lost and read again. Raises OSError where nobody counts them."""
+    for hierarchy in hierarchies():
+        if hierarchy.version == 2 or "memory" in hierarchy.controllers:
+            stat = (hierarchy.mount / PARENT / name / node / side / "memory.stat").read_text(encoding="ascii")
+            counts = dict(line.split() for line in stat.splitlines())
+            for key in ("total_workingset_refault_file", "workingset_refault_file"):  # of version 1, and of both
+                if key in counts:
+                    return int(counts[key])
+    raise FileNotFoundError(2, "this kernel does not count refaults by group", str(PARENT))
+
+
 def enter(ways: Sequence[str]) -> None:
     """Move the calling process by its :func:`doors`."""
     for door in ways:

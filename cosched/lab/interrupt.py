@@ -1,4 +1,4 @@
-"""Ctrl-C while a lab is made or removed: noted, and obeyed when it is whole or gone."""
+"""Who is asked to end while there is a lab: noted while it is made or removed, and it is gone when he ends."""
 
 import signal
 import threading
@@ -8,6 +8,26 @@ from types import FrameType
 from typing import Final
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def like_ctrl_c() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP are KeyboardInterrupt too, so that what was made is removed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,7 +14,7 @@ from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer, nearest
 from cosched.lab import control, state, tiers
 from cosched.lab.commands import Command
-from cosched.lab.interrupt import deferred
+from cosched.lab.interrupt import deferred, like_ctrl_c
 from cosched.lab.making import Making, joined
 from cosched.lab.plan import HEAD, Settings, python
 from cosched.wire.api import NodeDoc
@@ -48,6 +49,7 @@ class Lab:
         cpus: int = found["settings"]["cpus"]
         self.widest_job = cpus if self.tier == 3 else cpus * len(self.nodes)
         self.was_up = False
+        self._asked = ExitStack()
 
     @classmethod
     def up(
@@ -107,10 +109,12 @@ class Lab:
         return made
 
     def __enter__(self) -> Self:
+        self._asked.enter_context(like_ctrl_c())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.down()
+        with self._asked:
+            self.down()
 
     def down(self) -> None:
         """End it and all that runs in it; nothing is left."""

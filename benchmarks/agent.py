@@ -2,8 +2,8 @@
 
 In an idle lab of four nodes; and in one of two nodes, on which a job that blocks, raised whenever a message comes
 (``ccs``), or one that polls, in turns (``gang``), runs beside a computing task on each. All processes are watched over
-the same windows of time, one window after another, so what else the machine does meets all of them alike. ``both`` is
-agent and guard of a node together. Promised for an agent: 0.5 % of a core idle, 2 % coscheduling, and 60 MB.
+the same windows of time, one window after another, so what else the machine does meets all of them alike. ``all`` is
+agent, guard and decoys of a node together. Promised for an agent: 0.5 % of a core idle, 2 % coscheduling, and 60 MB.
 
     ./run bench agent [SECONDS] [WINDOWS]
 """
@@ -26,11 +26,12 @@ BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms")
 
 
 def processes(lab: Lab) -> dict[str, dict[int, str]]:
-    """The lab's agents and guards: what -> {pid: node}."""
-    found: dict[str, dict[int, str]] = {"agent": {}, "guard": {}}
+    """The lab's agents, guards and the guards' decoys: what -> {pid: node}."""
+    found: dict[str, dict[int, str]] = {"agent": {}, "guard": {}, "decoys": {}}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            name = (folder / "comm").read_text().strip()
         except OSError:
             continue
         text = " ".join(words)
@@ -38,7 +39,8 @@ def processes(lab: Lab) -> dict[str, dict[int, str]]:
             continue
         for what, module in (("agent", "node_agent"), ("guard", "node_agent.guard")):
             if module in words:
-                found[what][int(folder.name)] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
+                called = "decoys" if name == "cosched-decoy" else what
+                found[called][int(folder.name)] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
     return found
 
 
@@ -63,23 +65,23 @@ def watched(lab: Lab, seconds: float, windows: int) -> None:
     """Watch a lab's agents and guards, and print a table."""
     found = processes(lab)
     percent: dict[tuple[str, str], list[float]] = {}
-    for window in range(windows):
+    for _ in range(windows):
         before = {pid: cpu_s(pid) for pids in found.values() for pid in pids}
         began_s = time.monotonic()
         time.sleep(seconds / windows)
         past_s = time.monotonic() - began_s
+        used: dict[tuple[str, str], float] = {}
         for what, pids in found.items():
             for pid, node in pids.items():
-                used = 100 * (cpu_s(pid) - before[pid]) / past_s
-                percent.setdefault((what, node), []).append(used)
-                both = percent.setdefault(("both", node), [])
-                both += [0.0] * (window + 1 - len(both))
-                both[window] += used
+                for row in (what, "all"):
+                    used[row, node] = used.get((row, node), 0.0) + 100 * (cpu_s(pid) - before[pid]) / past_s
+        for key, value in used.items():
+            percent.setdefault(key, []).append(value)
     print("\n| process | node | % of a core, median [lowest … highest] | p99 | resident MB |\n|---|---|---|---|---|")
     resident = {(what, node): resident_mb(pid) for what, pids in found.items() for pid, node in pids.items()}
     for what, node in sorted(percent):
         values = percent[what, node]
-        mb = sum(resident[each] for each in resident if each[1] == node and what in (each[0], "both"))
+        mb = sum(resident[each] for each in resident if each[1] == node and what in (each[0], "all"))
         print(f"| {what} | {node} | {spread(values)} | {p99(values):.3g} | {mb:.0f} |")
     agents = [values for (what, _), values in percent.items() if what == "agent"]
     print(f"\nthe busiest agent: {max(statistics.median(values) for values in agents):.3g} % of a core", flush=True)

@@ -31,6 +31,7 @@ SYSTEM_PACKAGES = {
     "pvm-dev": ("aimk",),
     "shellcheck": ("shellcheck",),
     "strace": ("strace",),
+    "systemd": ("/lib/systemd/systemd",),
     "user-mode-linux": ("linux.uml",),
     "xdotool": ("xdotool",),
     "xvfb": ("Xvfb",),

@@ -147,7 +147,9 @@ def add_command(
         for outcome in enrolment.added(places, wanted, access, client, parallel):
             outcomes.append(outcome)
             if outcome.ok:
-                text = enrolment.settings_of(outcome.name, outcome.address, wanted, outcome.procs, outcome.memory_bytes)
+                text = enrolment.settings_of(
+                    outcome.name, outcome.address, wanted, outcome.procs, outcome.memory_bytes, outcome.place
+                )
                 _remember(directory, outcome.name, text)
                 if problem := _comes_up(client, outcome.name):
                     outcome.notes.append(problem)

@@ -51,6 +51,7 @@ class Outcome:
     services: str = ""
     procs: int = 0
     memory_bytes: int = 0
+    place: str = ""
     jobs_ended: int = 0
 
     @property
@@ -85,7 +86,7 @@ def added(
                     certificate=identity["node.pem"],
                     authority=identity["ca.pem"],
                     grant_pub=identity["grant.pub"],
-                    settings=settings_of(name, address, wanted, procs, memory_bytes),
+                    settings=settings_of(name, address, wanted, procs, memory_bytes, found["place"]),
                     services=wanted.services,
                 )
             except BaseException:
@@ -93,7 +94,7 @@ def added(
                     with lock:
                         client.remove(name, serials_of(wanted.authority, "node", name))
                 raise
-        return Outcome(name, address, "", _notes(found), installed["services"], procs, memory_bytes)
+        return Outcome(name, address, "", _notes(found), installed["services"], procs, memory_bytes, found["place"])
 
     return _each(places, one, parallel)
 
@@ -122,8 +123,11 @@ def removed(
     return _each(places, one, parallel)
 
 
-def settings_of(name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int) -> str:
-    """The host's ``node.toml``."""
+def settings_of(name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int, place: str) -> str:
+    """The host's ``node.toml``; ``place`` is the parallel side's group where systemd has one for it."""
+    extra = wanted.extra
+    if place and wanted.services != "detached" and "[cgroup]" not in extra:
+        extra = f'[cgroup]\ncosched = "{place}"  # in the slice that was made for it\n{extra}'
     text = node_toml(
         name,
         wanted.cluster,
@@ -137,7 +141,7 @@ def settings_of(name: str, address: str, wanted: Wanted, procs: int, memory_byte
         state=wanted.state,
         identity=f"{wanted.etc}/identity",
     )
-    return text + ("\n" + wanted.extra if wanted.extra else "")
+    return text + ("\n" + extra if extra else "")
 
 
 def _each(places: Mapping[str, str], one: Callable[[str, str], Outcome], parallel: int) -> Iterator[Outcome]:

@@ -35,6 +35,7 @@ def look(_: dict[str, Any]) -> dict[str, Any]:
         "procs": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "systemd": services.has_systemd(),
+        "place": services.place(),
         "time_s": time.time(),
     }
 

@@ -1,5 +1,9 @@
 """Guard and agent of this machine as services: by systemd where it runs, else as processes of their own.
 
+Where systemd has the one hierarchy of control groups (version 2), parallel work lies in ``cosched.slice``, which is in
+the idle class, and there below ``cosched-jobs.service``, which systemd leaves to us (``Delegate=``). That service only
+holds the place: guard and agent are ordinary services, for they must answer when the owner needs all of the machine.
+
 Detached processes are noted in ``run/NAME.pid`` with their start time, so that none is taken for another's.
 """
 
@@ -18,6 +22,11 @@ from cosched.errors import Failed
 
 UNITS: Final = Path("/etc/systemd/system")
 NAMES: Final = ("cosched-guard", "cosched-agent")  # in the order of their start
+SLICE: Final = "cosched.slice"
+JOBS: Final = "cosched-jobs.service"
+#: The parallel side's group there.
+PLACE: Final = f"{SLICE}/{JOBS}/jobs"
+_MOUNT: Final = Path("/sys/fs/cgroup")
 _MODULES: Final = {"cosched-guard": "node_agent.guard", "cosched-agent": "node_agent"}
 _STOP_S: Final = 15.0
 _PATIENCE_S: Final = 30.0
@@ -29,18 +38,26 @@ def has_systemd() -> bool:
     return Path("/run/systemd/system").is_dir()
 
 
-def units(config: Path) -> dict[str, str]:
-    """The text of each unit, by its file's name. Stopping one stops no job: the guard's supervisors outlive it."""
-    texts = {}
+def place() -> str:
+    """The parallel side's group where systemd has the one hierarchy; empty elsewhere: then the guard makes its own."""
+    return PLACE if has_systemd() and (_MOUNT / "cgroup.controllers").exists() else ""
+
+
+def units(config: Path, *, placed: bool) -> dict[str, str]:
+    """The text of each unit, by its file's name; ``placed``: with a slice for parallel work.
+
+    Stopping guard or agent stops no job: the guard's supervisors outlive it. Stopping the slice does.
+    """
+    texts = _placing() if placed else {}
     for name in NAMES:
-        what, more = ("guard", "") if name == "cosched-guard" else ("agent", "Wants=cosched-guard.service\n")
+        what, needed = ("guard", JOBS if placed else "") if name == NAMES[0] else ("agent", f"{NAMES[0]}.service")
         texts[f"{name}.service"] = f"""\
 # Made by 'cosched node add'.
 [Unit]
 Description=cosched's {what} on this workstation
-After=network-online.target{" cosched-guard.service" if more else ""}
-Wants=network-online.target
-{more}
+After=network-online.target {needed}
+Wants=network-online.target {needed}
+
 [Service]
 ExecStart={command(name, config)}
 Restart=always
@@ -54,6 +71,35 @@ WantedBy=multi-user.target
     return texts
 
 
+def _placing() -> dict[str, str]:
+    group = _MOUNT / SLICE / JOBS
+    return {
+        SLICE: """\
+# Made by 'cosched node add'.
+[Unit]
+Description=parallel work, behind everything else on this workstation
+
+[Slice]
+# Before version 252 systemd does not know "idle", says so, and keeps the lowest weight.
+CPUWeight=1
+CPUWeight=idle
+IOWeight=1
+""",
+        JOBS: f"""\
+# Made by 'cosched node add'.
+[Unit]
+Description=the place of parallel jobs on this workstation
+
+[Service]
+Slice={SLICE}
+Delegate=yes
+ExecStart=/bin/sleep infinity
+# No process may be in a group whose groups have controllers.
+ExecStartPost=/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/holder/cgroup.procs'
+""",
+    }
+
+
 def command(name: str, config: Path) -> str:
     """What starts a service; quoted as systemd wants it."""
     words = [sys.executable, "-I", "-m", _MODULES[name], "--config", str(config)]
@@ -64,7 +110,7 @@ def start(path: Path, config: NodeConfig, how: str) -> str:
     """Start both (anew, if they run); how it was done. Raises :class:`Failed` where they do not come up."""
     stop(config, "restart")
     if how == "systemd":
-        for name, text in units(path).items():
+        for name, text in units(path, placed=config.cgroup.cosched == PLACE).items():
             (UNITS / name).write_text(text, encoding="utf-8")
         _systemctl("daemon-reload")
         _systemctl("enable", "--quiet", *NAMES)
@@ -89,6 +135,11 @@ def stop(config: NodeConfig, why: str = "stop") -> list[str]:
             if (unit := UNITS / f"{name}.service").exists():
                 _systemctl("disable", "--quiet", name)
                 unit.unlink()
+        for name in (JOBS, SLICE):
+            if (unit := UNITS / name).exists():
+                _systemctl("stop", name)
+                unit.unlink()
+        _systemctl("daemon-reload")
     return stopped
 
 

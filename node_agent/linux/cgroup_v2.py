@@ -98,6 +98,14 @@ class CgroupsV2(Cgroups):
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
+    def idle_above(self) -> bool:
+        """As the interface says."""
+        top = os.path.relpath(self._side, self._mount).split("/")[0]
+        try:
+            return read_number(os.path.join(self._mount, top, "cpu.idle")) == 1
+        except OSError:
+            return False
+
     def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
         """As the interface says."""
         _made(self._path(name))

@@ -51,6 +51,10 @@ class Cgroups(ABC):
     def can(self) -> dict[str, str]:
         """What holds here: capability -> "yes", or why not."""
 
+    def idle_above(self) -> bool:
+        """Whether the group at the root in which the parallel side lies is in the idle class, by another's hand."""
+        return False
+
     @abstractmethod
     def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
         """Make a job's group with its limits, or find it there. Returns what could not be limited, and why."""
@@ -227,12 +231,17 @@ def remove_directories(made: list[str]) -> None:
             return
 
 
-def beside_desk(cosched: str, desk: str) -> str:
-    """Whether the idle class protects the desk: "yes", or why not (an idle group protects its siblings alone)."""
-    parent = os.path.dirname(os.path.normpath(cosched).strip("/"))
-    if parent in {"", os.path.dirname(os.path.normpath(desk).strip("/"))}:
+def beside_desk(cosched: str, desk: str, *, idle: bool) -> str:
+    """Whether the idle class protects the desk: "yes", or why not (an idle group protects its siblings alone).
+
+    ``idle``: the group at the root in which the parallel side lies is itself in the idle class.
+    """
+    side, owners = (os.path.normpath(group).strip("/") for group in (cosched, desk))
+    parent = os.path.dirname(side)
+    if parent in {"", os.path.dirname(owners)} or (idle and side.split("/")[0] != owners.split("/")[0]):
         return YES
     return (
         f"no: cgroup {cosched} lies inside {parent}, not beside {desk}: it competes with the whole weight of {parent}, "
-        "and the idle class does nothing for the desk; set cgroup.cosched to a group at the root"
+        "and the idle class does nothing for the desk; set cgroup.cosched to a group at the root, or in a slice that "
+        "is idle itself"
     )

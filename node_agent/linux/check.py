@@ -76,7 +76,7 @@ def found(config: NodeSettings, cgroups: Cgroups) -> dict[str, str]:
     can = {"cgroups": cgroups.kind, **cgroups.can()}
     if cgroups.kernel_groups:
         can["job kill"] = _try_kill(cgroups) if can["job kill"].startswith(YES) else can["job kill"]
-        can["protects the desk"] = beside_desk(config.cgroup.cosched, config.cgroup.desk)
+        can["protects the desk"] = beside_desk(config.cgroup.cosched, config.cgroup.desk, idle=cgroups.idle_above())
         can["load by side"] = YES
     else:
         can["protects the desk"] = "no: without a cgroup beside the desk's, priorities hold within one user's session"

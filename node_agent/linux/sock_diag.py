@@ -69,15 +69,17 @@ class SockDiag:
                 found += [_inet(body, protocol) for _, body in self._ask([request], _DUMP)]
         return found
 
-    def inet_waiting(self, sockets: Sequence[Inet]) -> list[int]:
-        """How many bytes wait in each of these now; -1 for one that is gone. Raises OSError."""
-        waiting = [-1] * len(sockets)
+    def inet_now(self, sockets: Sequence[Inet]) -> list[Inet | None]:
+        """Each of these as it is now; None for one that is gone. Raises OSError."""
+        found: list[Inet | None] = [None] * len(sockets)
         for start in range(0, len(sockets), _BATCH):
             batch = sockets[start : start + _BATCH]
-            requests = [_INET_REQUEST.pack(each.family, each.protocol, 0, _ALL_STATES, each.name) for each in batch]
+            requests = [
+                _INET_REQUEST.pack(each.family, each.protocol, _INFO_BIT, _ALL_STATES, each.name) for each in batch
+            ]
             for at, body in self._ask(requests, 0):
-                waiting[start + at] = _inet(body, batch[at].protocol).waiting_bytes
-        return waiting
+                found[start + at] = _inet(body, batch[at].protocol)
+        return found
 
     def unix_waiting(self, inodes: Sequence[int]) -> list[int]:
         """How many bytes wait in each Unix socket with these inodes now; -1 for one that is gone. Raises OSError."""

@@ -2,7 +2,7 @@
 
 A bucket of CPU time that fills at the job's fair rate and is emptied by whatever the job uses, raised or not. It may be
 raised while there is something in it. So over any length of time T, a job that was raised has used at most its share of
-T, what the bucket held, and the one hold in which it ran empty.
+T, what the bucket held, and the one shortest hold in which it ran empty: longer ones are asked for as it lasts.
 """
 
 from typing import Final

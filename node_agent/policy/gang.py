@@ -32,6 +32,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._samples: list[_Sample] = []
+        self._best: _Sample | None = None
 
     def answered(self, asked_us: int, there_us: int, now_us: int) -> None:
         """The scheduler's clock was ``there_us`` at some moment between two of this node's."""
@@ -39,14 +40,16 @@ class Clock:
             middle_us = (asked_us + now_us) // 2
             self._samples.append(_Sample(there_us - middle_us, (now_us - asked_us + 1) // 2, now_us))
             del self._samples[:-_KEPT]
+            self._best = min(self._samples, key=lambda sample: sample.bound_at(now_us))  # and so it is later on
 
     def forget(self) -> None:
         """Another scheduler's clock counts from now on."""
         self._samples.clear()
+        self._best = None
 
     def ahead_us(self, now_us: int) -> tuple[int, int] | None:
         """(estimate, bound of its error), or None while nothing is known."""
-        best = min(self._samples, key=lambda sample: sample.bound_at(now_us), default=None)
+        best = self._best
         return None if best is None else (best.ahead_us, best.bound_at(now_us))
 
     def good_for(self, slot_us: int, now_us: int) -> bool:

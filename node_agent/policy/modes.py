@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 from cosched.model.coscheduling import Mode
 from node_agent.policy import ccs, dcs, gang
 from node_agent.policy.budget import Budget
-from node_agent.policy.raising import HOLD_US, NEUTRAL, RAISED, Job, Key, Slots, Weigh
+from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, NEUTRAL, RAISED, Job, Key, Slots, Weigh
 
 #: How often arrivals are looked for (measured: 10 ms is as good as 5, at half the cost; 50 ms is too late), and how
 #: often all else is.
 ARRIVALS_US: Final = 10_000
 SELDOM_US: Final = 1_000_000
+#: How soon to look again whether a budget that is used up has something in it: until then no arrival can raise.
+USED_UP_US: Final = 100_000
 #: For how long what lasts is asked for: a few looks, so that it ends by itself soon after the agent does.
 LEASE_US: Final = 3_500_000
 #: Shares that differ by less than this are not worth a weight.
@@ -37,6 +39,7 @@ class Coscheduling:
         self.clock = gang.Clock()
         self._budgets: dict[Key, Budget] = {}
         self._given: dict[Key, Weigh] = {}
+        self._holds_us: dict[Key, int] = {}  # how long the last raise was to hold
 
     def decide(self, jobs: Sequence[Job], slot_us: int, now_us: int, *, contended: bool) -> Decision:
         """What to do now. ``contended``: more tasks than CPUs. Times in microseconds (since boot)."""
@@ -53,6 +56,7 @@ class Coscheduling:
             wanted = self._weight(job, most, now_us)
             if wanted is not None and self._is_new(wanted, now_us):
                 self._given[job.key] = wanted
+                self._holds_us[job.key] = wanted.until_us - now_us
                 weights.append(wanted)
         return Decision(tuple(weights), turns, self._look_us(jobs, now_us))
 
@@ -66,7 +70,7 @@ class Coscheduling:
 
     def _account(self, jobs: Sequence[Job], now_us: int) -> None:
         here = {job.key for job in jobs}
-        for known in (self._budgets, self._given):
+        for known in (self._budgets, self._given, self._holds_us):
             for key in known.keys() - here:
                 del known[key]
         for job in jobs:
@@ -79,16 +83,27 @@ class Coscheduling:
         if job.mode is Mode.CCS and 0 < job.share < (1 - _UNEQUAL) * most:
             lasting = max(10, round(NEUTRAL * job.share / most))
         if job.mode is Mode.CCS and ccs.raised(job, self._budgets[job.key]):
-            return Weigh(job.key, RAISED, now_us + HOLD_US)
+            return Weigh(job.key, RAISED, now_us + self._hold_us(job.key, now_us))
         if job.mode is Mode.DCS and dcs.raised(job):
             return Weigh(job.key, RAISED, now_us + HOLD_US)
         return Weigh(job.key, lasting, now_us + LEASE_US) if lasting != NEUTRAL else None
 
+    def _hold_us(self, key: Key, now_us: int) -> int:
+        """For how long to raise: longer each time in a row, and beyond the shortest only as the budget lasts."""
+        given = self._given.get(key)
+        in_a_row = given is not None and given.percent == RAISED and given.until_us > now_us
+        longer_us = min(LONGEST_HOLD_US, 2 * self._holds_us[key]) if in_a_row else HOLD_US
+        return max(HOLD_US, min(longer_us, int(self._budgets[key].left_us)))
+
     def _look_us(self, jobs: Sequence[Job], now_us: int) -> int:
-        """When to look again: for arrivals of those that are not raised yet, or not for much longer."""
+        """When to look again: for arrivals of those that may be raised and are not, or not for much longer."""
         nexts_us = [SELDOM_US]
         for job in jobs:
-            if looks_for_arrivals(job):
+            if not looks_for_arrivals(job):
+                continue
+            if job.mode is Mode.CCS and not self._budgets[job.key].open:
+                nexts_us.append(USED_UP_US)
+            else:
                 given = self._given.get(job.key)
                 left_us = given.until_us - now_us if given is not None and given.percent == RAISED else 0
                 nexts_us.append(max(ARRIVALS_US, left_us - ARRIVALS_US))

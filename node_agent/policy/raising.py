@@ -11,6 +11,8 @@ NEUTRAL: Final = 100
 RAISED: Final = 1000
 #: For how long an arrival raises: long enough for an answer and the next arrival, short beside a budget's seconds.
 HOLD_US: Final = 40_000
+#: A job that is found waiting again and again is raised for twice as long each time, up to this: asking costs too.
+LONGEST_HOLD_US: Final = 160_000
 
 
 class Job(NamedTuple):

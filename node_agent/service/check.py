@@ -114,9 +114,12 @@ def _rsh(config: NodeConfig) -> Finding:
 
 def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     path = os.path.join(config.paths.run, "guard.sock")
+    decoys = "" if config.cgroup.decoys else "cgroup.decoys is false"
     try:
         with GuardClient(path) as guard:
-            can = guard.ask({"do": "status"}, timeout_s=_PATIENCE_S).get("can") or {}
+            status = guard.ask({"do": "status"}, timeout_s=_PATIENCE_S)
+        can = status.get("can") or {}
+        decoys = (status.get("decoys") or {}).get("problem", decoys)
         yield Finding("guard", "ok", f"answers at {path}")
     except (GuardGone, GuardRefused) as error:
         busy = "another agent is connected" in str(error)
@@ -125,6 +128,9 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     for capability, answer in can.items():
         held = answer == _YES or (capability == "cgroups" and answer in _KINDS)
         yield Finding(capability, "ok" if held else "warn", answer)
+    if decoys:
+        decoys = f"{decoys}: beside a ceiling the owner's processes may wait for a tick when they wake each other"
+    yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ class Watching:
         self._groups = groups
         self._threads: dict[int, Counts] = {}
         self._arrivals: dict[int, int] = {}
+        self._polled: dict[int, int] = {}  # the same, at the last poll
         self._inet: tuple[Inet, ...] = ()
         self._unix: tuple[int, ...] = ()
         self._shared: dict[int, bool] = {}
@@ -47,10 +48,16 @@ class Watching:
         return JobSigns(*self.key, self.receives.value, self.raises, self._transports)
 
     def waiting(self, diag: SockDiag) -> bool:
-        """Whether bytes wait to be read by the job now. Raises OSError."""
-        if self._inet and any(count > 0 for count in diag.inet_waiting(self._inet)):
-            return True
-        return bool(self._unix) and any(count > 0 for count in diag.unix_waiting(self._unix))
+        """Whether bytes wait to be read by the job now, or (of TCP) have come since this was asked. Raises OSError.
+
+        Who receives all the time is seen to at each look, not only where it happens to find something unread.
+        """
+        came = False
+        for now in diag.inet_now(self._inet) if self._inet else ():
+            if now is not None:
+                came = came or now.waiting_bytes > 0 or now.arrivals > self._polled.get(now.inode, now.arrivals)
+                self._polled[now.inode] = now.arrivals
+        return came or (bool(self._unix) and any(count > 0 for count in diag.unix_waiting(self._unix)))
 
     def look(self, inet: dict[int, Inet]) -> None:
         """See how the job has received since the last look. ``inet``: a dump of all sockets, by inode."""
@@ -64,6 +71,7 @@ class Watching:
         self._arrivals = {each.inode: each.arrivals for each in inet.values() if self._is_ours(found, each)}
         talking = [each for pid, sockets in found.inet.items() for each in sockets if busy[pid] or _is_udp(each)]
         self._inet = tuple(talking[:MOST_SOCKETS])
+        self._polled = {each.inode: self._polled[each.inode] for each in self._inet if each.inode in self._polled}
         # who talks over TCP has Unix sockets to its launcher alone
         local = [] if any(busy.values()) else [inode for inodes in found.unix.values() for inode in inodes]
         self._unix = tuple(local[:MOST_SOCKETS])

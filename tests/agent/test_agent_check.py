@@ -28,6 +28,8 @@ async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
         assert found[what]["level"] == "ok", found[what]
     for what in ("cpu ceiling", "idle class", "protects the desk"):
         assert found[what]["level"] == ("ok" if found[what]["found"] == "yes" else "warn")
+    assert found["hand-offs"]["level"] == "warn"
+    assert "not asked for (cgroup.decoys)" in found["hand-offs"]["found"]
 
 
 def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None:

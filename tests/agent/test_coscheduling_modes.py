@@ -5,7 +5,7 @@ import pytest
 from cosched.model.coscheduling import Mode, Receives, fair_rates
 from node_agent.policy.gang import Clock, slots
 from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling
-from node_agent.policy.raising import HOLD_US, RAISED, Job, Weigh
+from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, RAISED, Job, Weigh
 from node_agent.policy.receives import Counts, received, settled
 
 A, B, C = (1, 1), (2, 1), (3, 1)
@@ -96,6 +96,30 @@ def test_a_raise_is_said_again_before_it_ends_and_not_more_often() -> None:
     ]
     again = [at for at, each in enumerate(said) if each]
     assert again == [0, 6, 12], "when there is time for one more look before its end"
+
+
+def test_a_raise_that_is_needed_again_and_again_is_said_more_seldom() -> None:
+    state, other = Coscheduling(), Job(B, receives=Receives.NOTHING, share=0.5)
+    job = Job(A, Mode.CCS, Receives.BLOCKS, share=0.5)
+    state.decide([job, other], SLOT_US, 0, contended=True)
+    now_us = S
+    holds = []
+    for waiting in (True, True, True, True, False, True):
+        decision = state.decide([job._replace(waiting=waiting), other], SLOT_US, now_us, contended=True)
+        holds += [weight.until_us - now_us for weight in decision.weights]
+        now_us += decision.look_us + (ARRIVALS_US if not waiting else 0)  # nobody waits: the raise ends meanwhile
+    assert holds == [HOLD_US, 2 * HOLD_US, LONGEST_HOLD_US, LONGEST_HOLD_US, HOLD_US]
+
+
+def test_a_long_raise_does_not_outlast_the_budget() -> None:
+    state, other = Coscheduling(), Job(B, receives=Receives.NOTHING, share=0.5)
+    job = Job(A, Mode.CCS, Receives.BLOCKS, waiting=True, share=0.5)
+    state.decide([job._replace(waiting=False), other], SLOT_US, 0, contended=True)
+    state.decide([job, other], SLOT_US, S, contended=True)
+    left_us = 60_000
+    used = job._replace(cpu_us=500_000 - left_us)
+    (weight,) = state.decide([used, other], SLOT_US, S + 30_000, contended=True).weights
+    assert weight.until_us - (S + 30_000) == left_us + 15_000  # what has come in meanwhile
 
 
 def test_a_job_that_may_use_less_leaves_the_rest_to_its_neighbours() -> None:

@@ -41,6 +41,11 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket
         yield here, there
 
 
+def waiting(diag: SockDiag, sockets: list[Inet]) -> list[int]:
+    """Bytes that wait in each; -1 for one that is gone."""
+    return [-1 if each is None else each.waiting_bytes for each in diag.inet_now(sockets)]
+
+
 def of(diag: SockDiag, end: socket.socket) -> Inet:
     inode = os.fstat(end.fileno()).st_ino
     return next(each for each in diag.inet() if each.inode == inode)
@@ -49,7 +54,7 @@ def of(diag: SockDiag, end: socket.socket) -> Inet:
 def arrived(diag: SockDiag, found: Inet, bytes_: int) -> bool:
     """Whether so much waits, in the end (loopback is quick, but not at once)."""
     end = time.monotonic() + 30
-    while diag.inet_waiting([found])[0] != bytes_:
+    while waiting(diag, [found])[0] != bytes_:
         if time.monotonic() > end:
             return False
         time.sleep(0.001)
@@ -59,12 +64,12 @@ def arrived(diag: SockDiag, found: Inet, bytes_: int) -> bool:
 def test_bytes_that_wait_in_a_tcp_socket_are_seen(diag: SockDiag, pair: tuple[socket.socket, socket.socket]) -> None:
     here, there = pair
     found, other = of(diag, there), of(diag, here)
-    assert diag.inet_waiting([found, other]) == [0, 0]
+    assert waiting(diag, [found, other]) == [0, 0]
     here.sendall(b"x" * 17)
     assert arrived(diag, found, 17)
-    assert diag.inet_waiting([other, found]) == [0, 17]
+    assert waiting(diag, [other, found]) == [0, 17]
     assert there.recv(17) == b"x" * 17
-    assert diag.inet_waiting([found]) == [0]
+    assert waiting(diag, [found]) == [0]
     assert of(diag, there).arrivals - found.arrivals == 1
 
 
@@ -74,7 +79,7 @@ def test_a_socket_that_is_gone_is_told(diag: SockDiag, pair: tuple[socket.socket
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     there.close()  # at once, without a goodbye
     here.close()
-    assert diag.inet_waiting([found, other]) == [-1, -1]
+    assert waiting(diag, [found, other]) == [-1, -1]
 
 
 def test_datagrams_that_wait_are_seen(diag: SockDiag) -> None:
@@ -83,11 +88,11 @@ def test_datagrams_that_wait_are_seen(diag: SockDiag) -> None:
         found = of(diag, there)
         here.sendto(b"hello", there.getsockname())
         end = time.monotonic() + 30
-        while diag.inet_waiting([found])[0] <= 0:
+        while waiting(diag, [found])[0] <= 0:
             assert time.monotonic() < end
             time.sleep(0.001)
         there.recv(10)
-        assert diag.inet_waiting([found]) == [0]
+        assert waiting(diag, [found]) == [0]
 
 
 def test_bytes_that_wait_in_a_unix_socket_are_seen(diag: SockDiag) -> None:

@@ -289,11 +289,12 @@ def test_a_request_is_believed_for_its_key_and_nothing_else(tmp_path: Path) -> N
         authority.sign_node(tmp_path / "authority", requested_key(request), "../x", [])
 
 
-def test_units_are_what_systemd_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("placed", [False, True])
+def test_units_are_what_systemd_takes(tmp_path: Path, placed: bool) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("needs systemd-analyze")
-    for name, text in services.units(Path("/etc/cosched/node.toml")).items():
+    for name, text in services.units(Path("/etc/cosched/node.toml"), placed=placed).items():
         (tmp_path / name).write_text(text)
     checked = subprocess.run(
         [analyze, "verify", *sorted(map(str, tmp_path.iterdir()))],

@@ -11,7 +11,7 @@ from node_agent.guard.protocol import MAX_PERCENT
 from node_agent.guard.requests import Slots
 from node_agent.linux.cgroups import Cgroups, group_name
 from node_agent.policy.modes import LEASE_US, Coscheduling
-from node_agent.policy.raising import HOLD_US, Job, Key
+from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, Job, Key
 
 _TRACES = 100_000
 _CI_S = 8.0
@@ -72,7 +72,7 @@ def trace(rng: random.Random) -> None:
             if weight.percent > 100:  # only with a message waiting, within the budget, and for a moment
                 assert job.waiting
                 assert job.mode in (Mode.CCS, Mode.DCS)
-                assert weight.until_us == now_us + HOLD_US
+                assert now_us + HOLD_US <= weight.until_us <= now_us + LONGEST_HOLD_US
                 if job.mode is Mode.CCS:
                     assert core.left_us(job.key) > 0
                     assert job.receives in (Receives.BLOCKS, Receives.YIELDS)
@@ -106,7 +106,7 @@ def _end(rng: random.Random, levers: Levers, kernel: Kernel, jobs: list[Job], no
     if rng.random() < 0.5:
         levers.undo_all([job.key for job in jobs])
     else:
-        levers.tick(now_us + max(LEASE_US, HOLD_US))
+        levers.tick(now_us + max(LEASE_US, LONGEST_HOLD_US))
     assert kernel.unneutral() == {}
     assert levers.shown()["levers"] == []
     assert levers.due_us() > now_us + MAX_LEASE_US

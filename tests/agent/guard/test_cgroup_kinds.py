@@ -238,17 +238,21 @@ def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cosched", "desk", "protects"),
+    ("cosched", "desk", "idle", "protects"),
     [
-        ("cosched", "user.slice", True),
-        ("cosched.slice", "user.slice", True),
-        ("lab/one/node1/cosched", "lab/one/node1/desk", True),
-        ("cosched.slice/cosched-jobs.service", "user.slice", False),
-        ("user.slice/user-1000.slice/cosched", "user.slice", False),
+        ("cosched", "user.slice", False, True),
+        ("cosched.slice", "user.slice", False, True),
+        ("lab/one/node1/cosched", "lab/one/node1/desk", False, True),
+        ("cosched.slice/cosched-jobs.service/jobs", "user.slice", False, False),
+        ("cosched.slice/cosched-jobs.service/jobs", "user.slice", True, True),
+        ("user.slice/user-1000.slice/cosched", "user.slice", False, False),
+        ("user.slice/user-1000.slice/cosched", "user.slice", True, False),
     ],
 )
-def test_only_beside_the_desk_or_at_the_root_it_is_protected(cosched: str, desk: str, protects: bool) -> None:
-    assert (cgroups.beside_desk(cosched, desk) == "yes") is protects
+def test_only_beside_the_desk_or_below_who_is_idle_it_is_protected(
+    cosched: str, desk: str, idle: bool, protects: bool
+) -> None:
+    assert (cgroups.beside_desk(cosched, desk, idle=idle) == "yes") is protects
 
 
 def test_v2_without_controllers_is_not_v2(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,12 +65,26 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.system("user-mode-linux")
 @pytest.mark.parametrize("names", [TESTS, pytest.param(LONG_TESTS, marks=pytest.mark.long)], ids=["short", "long"])
 def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...]) -> None:
+    output, passed = ran(memory, names)
+    assert passed >= len(names), output
+
+
+@pytest.mark.long
+@pytest.mark.system("user-mode-linux")
+@pytest.mark.system("systemd")
+def test_guard_and_agent_are_services_of_systemds(memory: Path) -> None:
+    output, passed = ran(memory, ["in_systemd.py"], "cosched_systemd=yes")
+    assert passed == 3, output
+
+
+def ran(memory: Path, names: Sequence[str], *more: str) -> tuple[str, int]:
+    """Run tests of this directory inside; their output, and how many passed. None failed or was skipped."""
     tests = memory / "tests"
-    tests.write_text("\n".join(str((HERE / test).relative_to(ROOT)) for test in names))
+    tests.write_text(" ".join(str((HERE / test).relative_to(ROOT)) for test in names))
     command = [
         *("linux.uml", "mem=600M", "rootfstype=hostfs", "rootflags=/", "ro", f"init={HERE / 'uml-init'}"),
         *("con=null", "con0=fd:0,fd:1", "quiet"),
-        *(f"cosched_python={sys.executable}", f"cosched_root={ROOT}", f"cosched_tests={tests}"),
+        *(f"cosched_python={sys.executable}", f"cosched_root={ROOT}", f"cosched_tests={tests}", *more),
     ]
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(memory), "HOME": str(memory)}
     process = subprocess.Popen(
@@ -92,5 +106,5 @@ def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...]) -
     assert "tests ended with 0" in output, output
     passed = re.search(r"(\d+) passed", output)
     assert passed is not None
-    assert int(passed[1]) >= len(names), output
     assert "skipped" not in output, output
+    return output, int(passed[1])

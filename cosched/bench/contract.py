@@ -34,6 +34,9 @@ WAKE_UPS: Final = ("nanosleep", "poll")
 RATE_HZ: Final = 150.0
 #: A control that feels less than this shows that there was nothing to be protected from.
 HARM_S: Final = 0.002
+#: A run during which the hypervisor took more than this share of the machine is made again, twice at most.
+MOST_STOLEN: Final = 0.005
+_TRIES: Final = 3
 _SPIN: Final = (sys.executable, "-c", "while True: pass")
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
@@ -94,13 +97,22 @@ class Experiment:
                 for condition in self._random.sample(conditions, len(conditions)):
                     what = f"{tasks} tasks | {condition}"
                     try:
-                        felt = self._one(tasks, condition)
+                        felt = self._undisturbed(tasks, condition, what)
                     except Failed as error:
                         self.refused[what] = str(error)
                         self._say(f"{what}: {error}")
                         continue
                     self._say(f"round {number + 1}: {what}: {_worded(felt)}")
                     yield Measured(tasks, condition, felt)
+
+    def _undisturbed(self, tasks: int, condition: str, what: str) -> Felt:
+        """A run of which the hypervisor took next to nothing; after three tries, the one of which it took least."""
+        tried: list[Felt] = []
+        while not tried or (tried[-1].steal > MOST_STOLEN and len(tried) < _TRIES):
+            tried.append(self._one(tasks, condition))
+            if tried[-1].steal > MOST_STOLEN:
+                self._say(f"{what}: {tried[-1].steal:.1%} of the machine was stolen meanwhile: {_worded(tried[-1])}")
+        return min(tried, key=lambda felt: felt.steal)
 
     def _one(self, tasks: int, condition: str) -> Felt:
         if condition == IDLE:

@@ -154,12 +154,13 @@ def generate_command(
     parameters: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Generate a workload by a model: poisson, feitelson96 or lublin03.
+    """Generate a workload by a model: poisson, feitelson96, lublin03 or cisne.
 
     \b
     Examples:
       cosched workload generate lublin03 load80.swf.gz --jobs 20000 --procs 256 --load 0.8 --seed 7
       cosched workload generate poisson small.swf --jobs 100 --set sizes=powers-of-two
+      cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
     """
     _check_target(target)
     params: dict[str, object] = {}

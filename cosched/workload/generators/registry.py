@@ -10,13 +10,19 @@ import numpy as np
 
 from cosched.errors import BadInput, nearest
 from cosched.workload.generators.base import Model, to_log
+from cosched.workload.generators.cisne import Cisne
 from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.lublin03 import Lublin03
 from cosched.workload.generators.poisson import Poisson
 from cosched.workload.log import Log
 from cosched.workload.scaling import to_load
 
-MODELS: Final[dict[str, type[Model]]] = {"poisson": Poisson, "feitelson96": Feitelson96, "lublin03": Lublin03}
+MODELS: Final[dict[str, type[Model]]] = {
+    "poisson": Poisson,
+    "feitelson96": Feitelson96,
+    "lublin03": Lublin03,
+    "cisne": Cisne,
+}
 
 
 def model(name: str, params: Mapping[str, object] | None = None) -> Model:

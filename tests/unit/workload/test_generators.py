@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cosched.errors import BadInput
-from cosched.workload.generators import lublin03
+from cosched.workload.generators import cisne, lublin03
 from cosched.workload.generators.base import Floats
 from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.lublin03 import ALL, BATCH, INTERACTIVE, Kind
@@ -44,7 +44,7 @@ def test_a_log_is_in_order_and_within_its_machine(name: str) -> None:
     assert log.column(Field.SUBMIT_S)[0] >= 0
     assert log.column(Field.RUN_S).min() > 0
     procs = log.column(Field.PROCS_ALLOCATED)
-    assert procs.min() == 1
+    assert procs.min() == (2 if name == "cisne" else 1)
     assert procs.max() <= 100
     assert (procs == log.column(Field.PROCS_REQUESTED)).all()
     assert log.header.integer("MaxProcs") == 100
@@ -73,7 +73,7 @@ def test_small_machines_and_single_jobs(name: str, procs: int) -> None:
         (
             "poison",
             {},
-            "model: 'poison' is not known; expected poisson, feitelson96, lublin03; did you mean 'poisson'?",
+            "model: 'poison' is not known; expected poisson, feitelson96, lublin03, cisne; did you mean 'poisson'?",
         ),
         ("poisson", {"mean_runs": 3}, "model poisson: no parameter 'mean_runs'; expected mean_interarrival_s"),
         ("poisson", {"mean_runs": 3}, "did you mean 'mean_run_s'?"),
@@ -299,3 +299,57 @@ def test_lublin03_gap_factor_stretches_points_and_job_types_are_told_apart() -> 
     share(log.column(Field.PROCS_ALLOCATED)[interactive] == 1, float(size_probabilities(INTERACTIVE, 128)[0]))
     share(log.column(Field.PROCS_ALLOCATED)[~interactive] == 1, float(size_probabilities(BATCH, 128)[0]))
     assert log.header.integer("UnixStartTime") == 0
+
+
+# --- cisne --------------------------------------------------------------------------------------------------------
+
+
+def of_program(log: Log, number: int, which: Field) -> Floats:
+    return log.column(which)[log.column(Field.EXECUTABLE) == number]
+
+
+@pytest.mark.parametrize(("number", "program"), list(enumerate(cisne.PROGRAMS, 1)), ids=lambda each: str(each)[:14])
+def test_cisnes_programs_keep_the_bounds_of_table_1(number: int, program: cisne.Program) -> None:
+    log = made("cisne", procs=16)
+    run_s, cpu_s = of_program(log, number, Field.RUN_S), of_program(log, number, Field.CPU_TIME_S)
+    memory_mb = of_program(log, number, Field.MEMORY_REQUESTED_KB) / 1024
+    for found, (low, high) in (
+        (run_s, program.run_s),
+        (cpu_s / run_s, program.cpu_share),
+        (memory_mb, program.memory_mb),
+    ):
+        assert found.min() >= low - 1e-3
+        assert found.max() <= high + 1e-3
+        near(found, (low + high) / 2, (high - low) ** 2 / 12)
+    larger = memory_mb > np.median(memory_mb)
+    assert run_s[larger].min() >= run_s[~larger].max() - 1.0  # a larger problem runs longer
+    assert len(run_s) == JOBS // 4
+
+
+def test_cisnes_sizes_are_equally_likely_and_arrivals_poisson() -> None:
+    log = made("cisne", procs=16)
+    sizes = log.column(Field.PROCS_ALLOCATED)
+    for size in (2, 4, 8):
+        share(sizes == size, 1 / 3)
+    gaps = np.diff(log.column(Field.SUBMIT_S))
+    mean_s = 0.2 * (44 + 122.5 + 133 + 135) / 4
+    near(gaps, mean_s, mean_s**2)
+    near(gaps**2, 2 * mean_s**2)
+
+
+def test_cisnes_ninety_jobs_are_balanced_and_the_ratio_stretches_them() -> None:
+    short, double = (
+        generate("cisne", 90, 16, np.random.default_rng(3), {"ratio": ratio}) for ratio in (cisne.SIT, cisne.DIT)
+    )
+    counts = np.bincount(short.column(Field.EXECUTABLE).astype(int), minlength=5)[1:]
+    assert sorted(counts) == [22, 22, 23, 23]
+    stretched = double.column(Field.SUBMIT_S) / short.column(Field.SUBMIT_S)
+    assert stretched == pytest.approx(np.full(90, cisne.DIT / cisne.SIT), rel=1e-5)
+    assert (short.column(Field.RUN_S) == double.column(Field.RUN_S)).all()
+    assert "1 CG (comm), 2 IS (comm), 3 MG (cpu), 4 BT (cpu)" in short.header.entries["Note"]
+
+
+def test_cisnes_problems_may_be_drawn_apart() -> None:
+    log = made("cisne", procs=16, coupled="false")
+    run_s, memory = (of_program(log, 3, which) for which in (Field.RUN_S, Field.MEMORY_REQUESTED_KB))
+    assert abs(np.corrcoef(run_s, memory)[0, 1]) < 0.03

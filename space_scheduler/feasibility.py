@@ -13,6 +13,7 @@ job may use take enough tasks.
 
 from collections.abc import Callable, Sequence
 from heapq import nlargest
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,8 +22,26 @@ from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.reasons import Reason, Why
 
-#: How a job's tasks are laid on nodes: (tasks that fit on each, tasks, most nodes) -> (index of a node, tasks) pairs.
-Place = Callable[[Sequence[int], int, int], list[tuple[int, int]]]
+
+class Resident(NamedTuple):
+    """What a job has on one node: so many tasks, of its kind, each with so much memory and so much of a CPU."""
+
+    job_id: int
+    tasks: int
+    memory_bytes: int
+    kind: str
+    cpu_permille: int
+
+
+class Place(NamedTuple):
+    """A way of laying a job's tasks on nodes.
+
+    ``lay(room, job, fitting)`` gets how many tasks fit on each node and answers with (index of a node, tasks) pairs in
+    the nodes' order, or None where the rule has no place though enough tasks fit: only one that ``refuses`` does so.
+    """
+
+    lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
+    refuses: bool = False
 
 
 def obstacle(
@@ -42,27 +61,37 @@ def obstacle(
 class Room:
     """What is free on named nodes: processors and bytes of memory, in the nodes' order. Negative counts as nothing.
 
-    ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them.
+    ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
+    who is on each node, and ``cpus`` how many CPUs they share there (none given: each task has one of its own).
     """
 
-    __slots__ = ("memory_bytes", "most_nodes", "names", "place", "procs")
+    __slots__ = ("cpus", "memory_bytes", "most_nodes", "names", "place", "procs", "residents")
 
     def __init__(
-        self, names: Sequence[str], procs: list[int], memory_bytes: list[int], most_nodes: int | None, place: Place
+        self,
+        names: Sequence[str],
+        procs: list[int],
+        memory_bytes: list[int],
+        most_nodes: int | None,
+        place: Place,
+        residents: Sequence[tuple[Resident, ...]] = (),
+        cpus: Sequence[int] = (),
     ) -> None:
         self.names = names
         self.procs = procs
         self.memory_bytes = memory_bytes
         self.most_nodes = len(names) if most_nodes is None else most_nodes
         self.place = place
+        self.residents = list(residents) or [()] * len(names)
+        self.cpus = cpus
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
         return self.with_free(self.procs.copy(), self.memory_bytes.copy())
 
     def with_free(self, procs: list[int], memory_bytes: list[int]) -> "Room":
-        """The same nodes and rules with other figures."""
-        return Room(self.names, procs, memory_bytes, self.most_nodes, self.place)
+        """The same nodes, residents and rules with other figures."""
+        return Room(self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus)
 
     @property
     def free_procs(self) -> int:
@@ -109,13 +138,16 @@ class Room:
             if job.procs > fitting:
                 numbers = {"procs": job.procs, "fitting_procs": fitting, "max_nodes": self.most_nodes}
                 return Reason(Why.SPREAD_OUT, numbers)
+        if self.place.refuses and self.place.lay(self, job, tasks) is None:
+            return Reason(Why.NO_UNIFORM_SET, {"procs": job.procs, "fitting_procs": fitting})
         return None
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
         if self.obstacle(job):
             return None
-        chosen = self.place(self.tasks(job), job.procs, self.most_nodes)
+        chosen = self.place.lay(self, job, self.tasks(job))
+        assert chosen is not None
         return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
@@ -134,11 +166,17 @@ class Room:
             return f"{len(allocation.nodes)} nodes, and a job may use {self.most_nodes}"
         return None
 
-    def change(self, allocation: Allocation, memory_bytes: int, sign: int) -> None:
-        """Give back (``sign`` 1) or take away (-1) what tasks of so much memory hold; other nodes are passed over."""
+    def take(self, job: Job, allocation: Allocation) -> None:
+        """Take away what a job will hold; nodes that are none of these are passed over."""
         index = self.names.index
         for share in allocation.nodes:
             if share.node in self.names:
                 i = index(share.node)
-                self.procs[i] += sign * share.tasks
-                self.memory_bytes[i] += sign * share.tasks * memory_bytes
+                self.procs[i] -= share.tasks
+                self.memory_bytes[i] -= share.tasks * job.memory_bytes
+                self.residents[i] = (*self.residents[i], resident(job, share.tasks))
+
+
+def resident(job: Job, tasks: int) -> Resident:
+    """What the job has on a node with so many of its tasks."""
+    return Resident(job.id, tasks, job.memory_bytes, job.kind, job.cpu_permille)

@@ -76,7 +76,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     nodes: list[str] = []
     policy: str = "easy"
     order: str | None = None
-    place: Literal["first-fit", "spread"] = "first-fit"
+    place: Literal["first-fit", "spread", "normal"] = "first-fit"
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
     coscheduling: CoschedulingSettings = CoschedulingSettings()
     listen: Listen = Listen()

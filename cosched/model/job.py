@@ -13,7 +13,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1: one for each
     task. ``memory_bytes`` is what each task needs; it counts where nodes have names. ``avoid`` names nodes that it is
     not put on: a launch of it has failed there. ``requeue``: if it loses a node it waits again, and runs from its
-    beginning.
+    beginning. ``kind`` is its orientation, "cpu" or "comm" (empty: not known); ``cpu_permille`` the share of a CPU that
+    each task uses when it has one for itself.
     """
 
     id: int
@@ -24,6 +25,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     memory_bytes: int = 0
     avoid: tuple[str, ...] = ()
     requeue: bool = False
+    kind: str = ""
+    cpu_permille: int = 1000
 
 
 class JobState(StrEnum):

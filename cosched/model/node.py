@@ -18,16 +18,18 @@ class Presence(StrEnum):
         return self is not Presence.AWAY
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a node offers to parallel work: ``procs`` tasks of jobs at once, and ``memory_bytes`` for all of them.
 
-    ``memory_bytes`` is what the contract leaves to parallel work whoever is at the desk (memory, unlike CPU, cannot be
-    taken back from a running task without swap).
+    ``cpus`` is how many of its CPUs they share (0: each has one of its own). ``memory_bytes`` is what the contract
+    leaves to parallel work whoever is at the desk (memory, unlike CPU, cannot be taken back from a running task without
+    swap).
     """
 
     name: str
     procs: int
     memory_bytes: int
+    cpus: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):

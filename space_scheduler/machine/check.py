@@ -20,7 +20,7 @@ def placed(state: "SchedulerState", plan: Plan) -> Plan:
         allocation = start.allocation or room.placed(start.job)
         if allocation is None:
             raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
-        room.change(allocation, start.job.memory_bytes, -1)
+        room.take(start.job, allocation)
         starts.append(PlannedStart(start.job, start.reason, allocation))
     return Plan(starts, plan.memory, plan.wake_us, plan.told)
 
@@ -37,7 +37,7 @@ def check(state: "SchedulerState", plan: Plan) -> None:
             problem = obstacle(job.procs, job.estimate_us, now_us, free_procs)
         else:
             problem = room.misfit(job, start.allocation)
-            room.change(start.allocation, job.memory_bytes, -1)
+            room.take(job, start.allocation)
         if job.id not in queue or job.id in starting:
             problem = "it is not in the queue"
         elif job != queue.job(job.id):

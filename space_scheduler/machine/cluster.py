@@ -8,7 +8,7 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.node import Node
-from space_scheduler.feasibility import Place, Room
+from space_scheduler.feasibility import Place, Resident, Room, resident
 from space_scheduler.machine.saved import SavedNode
 
 
@@ -50,7 +50,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 class Member:
     """One node and what jobs hold of it."""
 
-    __slots__ = ("before", "drained", "lost", "node", "reason", "tasks", "used_memory_bytes", "used_procs")
+    __slots__ = ("before", "drained", "lost", "node", "reason", "residents", "used_memory_bytes", "used_procs")
 
     def __init__(self, node: Node, lost: bool = False, drained: bool = False, reason: str = "") -> None:
         self.node = node
@@ -59,8 +59,13 @@ class Member:
         self.reason = reason
         self.used_procs = 0
         self.used_memory_bytes = 0
-        self.tasks: dict[int, int] = {}
+        self.residents: dict[int, Resident] = {}  # by job
         self.before = (0, 0)  # processors and memory that were held when it shrank
+
+    @property
+    def tasks(self) -> dict[int, int]:
+        """How many tasks of each job are there."""
+        return {job_id: each.tasks for job_id, each in self.residents.items()}
 
     def status(self) -> NodeStatus:
         """All of it as a value."""
@@ -72,7 +77,7 @@ class Member:
             self.reason,
             self.used_procs,
             self.used_memory_bytes,
-            self.tasks.copy(),
+            self.tasks,
             max(node.procs, self.before[0]),
             max(node.memory_bytes, self.before[1]),
         )
@@ -112,7 +117,7 @@ class Cluster:
         """A job takes what it was given."""
         for share in allocation.nodes:
             member = self.members[share.node]
-            member.tasks[job.id] = share.tasks
+            member.residents[job.id] = resident(job, share.tasks)
             member.used_procs += share.tasks
             member.used_memory_bytes += share.tasks * job.memory_bytes
 
@@ -120,7 +125,7 @@ class Cluster:
         """A job holds nothing any more."""
         for share in allocation.nodes:
             member = self.members[share.node]
-            del member.tasks[job.id]
+            del member.residents[job.id]
             member.used_procs -= share.tasks
             member.used_memory_bytes -= share.tasks * job.memory_bytes
             before_procs, before_bytes = member.before
@@ -135,13 +140,16 @@ class Cluster:
         members = [each for each in self if not (each.lost or each.drained)]
         procs = [each.node.procs - each.used_procs for each in members]
         memory_bytes = [each.node.memory_bytes - each.used_memory_bytes for each in members]
-        return Room([each.node.name for each in members], procs, memory_bytes, most_nodes, place)
+        residents = [tuple(each.residents.values()) for each in members]
+        names, cpus = [each.node.name for each in members], [each.node.cpus or each.node.procs for each in members]
+        return Room(names, procs, memory_bytes, most_nodes, place, residents, cpus)
 
     def empty(self, most_nodes: int | None, place: Place, *, installed: bool = False) -> Room:
         """What the nodes in service would have free without any job; ``installed``: all nodes that ever joined."""
         nodes = [each.node for each in self if installed or not (each.lost or each.drained)]
         sizes = ([node.procs for node in nodes], [node.memory_bytes for node in nodes])
-        return Room([node.name for node in nodes], *sizes, most_nodes, place)
+        cpus = [node.cpus or node.procs for node in nodes]
+        return Room([node.name for node in nodes], *sizes, most_nodes, place, cpus=cpus)
 
     def restored(self) -> None:
         """What jobs hold by now is rightly theirs."""

@@ -1,16 +1,19 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
 from space_scheduler.machine.record import Record
-from space_scheduler.policy.place import PLACES
 from space_scheduler.reasons import Reason, Why
 
 if TYPE_CHECKING:
     from space_scheduler.machine.state import SchedulerState
+
+
+#: What has no place on empty nodes never will.
+_NEVER: Final = {Why.SPREAD_OUT: Why.SPANS_NODES, Why.NO_UNIFORM_SET: Why.NEVER_UNIFORM}
 
 
 def refusal(state: "SchedulerState", job: Job) -> Reason | None:
@@ -19,7 +22,7 @@ def refusal(state: "SchedulerState", job: Job) -> Reason | None:
         return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": state.procs_installed})
     if state.cluster is None:
         return None
-    room = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place], installed=True)
+    room = state.cluster.empty(state.rules.max_nodes_per_job, state.place, installed=True)
     found = room.obstacle(job)
     if found is None:
         return None
@@ -27,8 +30,8 @@ def refusal(state: "SchedulerState", job: Job) -> Reason | None:
     if job.memory_bytes > largest_bytes:
         numbers = {"task_memory_bytes": job.memory_bytes, "largest_node_bytes": largest_bytes}
         return Reason(Why.TASK_TOO_LARGE, numbers)
-    if found.why is Why.SPREAD_OUT:
-        return Reason(Why.SPANS_NODES, found.numbers)
+    if never := _NEVER.get(found.why):
+        return Reason(never, found.numbers)
     numbers = {name: found.numbers[name] for name in ("procs", "fitting_procs", "task_memory_bytes")}
     return Reason(Why.MORE_MEMORY_THAN_MACHINE, numbers)
 
@@ -59,7 +62,7 @@ def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
             return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
         why = obstacle(job.procs, job.estimate_us, state.now_us, state.free_procs)
         return Reason(why, {"procs": job.procs, "free_procs": state.free_procs}) if why else None
-    empty = state.cluster.empty(state.rules.max_nodes_per_job, PLACES[state.rules.place])
+    empty = state.cluster.empty(state.rules.max_nodes_per_job, state.place)
     if away := empty.obstacle(job):
         if away.why is Why.AVOIDS_NODES:
             return away

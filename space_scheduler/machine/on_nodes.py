@@ -3,13 +3,13 @@
 from typing import NoReturn
 
 from cosched.model.job import Job, JobState
-from space_scheduler.feasibility import Room
+from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import Cluster, NodeStatus
 from space_scheduler.machine.instructions import Instruction, Kill
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
-from space_scheduler.policy.interface import Changes
+from space_scheduler.policy.interface import Changes, Policy
 from space_scheduler.policy.place import PLACES
 from space_scheduler.reasons import Reason, Why
 
@@ -17,6 +17,7 @@ from space_scheduler.reasons import Reason, Why
 class OnNodes:
     """What :class:`~space_scheduler.machine.state.SchedulerState` does about named nodes."""
 
+    policy: Policy
     rules: MachineRules
     now_us: int
     procs_installed: int
@@ -26,6 +27,11 @@ class OnNodes:
     cluster: Cluster | None
     _changes: Changes
     _trigger: ev.Event | None
+
+    @property
+    def place(self) -> Place:
+        """How tasks are laid on nodes: the policy's way, or where it has none, the machine's."""
+        return PLACES[getattr(self.policy, "place", "") or self.rules.place]
 
     def nodes(self) -> list[NodeStatus]:
         """The named nodes in their order, with what is used of them and by whom."""
@@ -92,13 +98,13 @@ class OnNodes:
         """Whether the job could start with all nodes empty that ever joined."""
         if self.cluster is None:
             return True
-        room = self.cluster.empty(self.rules.max_nodes_per_job, PLACES[self.rules.place], installed=True)
+        room = self.cluster.empty(self.rules.max_nodes_per_job, self.place, installed=True)
         return room.obstacle(job) is None
 
     def _room(self) -> Room:
         """What is free on the nodes in service."""
         assert self.cluster is not None
-        return self.cluster.free(self.rules.max_nodes_per_job, PLACES[self.rules.place])
+        return self.cluster.free(self.rules.max_nodes_per_job, self.place)
 
     def _kill(self, record: Record, reason: Reason, event: ev.AnyEvent) -> Kill:
         record.become(JobState.ENDING, self.now_us)

@@ -24,8 +24,9 @@ class MachineRules(msgspec.Struct, frozen=True):
     launch_retries: int = 0
 
     def __post_init__(self) -> None:
-        if self.place not in PLACES:
-            raise ValueError(f"no way of placing is called {self.place!r}; there are {', '.join(PLACES)}")
+        names = [name for name, place in PLACES.items() if not place.refuses]
+        if self.place not in names:  # who refuses a place must choose jobs, too: that is a policy
+            raise ValueError(f"no way of placing is called {self.place!r}; there are {', '.join(names)}")
         if self.max_nodes_per_job is not None and self.max_nodes_per_job < 1:
             raise ValueError(f"a job cannot lie on {self.max_nodes_per_job} nodes: at least 1")
 

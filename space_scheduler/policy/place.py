@@ -1,15 +1,19 @@
 """On which of the nodes a job's tasks go: small pure functions by name.
 
-Each gets how many tasks fit on each node (in the nodes' order), how many there are and on how many nodes they may lie,
-and answers with (index of a node, tasks) pairs, in the nodes' order. It is asked only when there is a place: when the
-nodes that take most, as many as may be used, take them all.
+Each gets how many tasks fit on each node (in the nodes' order), and answers with (index of a node, tasks) pairs, in the
+nodes' order. It is asked only when there is a place: when the nodes that take most, as many as may be used, take all
+tasks. What fits, by processors (the multiprogramming level has been counted in) and memory, is
+:class:`~space_scheduler.feasibility.Room`'s to say; these choose. Uniform's rules are in
+:mod:`~space_scheduler.policy.uniform`.
 """
 
 from collections.abc import Sequence
-from heapq import nlargest
+from heapq import heapify, heapreplace, nlargest
 from typing import Final
 
-from space_scheduler.feasibility import Place
+from cosched.model.job import Job
+from space_scheduler.feasibility import Place, Room
+from space_scheduler.policy import uniform
 
 
 def first_fit(fitting: Sequence[int], tasks: int, most_nodes: int) -> list[tuple[int, int]]:
@@ -38,4 +42,45 @@ def spread(fitting: Sequence[int], tasks: int, most_nodes: int) -> list[tuple[in
     return [(index, here) for index, here in chosen.items() if here]
 
 
-PLACES: Final[dict[str, Place]] = {"first-fit": first_fit, "spread": spread}
+def normal(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]]:
+    """Normal (Hanzich et al. 2005, section 3): each task to the node whose memory is used least, then tasks, then CPU.
+
+    Where not all nodes may be used, those in this order with which the job still finds its place.
+    """
+    ranks = [(*uniform.load(residents), index) for index, residents in enumerate(room.residents)]
+    order = sorted((index for index, tasks in enumerate(fitting) if tasks), key=lambda index: ranks[index])
+    nodes = min(room.most_nodes, job.procs)
+    usable: list[int] = []
+    held = 0
+    for at, index in enumerate(order):
+        others = nlargest(nodes - len(usable) - 1, (fitting[other] for other in order[at + 1 :]))
+        if len(usable) < nodes and held + fitting[index] + sum(others) >= job.procs:
+            usable.append(index)
+            held += fitting[index]
+    heap = [ranks[index] for index in usable]
+    heapify(heap)
+    chosen = dict.fromkeys(sorted(usable), 0)
+    for _ in range(job.procs):
+        while chosen[heap[0][3]] == fitting[heap[0][3]]:
+            heapreplace(heap, (heap[0][0] + _FULL, *heap[0][1:]))
+        memory_bytes, tasks, cpu_permille, index = heap[0]
+        chosen[index] += 1
+        heapreplace(heap, (memory_bytes + job.memory_bytes, tasks + 1, cpu_permille + job.cpu_permille, index))
+    return [(index, here) for index, here in chosen.items() if here]
+
+
+def uniform_light(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]]:
+    """A uniform set of nodes where there is one, else Normal's."""
+    return uniform.chosen(room, job, fitting) or normal(room, job, fitting)
+
+
+#: More memory than there is: a node that takes no more tasks comes last.
+_FULL: Final = 1 << 80
+
+PLACES: Final[dict[str, Place]] = {
+    "first-fit": Place(lambda room, job, fitting: first_fit(fitting, job.procs, room.most_nodes)),
+    "spread": Place(lambda room, job, fitting: spread(fitting, job.procs, room.most_nodes)),
+    "normal": Place(normal),
+    "uniform-light": Place(uniform_light),
+    "uniform-hard": Place(uniform.chosen, refuses=True),
+}

@@ -22,11 +22,12 @@ from space_scheduler.policy.select.jfirst import JustFirst
 
 @dataclass(frozen=True)
 class Preset:
-    """A name for an order and a selection, and one line about it."""
+    """A name for an order, a selection and a way of laying tasks on named nodes (empty: the machine's)."""
 
     order: str
     select: str
     about: str
+    place: str = ""
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -41,6 +42,15 @@ PRESETS: Final[dict[str, Preset]] = {
     "conservative": Preset(
         "fcfs", "conservative(arrival)", "a reservation for every job at submission (Feitelson & Weil 1998)"
     ),
+    "normal": Preset(
+        "fcfs", "jfirst", "FCFS, each task on the node that is used least (Hanzich et al. 2005)", "normal"
+    ),
+    "uniform-light": Preset(
+        "fcfs", "jfirst", "FCFS, jobs of different kinds on the same nodes where that can be had", "uniform-light"
+    ),
+    "uniform-hard": Preset(
+        "fcfs", "jfirst", "FCFS, jobs of different kinds on the same nodes, or they wait", "uniform-hard"
+    ),
 }
 
 SELECTIONS: Final[dict[str, str]] = {
@@ -52,10 +62,11 @@ SELECTIONS: Final[dict[str, str]] = {
 }
 
 
-def compose(order: str, select: str, *, where: str = "--order") -> Policy:
-    """The policy of an order's name and a selection's text. Raises :class:`BadInput` with the nearest valid choice.
+def compose(order: str, select: str, place: str = "", *, where: str = "--order") -> Policy:
+    """The policy of an order's name, a selection's text and a place's name. Raises :class:`BadInput`, with the nearest.
 
-    ``where`` is the option or key that the order was given by.
+    ``where`` is the option or key that the order was given by. Selections that reserve know nothing of uniform sets yet
+    to come: they take no ``place``.
     """
     if order not in ORDERS:
         raise BadInput(where, f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
@@ -63,8 +74,12 @@ def compose(order: str, select: str, *, where: str = "--order") -> Policy:
     match = re.fullmatch(r"\s*([a-z]+)\s*(?:\(([^()]*)\))?\s*", select)
     name = match[1] if match else select
     arguments = [part.strip() for part in match[2].split(",")] if match and match[2] is not None else []
-    if name in ("jfirst", "bestfit") and not arguments:
-        return JustFirst(key) if name == "jfirst" else BestFit(key)
+    if name == "jfirst" and not arguments:
+        return JustFirst(key, place)
+    if place:
+        raise BadInput("--select", f"{select!r} with nodes chosen by {place}", "jfirst")
+    if name == "bestfit" and not arguments:
+        return BestFit(key)
     if name == "fpfs" and len(arguments) == 1:
         return FitProcessorsFirstServed(_count(select, arguments[0]), key)
     if name == "backfill" and len(arguments) in (1, 2) and arguments[1:] in ([], ["shortest"]):

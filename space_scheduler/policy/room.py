@@ -43,7 +43,7 @@ class NamedPool:
         allocation = self._room.placed(job)
         if allocation is None:
             raise ValueError(f"job {job.id} has no place: {self._room.obstacle(job)}")
-        self._room.change(allocation, job.memory_bytes, -1)
+        self._room.take(job, allocation)
         self.free_procs -= job.procs
         return PlannedStart(job, reason, allocation)
 

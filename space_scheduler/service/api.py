@@ -91,7 +91,9 @@ class Api:
         self._may_submit(caller)
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
-        job = Job(0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue)
+        job = Job(
+            0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=given.kind or ""
+        )
         try:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:

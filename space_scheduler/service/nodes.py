@@ -59,7 +59,8 @@ class NodeEntry:
         assert self.hello is not None
         contract = contract.stricter(self.hello.owner)
         bound = limits(contract, Presence.UNKNOWN, self.hello.procs, self.hello.memory_bytes)
-        return Node(self.name, bound.tasks, bound.memory_bytes)
+        cpus = self.hello.procs if contract.mpl > 1 else 0
+        return Node(self.name, bound.tasks, bound.memory_bytes, cpus)
 
 
 class NodeBook:

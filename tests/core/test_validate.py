@@ -8,6 +8,7 @@ from kit.drive import Drive
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
+from space_scheduler.feasibility import resident
 from space_scheduler.machine.cluster import Member, UnknownNode
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.select.timetable import Reserved, Timetable
@@ -101,8 +102,8 @@ def member(state: SchedulerState, name: str) -> Member:
 NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
     "a processor is lost": lambda state: setattr(member(state, "n1"), "used_procs", 1),
     "memory is lost": lambda state: setattr(member(state, "n1"), "used_memory_bytes", 0),
-    "a node holds a stranger": lambda state: member(state, "n2").tasks.update({9: 1}),
-    "a node forgets a job": lambda state: member(state, "n2").tasks.clear(),
+    "a node holds a stranger": lambda state: member(state, "n2").residents.update({9: resident(Job(9, 1, 1, 0), 1)}),
+    "a node forgets a job": lambda state: member(state, "n2").residents.clear(),
     "a node is smaller than what it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 1, 8)),
     "a node has less memory than it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 2, 1)),
     "a running job lies on a lost node": lambda state: setattr(member(state, "n1"), "lost", True),

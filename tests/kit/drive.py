@@ -14,13 +14,13 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.reasons import Reason
 
-Size = tuple[int] | tuple[int, int]  # processors, and memory where it matters
+Size = tuple[int] | tuple[int, int] | tuple[int, int, int]  # processors, and memory and CPUs where they matter
 
 
 def policy_named(name: str) -> Policy:
     """A preset's name, or a selection in order of arrival."""
     preset = PRESETS.get(name)
-    return compose(preset.order, preset.select) if preset else compose("fcfs", name)
+    return compose(preset.order, preset.select, preset.place) if preset else compose("fcfs", name)
 
 
 class Drive:
@@ -56,9 +56,9 @@ class Drive:
 
     # events
 
-    def submit(self, job_id: int, procs: int, estimate_s: float, memory: int = 0) -> list[str]:
-        now_us = round(self.now_s * SECOND)
-        return self.say(ev.JobSubmitted(Job(job_id, procs, round(estimate_s * SECOND), now_us, memory_bytes=memory)))
+    def submit(self, job_id: int, procs: int, estimate_s: float, memory: int = 0, kind: str = "") -> list[str]:
+        estimate_us, now_us = round(estimate_s * SECOND), round(self.now_s * SECOND)
+        return self.say(ev.JobSubmitted(Job(job_id, procs, estimate_us, now_us, memory_bytes=memory, kind=kind)))
 
     def hold(self, job_id: int) -> list[str]:
         return self.say(ev.JobHeld(job_id))
@@ -87,8 +87,8 @@ class Drive:
     def lose(self, procs: int, *job_ids: int) -> list[str]:
         return self.say(ev.NodesLost(procs, job_ids))
 
-    def node(self, name: str, procs: int, memory: int = 0) -> list[str]:
-        return self.say(ev.NodeJoined(Node(name, procs, memory)))
+    def node(self, name: str, procs: int, memory: int = 0, cpus: int = 0) -> list[str]:
+        return self.say(ev.NodeJoined(Node(name, procs, memory, cpus)))
 
     def drain_node(self, name: str, reason: str = "") -> list[str]:
         return self.say(ev.NodeDrained(name, reason))

@@ -1,7 +1,7 @@
 """Nodes with names: where jobs go, what keeps them waiting, and nodes that are drained, lost and come back."""
 
 import pytest
-from kit.drive import Drive
+from kit.drive import Drive, Size
 from kit.dump import dump
 
 from cosched.model.allocation import Share
@@ -401,3 +401,48 @@ def test_before_any_node_has_joined_a_wide_job_waits_instead_of_being_refused() 
     state.handle(ev.NodeJoined(Node("b", 1, 0)), 2)
     (start,) = (one for one in state.handle(ev.Boundary(), 2) if isinstance(one, Start))
     assert start.allocation.nodes == (Share("a", 1), Share("b", 1))
+
+
+SHARED: dict[str, Size] = {"a": (4, 0, 1), "b": (4, 0, 1)}  # a CPU each, four tasks on it
+
+
+def test_under_uniform_hard_a_job_waits_for_company_of_the_other_kind() -> None:
+    drive = Drive("uniform-hard", nodes=SHARED)
+    drive.submit(1, procs=2, estimate_s=60, kind="cpu")
+    drive.submit(2, procs=2, estimate_s=60, kind="cpu")
+    drive.submit(3, procs=2, estimate_s=60, kind="comm")
+    assert drive.decide_and_launch() == ["start 1 on a b (limit 60 s): FITS, free_procs 8"]
+    assert drive.why(2) == "NO_UNIFORM_SET, procs 2, fitting_procs 6"
+    assert drive.why(3).startswith("BEHIND_HEAD")
+    drive.at(10).ended(1)
+    assert drive.decide_and_launch() == [
+        "start 2 on a b (limit 60 s): FITS, free_procs 8",
+        "start 3 on a b (limit 60 s): FITS, free_procs 6",
+    ]
+
+
+def test_under_uniform_light_it_starts_beside_its_own_kind() -> None:
+    drive = Drive("uniform-light", nodes=SHARED)
+    for job_id in (1, 2):
+        drive.submit(job_id, procs=2, estimate_s=60, kind="cpu")
+    assert [line.split(":")[0] for line in drive.decide_and_launch()] == [
+        "start 1 on a b (limit 60 s)",
+        "start 2 on a b (limit 60 s)",
+    ]
+
+
+def test_what_hard_can_never_start_is_refused_at_submission() -> None:
+    drive = Drive("uniform-hard", nodes=SHARED)
+    with pytest.raises(Infeasible, match="could have the same company of the other kind on no set of nodes"):
+        drive.submit(1, procs=5, estimate_s=60, kind="cpu")  # five of a kind on two nodes of level four
+    drive.submit(2, procs=4, estimate_s=60, kind="cpu")
+    assert drive.decide() == ["start 2 on a×2 b×2 (limit 60 s): FITS, free_procs 8"]
+
+
+def test_the_machine_itself_lays_as_normal_does_where_it_is_told() -> None:
+    drive = Drive("easy", rules=MachineRules(place="normal"), nodes={"a": (4, 100, 1), "b": (4, 100, 1)})
+    drive.submit(1, procs=1, estimate_s=60, memory=30)
+    drive.submit(2, procs=2, estimate_s=60, memory=10)
+    assert [line.split(" (")[0] for line in drive.decide()] == ["start 1 on a", "start 2 on b×2"]
+    with pytest.raises(ValueError, match="no way of placing is called 'uniform-hard'"):
+        MachineRules(place="uniform-hard")

@@ -9,9 +9,9 @@ What the paper leaves open is reconstructed, and is a parameter where it matters
 - Quantities are uniform between their bounds. Memory and execution time of a job are drawn together (``coupled``): a
   larger problem needs more of both. Sizes are equally likely, and independent of the program.
 - The table's memory and CPU are taken as one task's.
-- SIT and DIT. Arrivals are ``ratio`` times the mean execution time apart, on average. DIT, "of the same order", is 1. SIT
-  is only said to be "shorter"; it was set to 0.2 before any policy was run on it: at one half, an idle machine has
-  not enough waiting for any policy to be 35 % better than another, below 0.2 to 0.3 it can.
+- SIT and DIT. Arrivals are ``ratio`` times the mean execution time apart, on average. DIT, "of the same order", is 1.
+  SIT is only said to be "shorter"; it was set to 0.2 before any policy was run on it: at one half there is not enough
+  waiting for any policy to be 35 % better than another, below 0.2 to 0.3 there can be.
 - CG and IS, which leave a third of a CPU unused, are the communicating ones, MG and BT the computing ones.
 
 In the log, the CPU share of a task is its CPU time over its run time, its memory stands under used and requested (per
@@ -71,9 +71,7 @@ class Cisne(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
         size: Ints = sizes[rng.integers(0, len(sizes), jobs)]
         problem = rng.random(jobs)
         memory_mb = _between([program.memory_mb for program in PROGRAMS], which, problem)
-        run_s = _between(
-            [program.run_s for program in PROGRAMS], which, problem if self.coupled else rng.random(jobs)
-        )
+        run_s = _between([program.run_s for program in PROGRAMS], which, problem if self.coupled else rng.random(jobs))
         share = _between([program.cpu_share for program in PROGRAMS], which, rng.random(jobs))
         memory_kb = np.round(memory_mb * _KB_PER_MB)
         more: dict[Field, Floats | Ints] = {

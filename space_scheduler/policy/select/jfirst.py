@@ -20,9 +20,13 @@ def start_heads(snapshot: Snapshot, room: Pool | NamedPool) -> list[PlannedStart
 
 @dataclass(frozen=True)
 class JustFirst:
-    """The head or nobody. With the order fcfs this is FCFS, with sjf or ljf those policies."""
+    """The head or nobody. With the order fcfs this is FCFS, with sjf or ljf those policies.
+
+    ``place`` is how tasks are laid on named nodes, a name in ``policy.place``; empty: as the machine has it.
+    """
 
     order: Order = fcfs
+    place: str = ""
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit."""

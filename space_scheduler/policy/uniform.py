@@ -1,0 +1,100 @@
+"""Uniform sets of nodes (Hanzich et al. 2005, section 3): where a job's tasks all have the same company, of the other
+kind.
+
+The paper gives two rules: (a) tasks of differently oriented applications share a node; (b) a couple of applications run
+on the same set of nodes. What it leaves open is reconstructed here, as the design (section 3) has it:
+
+- (a) A newcomer's kind is not the only one on a node that has residents, and of the tasks that share a CPU at most
+  half, rounded up, are of one kind. A job of unknown kind counts as computing.
+- (b) The nodes of the newcomer are all idle; or one and the same jobs are on all of them, and these jobs are nowhere
+  else. A newcomer then has tasks on each node of theirs.
+
+Of several such sets, the one whose nodes are used least comes first: by memory, then tasks, then CPU.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from cosched.model.job import Job
+from space_scheduler.feasibility import Resident, Room
+
+
+def load(residents: Iterable[Resident]) -> tuple[int, int, int]:
+    """How much a node is used by parallel tasks: bytes of memory, tasks, thousandths of a CPU."""
+    memory_bytes = tasks = cpu_permille = 0
+    for each in residents:
+        memory_bytes += each.tasks * each.memory_bytes
+        tasks += each.tasks
+        cpu_permille += each.tasks * each.cpu_permille
+    return memory_bytes, tasks, cpu_permille
+
+
+def chosen(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]] | None:
+    """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
+    places = [_of_the_kind(room, index, job, tasks) for index, tasks in enumerate(fitting)]
+    sets = [(_load_of(room, nodes), nodes) for nodes in _sets(room, job, places)]
+    return _evenly(min(sets)[1], job, places) if sets else None
+
+
+def _sets(room: Room, job: Job, places: Sequence[int]) -> list[list[int]]:
+    """The uniform sets on which the job's tasks find their places."""
+    found = []
+    if (idle := _idle(room, job, places)) is not None:
+        found.append(idle)
+    shared: dict[frozenset[int], list[int]] = {}
+    nodes_of: dict[int, int] = {}
+    for index, residents in enumerate(room.residents):
+        if residents:
+            shared.setdefault(frozenset(each.job_id for each in residents), []).append(index)
+        for each in residents:
+            nodes_of[each.job_id] = nodes_of.get(each.job_id, 0) + 1
+    found += [
+        nodes
+        for jobs, nodes in shared.items()
+        if all(nodes_of[job_id] == len(nodes) for job_id in jobs)
+        and len(nodes) <= min(room.most_nodes, job.procs)
+        and _evenly(nodes, job, places) is not None
+    ]
+    return found
+
+
+def _idle(room: Room, job: Job, places: Sequence[int]) -> list[int] | None:
+    """As many idle nodes as the job has tasks, or as there are, if they take it; the roomiest where not all may."""
+    idle = [index for index, tasks in enumerate(places) if tasks and not room.residents[index]]
+    idle.sort(key=lambda index: (-places[index], index))
+    nodes = sorted(idle[: min(room.most_nodes, job.procs)])
+    return nodes if sum(places[index] for index in nodes) >= job.procs else None
+
+
+def _of_the_kind(room: Room, index: int, job: Job, fitting: int) -> int:
+    """How many of the job's tasks a node takes, if it may have company of the other kind alone: rule (a)."""
+    residents = room.residents[index]
+    same = [each.tasks for each in residents if _kind(each.kind) == _kind(job.kind)]
+    if residents and len(same) == len(residents):
+        return 0
+    places = max(0, room.procs[index]) + sum(each.tasks for each in residents)
+    cpus = room.cpus[index] if room.cpus else places
+    level = -(-places // max(1, cpus))
+    return max(0, min(fitting, cpus * ((level + 1) // 2) - sum(same)))
+
+
+def _kind(kind: str) -> str:
+    return kind or "cpu"
+
+
+def _evenly(nodes: Sequence[int], job: Job, places: Sequence[int]) -> list[tuple[int, int]] | None:
+    """The tasks on all of these nodes, as evenly as they fit; None where they do not."""
+    tasks = dict.fromkeys(sorted(nodes), 0)
+    left = job.procs
+    while left:
+        open_ = [index for index in tasks if tasks[index] < places[index]]
+        if not open_:
+            return None
+        for index in open_[:left]:
+            tasks[index] += 1
+        left -= min(left, len(open_))
+    return list(tasks.items()) if all(tasks.values()) else None
+
+
+def _load_of(room: Room, nodes: Iterable[int]) -> tuple[int, int, int]:
+    return load(chain.from_iterable(room.residents[index] for index in nodes))

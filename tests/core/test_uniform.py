@@ -1,0 +1,147 @@
+"""Normal and Uniform by hand (Hanzich et al. 2005, section 3), and what holds in any state."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job
+from space_scheduler.feasibility import Room
+from space_scheduler.policy.place import PLACES
+from space_scheduler.policy.presets import PRESETS
+from space_scheduler.reasons import Why
+
+MPL = 4
+MEMORY = 100
+
+
+def job(number: int, tasks: int, kind: str, memory: int = 10, cpu: int = 700) -> Job:
+    return Job(number, tasks, 10, 0, memory_bytes=memory, kind=kind, cpu_permille=cpu)
+
+
+def cluster(place: str, *there: tuple[Job, str], nodes: str = "abcd", mpl: int = MPL) -> Room:
+    """Nodes of one CPU; ``there``: jobs, and on which nodes they have a task each."""
+    names = list(nodes)
+    room = Room(names, [mpl] * len(names), [MEMORY] * len(names), None, PLACES[place], cpus=[1] * len(names))
+    for resident, on in there:
+        room.take(resident, Allocation(len(on), tuple(Share(name, 1) for name in on)))
+    return room
+
+
+def placed(room: Room, newcomer: Job) -> str | None:
+    """The nodes that it gets, each named as often as it gets tasks; None: it waits."""
+    allocation = room.placed(newcomer)
+    return allocation and "".join(share.node * share.tasks for share in allocation.nodes)
+
+
+def test_figure_4_uniform_puts_a_job_on_the_nodes_of_one_of_the_other_kind() -> None:
+    """J1 computes on a and b, J2 communicates on c and d; J3 computes."""
+    there = (job(1, 2, "cpu", memory=5), "ab"), (job(2, 2, "comm", memory=20), "cd")
+    newcomer = job(3, 2, "cpu")
+    assert placed(cluster("uniform-hard", *there), newcomer) == "cd"
+    assert placed(cluster("uniform-light", *there), newcomer) == "cd"
+    assert placed(cluster("normal", *there), newcomer) == "ab"  # whoever is there, by the memory in use
+
+
+def test_normal_ranks_by_memory_then_tasks_then_cpu() -> None:
+    there = [
+        (job(1, 1, "cpu", memory=30, cpu=100), "a"),
+        (job(2, 1, "cpu", memory=20, cpu=900), "b"),
+        (job(3, 1, "cpu", memory=20, cpu=500), "c"),
+        (job(4, 1, "cpu", memory=10), "d"),
+        (job(5, 1, "cpu", memory=10), "d"),
+    ]
+    room = cluster("normal", *there)
+    # as much memory as on b and d is in use, by fewer tasks than on d, with less CPU than on b
+    assert placed(room, job(9, 1, "cpu", memory=0)) == "c"
+    assert placed(room, job(9, 3, "cpu", memory=15)) == "bcd"
+    assert placed(room, job(9, 5, "cpu", memory=15)) == "abccd"  # the fourth on a, now the least used; then c again
+
+
+def test_two_tasks_of_69_percent_share_an_idle_node() -> None:
+    """CPU can be squeezed: it is in the ranking, not in the admission."""
+    assert placed(cluster("normal", nodes="a"), job(1, 2, "comm", cpu=690)) == "aa"
+
+
+@pytest.mark.parametrize(
+    ("kind", "tasks", "expected"),
+    [
+        ("comm", 2, "ab"),
+        ("cpu", 2, None),  # its company would be of its own kind
+        ("", 2, None),  # counts as computing
+        ("comm", 3, "aab"),  # both nodes, as evenly as it goes
+        ("comm", 4, "aabb"),  # half of the level of four
+        ("comm", 5, None),  # three of a kind on a node
+        ("comm", 1, None),  # nothing on b, where the other job is
+    ],
+)
+def test_hard_wants_the_other_kind_and_all_of_its_nodes(kind: str, tasks: int, expected: str | None) -> None:
+    room = cluster("uniform-hard", (job(1, 2, "cpu"), "ab"), nodes="ab")
+    assert placed(room, job(2, tasks, kind)) == expected
+    found = room.obstacle(job(2, tasks, kind))
+    assert (found and found.why) == (None if expected else Why.NO_UNIFORM_SET)
+
+
+def test_jobs_that_lie_across_each_other_share_with_nobody() -> None:
+    across = (job(1, 2, "cpu"), "ab"), (job(2, 2, "comm"), "bc")
+    assert placed(cluster("uniform-hard", *across, nodes="abc"), job(3, 2, "comm")) is None
+    assert placed(cluster("uniform-light", *across, nodes="abc"), job(3, 2, "comm")) == "ac"
+    assert placed(cluster("uniform-hard", *across), job(3, 1, "comm")) == "d"  # idle
+
+
+def test_idle_nodes_come_before_company_and_take_half_their_level() -> None:
+    room = cluster("uniform-hard", (job(1, 2, "cpu"), "ab"))
+    assert placed(room, job(2, 2, "comm")) == "cd"
+    assert placed(room, job(2, 4, "comm")) == "ccdd"
+    assert placed(room, job(2, 5, "cpu")) is None
+    dedicated = Room(["a"], [4], [MEMORY], None, PLACES["uniform-hard"], cpus=[4])
+    assert placed(dedicated, job(1, 4, "cpu")) == "aaaa"  # a CPU for each
+
+
+def test_a_third_job_joins_two_of_different_kinds() -> None:
+    pair = (job(1, 2, "cpu"), "ab"), (job(2, 2, "comm"), "ab")
+    assert placed(cluster("uniform-hard", *pair, nodes="ab"), job(3, 2, "comm")) == "ab"
+    full = *pair, (job(3, 2, "comm"), "ab")
+    assert placed(cluster("uniform-hard", *full, nodes="ab"), job(4, 2, "comm")) is None
+    assert placed(cluster("uniform-hard", *full, nodes="ab"), job(4, 2, "cpu")) == "ab"
+
+
+def test_memory_keeps_a_job_out_of_a_uniform_set() -> None:
+    there = (job(1, 2, "comm", memory=95), "ab")
+    assert placed(cluster("uniform-hard", there, nodes="ab"), job(2, 2, "cpu")) is None
+    assert cluster("uniform-hard", there, nodes="ab").obstacle(job(2, 2, "cpu")).why is Why.NOT_ENOUGH_MEMORY  # type: ignore[union-attr]
+
+
+kinds = st.sampled_from(["cpu", "comm", ""])
+jobs = st.builds(job, st.integers(1, 10**6), st.integers(1, 6), kinds, st.integers(0, 40), st.integers(100, 1000))
+
+
+@given(newcomers=st.lists(jobs, min_size=1, max_size=12, unique_by=lambda each: each.id), mpl=st.integers(1, 4))
+def test_what_holds_in_any_state(newcomers: list[Job], mpl: int) -> None:
+    """Light admits what Hard admits, and there it does the same; Hard keeps both rules for all; no limit is passed."""
+    room = cluster("uniform-hard", mpl=mpl)
+    for newcomer in newcomers:
+        light = cluster("uniform-light", mpl=mpl)
+        light.procs, light.memory_bytes, light.residents = room.procs, room.memory_bytes, room.residents
+        allocation = room.placed(newcomer)
+        if allocation is None:
+            continue
+        assert light.placed(newcomer) == allocation
+        assert room.misfit(newcomer, allocation) is None
+        room.take(newcomer, allocation)
+        for index, residents in enumerate(room.residents):
+            assert room.procs[index] >= 0
+            assert room.memory_bytes[index] >= 0
+            for kind in ("cpu", "comm"):
+                same = [each.tasks for each in residents if (each.kind or "cpu") == kind]
+                assert sum(same) <= (mpl + 1) // 2
+                assert len(residents) < 2 or len(same) < len(residents)
+    company = [frozenset(each.job_id for each in residents) for residents in room.residents]
+    for jobs_here in company:
+        nodes = [other for other in company if other & jobs_here]
+        assert all(other == jobs_here for other in nodes), "the same jobs on all nodes of each"
+
+
+def test_presets_place_as_they_are_named() -> None:
+    named = {name: preset.place for name, preset in PRESETS.items() if preset.place}
+    assert named == {name: name for name in ("normal", "uniform-light", "uniform-hard")}

@@ -3,6 +3,7 @@
 import pytest
 
 from cosched.model.coscheduling import Mode, Receives, fair_rates
+from node_agent.policy.budget import KEPT_US
 from node_agent.policy.gang import Clock, slots
 from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, RAISED, Job, Weigh
@@ -100,7 +101,7 @@ def test_a_raise_is_said_again_before_it_ends_and_not_more_often() -> None:
 
 def test_a_raise_that_is_needed_again_and_again_is_said_more_seldom() -> None:
     state, other = Coscheduling(), Job(B, receives=Receives.NOTHING, share=0.5)
-    job = Job(A, Mode.CCS, Receives.BLOCKS, share=0.5)
+    job = Job(A, Mode.CCS, Receives.BLOCKS, share=0.9)
     state.decide([job, other], SLOT_US, 0, contended=True)
     now_us = S
     holds = []
@@ -117,7 +118,7 @@ def test_a_long_raise_does_not_outlast_the_budget() -> None:
     state.decide([job._replace(waiting=False), other], SLOT_US, 0, contended=True)
     state.decide([job, other], SLOT_US, S, contended=True)
     left_us = 60_000
-    used = job._replace(cpu_us=500_000 - left_us)
+    used = job._replace(cpu_us=KEPT_US // 2 - left_us)  # half a CPU is its share
     (weight,) = state.decide([used, other], SLOT_US, S + 30_000, contended=True).weights
     assert weight.until_us - (S + 30_000) == left_us + 15_000  # what has come in meanwhile
 

@@ -129,21 +129,22 @@ def plot(made: Sequence[Cell], directory: Path) -> list[Path]:
 
     def draw(axes: "Axes") -> None:
         conditions = [c for c in dict.fromkeys(cell.condition for cell in made) if not c.startswith(ABSENT)]
-        for condition, colour in zip(conditions, COLOURS * 2, strict=False):
+        for number, (condition, colour) in enumerate(zip(conditions, COLOURS * 2, strict=False)):
             points = [cell for cell in made if cell.condition == condition]
-            at = [cell.tasks for cell in points]
+            beside = 0.04 * (number - (len(conditions) - 1) / 2)  # side by side, so that intervals are seen
+            at = [cell.tasks + beside for cell in points]
             waits = [cell.wake_up_p99_s for cell in points if cell.wake_up_p99_s is not None]
             middle = [1000 * wait.median for wait in waits]
             down = [1000 * (wait.median - wait.low) for wait in waits]
             up = [1000 * (wait.high - wait.median) for wait in waits]
             axes.errorbar(at, middle, yerr=[down, up], fmt="o-", color=colour, label=condition, capsize=3, linewidth=1)
         axes.axhline(400.0, color="0.4", linestyle="--", linewidth=1)
-        axes.annotate("400 ms: noticed", (1, 400.0), xytext=(0, -10), textcoords="offset points", fontsize=8)
+        axes.annotate("400 ms: noticed", (1, 400.0), xytext=(0, -11), textcoords="offset points", fontsize=8)
         axes.set(yscale="log", xlabel="computing tasks on the owner's CPU", ylabel="wake-up, 99th percentile, ms")
         axes.set_xticks(sorted({cell.tasks for cell in made}))
         axes.set_title("What the owner waits for", loc="left")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
     return figure(draw, directory / "contract-wake-up")
 

@@ -51,12 +51,12 @@ class Kept(Generic[Run]):
         self.hows.append({**how, _MACHINE: machine()})
         self.campaigns.append([])
         if self._path is not None:
+            writable(self._path.parent)
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("ab") as file:
                     file.truncate(self._whole_bytes)  # half a line is of somebody who was interrupted
             except OSError as error:
-                raise BadInput("--out", f"{self._path.parent}: {error.strerror}", "a directory to write to") from None
+                raise BadInput("--out", f"{self._path}: {error.strerror}", "a file to write to") from None
         self._write({_HOW: self.hows[-1]})
 
     def keep(self, run: Run) -> None:
@@ -87,6 +87,15 @@ class Kept(Generic[Run]):
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
+
+
+def writable(out: Path | None) -> None:
+    """Make a directory for results, where one is wanted. Raises :class:`BadInput` where it can't be."""
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("--out", f"{out}: {error.strerror}", "a directory to write to") from None
 
 
 def machine() -> str:

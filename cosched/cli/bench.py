@@ -11,7 +11,7 @@ import click
 from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
 from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
-from cosched.bench.kept import Kept
+from cosched.bench.kept import Kept, writable
 from cosched.bench.memory import MemoryRun
 from cosched.bench.results import document, misses, plot, table
 from cosched.cli.bench_contract import RUNS as CONTRACT_RUNS
@@ -137,21 +137,23 @@ def _owners_away(client: Client) -> None:
 
 @command.command("show")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-def show(directory: Path) -> int:
+@click.option("--out", type=click.Path(path_type=Path), help="Directory for JSON and plots; none are made without.")
+def show(directory: Path, out: Path | None) -> int:
     """Show the runs of all campaigns in a directory again, also of one that was interrupted.
 
     \b
     Example: cosched bench show results
     """
+    writable(out)
     coscheduled, felt = Kept(directory, RUNS, Run), Kept(directory, CONTRACT_RUNS, Measured)
     lost = Kept(directory, MEMORY_RUNS, MemoryRun)
     found = []
     if coscheduled.campaigns:
-        found.append(_shown(coscheduled, {}, directory))
+        found.append(_shown(coscheduled, {}, out))
     if felt.campaigns:
-        found.append(contract_shown(felt, [], {}, directory))
+        found.append(contract_shown(felt, [], {}, out))
     if lost.campaigns:
-        found.append(memory_shown(lost, directory))
+        found.append(memory_shown(lost, out))
     if not found:
         names = ", ".join(f"{name}.jsonl" for name in (RUNS, CONTRACT_RUNS, MEMORY_RUNS))
         raise BadInput("DIR", str(directory), f"a directory with one of {names}")

@@ -77,7 +77,9 @@ def test_a_directorys_runs_are_shown_again(tmp_path: Path) -> None:
     campaign(tmp_path, *[run(ALONE, 2.0), run("ccs", 4.0), run("plain", 4.4)] * 3)
     found = CliRunner().invoke(show, [str(tmp_path)], standalone_mode=False)
     assert found.return_value == 0, found.output
-    (told,) = json.loads((tmp_path / "coscheduling.json").read_text())["how"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{RUNS}.jsonl"]
+    found = CliRunner().invoke(show, [str(tmp_path), "--out", str(tmp_path / "out")], standalone_mode=False)
+    (told,) = json.loads((tmp_path / "out/coscheduling.json").read_text())["how"]
     assert told["nodes"] == 2
     assert "2.00 [2.00, 2.00]" in found.output
     none = CliRunner().invoke(show, [str(tmp_path / "none")], standalone_mode=False)

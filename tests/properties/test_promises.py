@@ -110,12 +110,17 @@ def test_an_end_reported_twice_is_an_error_of_the_host() -> None:
 # --- first come, first served -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "uniform-hard"])
 @given(load=loads(), ties=ties)
-def test_fcfs_starts_in_order_of_arrival(load: Workload, ties: Ties) -> None:
-    starts_follow_arrivals(run(load, "fcfs", ties).outcome)
+def test_fcfs_starts_in_order_of_arrival(policy: str, load: Workload, ties: Ties) -> None:
+    starts_follow_arrivals(run(load, policy, ties).outcome)
 
 
-@pytest.mark.parametrize("policy", [name for name in EVERY_POLICY if name not in ("fcfs", "fpfs(0)")])
+#: These start in order of arrival where processors are counted.
+IN_ORDER = ("fcfs", "fpfs(0)", *(name for name, preset in PRESETS.items() if preset.place))
+
+
+@pytest.mark.parametrize("policy", [name for name in EVERY_POLICY if name not in IN_ORDER])
 def test_order_of_arrival_catches_every_other_policy(policy: str) -> None:
     fails(lambda load: starts_follow_arrivals(run(load, policy).outcome))
 

@@ -42,11 +42,11 @@ class Kept(Generic[Run]):
         if self._path is None:
             if add:
                 raise BadInput("--add", "without --out", "--out with the directory to add to")
-        elif self.campaigns and not add:
+        elif any(self.campaigns) and not add:  # one that could not begin has none
             raise BadInput("--out", f"{self._path} has runs already", "another directory, or --add to add to them")
-        for before in self.hows:
+        for before, runs in zip(self.hows, self.campaigns, strict=True):
             for key, value in how.items():
-                if before.get(key) != value:
+                if runs and before.get(key) != value:
                     raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {self._path}")
         self.hows.append({**how, _MACHINE: machine()})
         self.campaigns.append([])

@@ -61,6 +61,14 @@ def test_an_afternoons_runs_are_not_written_over(tmp_path: Path) -> None:
     assert Kept(tmp_path, RUNS, Run).campaigns == [[run(ALONE, 2.0)]]
 
 
+def test_a_call_that_could_not_begin_is_in_nobodys_way(tmp_path: Path) -> None:
+    campaign(tmp_path)
+    kept = Kept(tmp_path, RUNS, Run)
+    kept.begin({**HOW, "seconds": 3.0}, add=False)
+    kept.keep(run(ALONE, 2.0))
+    assert Kept(tmp_path, RUNS, Run).campaigns == [[], [run(ALONE, 2.0)]]
+
+
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--add: without --out"):
         Kept(None, RUNS, Run).begin(HOW, add=True)

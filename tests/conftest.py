@@ -57,6 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") and not item.config.getoption("--long"):
         pytest.skip("takes minutes: asked for with --long")
+    for marker in item.iter_markers("xdist_group"):
+        if hasattr(item.config, "workerinput") and not item.nodeid.endswith(f"@{marker.args[0]}"):
+            pytest.fail(f"not kept in one process with its group {marker.args[0]}: see why pytest is pinned")
     for marker in item.iter_markers("system"):
         for package in marker.args:
             need_package(package, required=item.config.getoption("--system"))

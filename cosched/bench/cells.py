@@ -60,7 +60,8 @@ COMPANIES: Final = (
 class Run(msgspec.Struct, frozen=True):
     """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without).
 
-    ``mode`` is :data:`ALONE` where the company it is held against was not there.
+    ``mode`` is :data:`ALONE` where the company it is held against was not there. ``steal`` and ``others``: what was taken
+    of the machine meanwhile (``cosched.bench.quiet``).
     """
 
     work: str
@@ -68,6 +69,8 @@ class Run(msgspec.Struct, frozen=True):
     mode: str
     seconds: float
     rate: float = 0.0
+    steal: float = 0.0
+    others: float = 0.0
 
 
 class Spread(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cosched.bench.desk import PARALLEL, PLAIN, Desk
+from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.errors import Failed
 from cosched.lab import cgroups
@@ -34,9 +36,6 @@ WAKE_UPS: Final = ("nanosleep", "poll")
 RATE_HZ: Final = 150.0
 #: A control that feels less than this shows that there was nothing to be protected from.
 HARM_S: Final = 0.002
-#: A run during which the hypervisor took more than this share of the machine is made again, twice at most.
-MOST_STOLEN: Final = 0.005
-_TRIES: Final = 3
 _SPIN: Final = (sys.executable, "-c", "while True: pass")
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
@@ -54,14 +53,18 @@ class Plan(NamedTuple):
 
 
 class Felt(msgspec.Struct, frozen=True):
-    """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used, ``steal`` a share."""
+    """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used.
+
+    ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.quiet``).
+    """
 
     p50_s: dict[str, float]
     p95_s: dict[str, float]
     p99_s: dict[str, float]
     parallel_cpus: float
-    steal: float
+    steal: float = 0.0
     samples: int = 0
+    others: float = 0.0
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -84,6 +87,7 @@ class Experiment:
         self._desk = Desk(lab, client)
         self._plan = plan
         self._say = say
+        self._quiet = Quiet(lab.name, say)
         self._node = lab.nodes[0]
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
@@ -97,22 +101,13 @@ class Experiment:
                 for condition in self._random.sample(conditions, len(conditions)):
                     what = f"{tasks} tasks | {condition}"
                     try:
-                        felt = self._undisturbed(tasks, condition, what)
+                        felt, taken = self._quiet.run(lambda: self._one(tasks, condition), what)  # noqa: B023 (at once)
                     except Failed as error:
                         self.refused[what] = str(error)
                         self._say(f"{what}: {error}")
                         continue
                     self._say(f"round {number + 1}: {what}: {_worded(felt)}")
-                    yield Measured(tasks, condition, felt)
-
-    def _undisturbed(self, tasks: int, condition: str, what: str) -> Felt:
-        """A run of which the hypervisor took next to nothing; after three tries, the one of which it took least."""
-        tried: list[Felt] = []
-        while not tried or (tried[-1].steal > MOST_STOLEN and len(tried) < _TRIES):
-            tried.append(self._one(tasks, condition))
-            if tried[-1].steal > MOST_STOLEN:
-                self._say(f"{what}: {tried[-1].steal:.1%} of the machine was stolen meanwhile: {_worded(tried[-1])}")
-        return min(tried, key=lambda felt: felt.steal)
+                    yield Measured(tasks, condition, msgspec.structs.replace(felt, **taken._asdict()))
 
     def _one(self, tasks: int, condition: str) -> Felt:
         if condition == IDLE:
@@ -134,45 +129,34 @@ class Experiment:
 
     def _felt(self, side: str = PARALLEL) -> Felt:
         """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
-        begin = self._lab.popen(
-            self._node, self._probe(1.0 + self._plan.seconds), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        try:
-            time.sleep(1.0 + 0.1 * self._plan.seconds)
-            use = self._used(side, 0.8 * self._plan.seconds)
-            out, complaint = begin.communicate(timeout=self._plan.seconds + _PATIENCE_S)
-        finally:
-            if begin.poll() is None:
-                begin.kill()
-                begin.communicate()
-        if begin.returncode:
-            raise Failed(f"the probe ended with {begin.returncode}: {complaint.decode(errors='replace')[-300:]}")
-        calls: dict[str, Any] = json.loads(out.splitlines()[-1])["calls"]
+        with tempfile.TemporaryFile() as none, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaint:
+            streams = (none.fileno(), out.fileno(), complaint.fileno())
+            with self._lab.start(self._node, self._probe(1.0 + self._plan.seconds), streams=streams) as probe:
+                time.sleep(1.0 + 0.1 * self._plan.seconds)
+                use = self._used(side, 0.8 * self._plan.seconds)
+                status = probe.wait(self._plan.seconds + _PATIENCE_S)
+            out.seek(0)
+            complaint.seek(0)
+            if status:
+                raise Failed(f"the probe ended with {status}: {complaint.read().decode(errors='replace')[-300:]}")
+            told = out.read()
+        calls: dict[str, Any] = json.loads(told.splitlines()[-1])["calls"]
         by = {key: {name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s")}
-        return Felt(**by, parallel_cpus=use[0], steal=use[1], samples=sum(int(calls[name]["count"]) for name in CALLS))
+        return Felt(**by, parallel_cpus=use, samples=sum(int(calls[name]["count"]) for name in CALLS))
 
     def _alone(self, side: str) -> Felt:
-        return Felt({}, {}, {}, *self._used(side, self._plan.seconds))
+        return Felt({}, {}, {}, self._used(side, self._plan.seconds))
 
-    def _used(self, side: str, seconds: float) -> tuple[float, float]:
-        """CPUs that a side has used in so many seconds, and the share of the machine's CPU that was stolen."""
-        before = cgroups.used_s(self._lab.name, self._node, side), _steal(), time.monotonic()
+    def _used(self, side: str, seconds: float) -> float:
+        """CPUs that a side has used in so many seconds."""
+        before_s, began_s = cgroups.used_s(self._lab.name, self._node, side), time.monotonic()
         time.sleep(seconds)
-        after = cgroups.used_s(self._lab.name, self._node, side), _steal(), time.monotonic()
-        stolen = (after[1][0] - before[1][0]) / max(1, after[1][1] - before[1][1])
-        return (after[0] - before[0]) / (after[2] - before[2]), stolen
+        return (cgroups.used_s(self._lab.name, self._node, side) - before_s) / (time.monotonic() - began_s)
 
     def _probe(self, seconds: float) -> list[str]:
         seed = str(self._random.randrange(1 << 30))
         options = ["--seconds", f"{seconds:g}", "--rate", f"{RATE_HZ:g}", "--calls", ",".join(CALLS), "--seed", seed]
         return [sys.executable, "-m", "cosched.cli.main", "local-load", "probe", *options, "--json"]
-
-
-def _steal() -> tuple[int, int]:
-    """Ticks stolen from this machine, and all ticks."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(field) for field in file.readline().split()[1:9]]
-    return ticks[7], sum(ticks)
 
 
 def _worded(felt: Felt) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from cosched.bench.cells import ALONE, Company, Run, Work
+from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.errors import BadInput, Failed
 from cosched.model.job import TERMINAL, JobState
@@ -61,10 +62,12 @@ class Plan(NamedTuple):
 class Experiment:
     """Runs cells through a cluster's client. What cannot be run is in ``refused``, with why."""
 
-    def __init__(self, client: Client, plan: Plan, say: Say) -> None:
+    def __init__(self, client: Client, plan: Plan, say: Say, lab: str | None = None) -> None:
+        """``lab``: the name of the one on this machine that the client is of; then disturbed runs are made again."""
         self._client = client
         self._plan = plan
         self._say = say
+        self._quiet = Quiet(lab, say)
         self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[Run]:
@@ -86,18 +89,20 @@ class Experiment:
         if what in self.refused:
             return
         try:
-            if mode == ALONE:
-                seconds, rate = self.alone(work), 0.0
-            elif mode == "plain":
-                seconds, rate = self.plain(work, company)
-            else:
-                seconds, rate = self.beside(work, company, mode)
+            (seconds, rate), taken = self._quiet.run(lambda: self._made(work, company, mode), what)
         except (Cannot, BadInput) as error:
             self.refused[what] = str(error)
             self._say(f"{what}: {error}")
             return
         self._say(f"round {number + 1}: {what}: {seconds:.2f} s, company {rate:.2f}")
-        yield Run(work.name, company.name, mode, seconds, rate)
+        yield Run(work.name, company.name, mode, seconds, rate, *taken)
+
+    def _made(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
+        if mode == ALONE:
+            return self.alone(work), 0.0
+        if mode == "plain":
+            return self.plain(work, company)
+        return self.beside(work, company, mode)
 
     def alone(self, work: Work) -> float:
         """The job with the nodes to itself: its seconds."""

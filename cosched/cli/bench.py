@@ -97,10 +97,10 @@ def coscheduling(
         raise BadInput("--clock-shift", clock_shift, "a lab that this command makes: neither --server nor --lab")
     how = {"seconds": seconds, "warm_seconds": WARM_S, "clock_shift_us": shift_us}
 
-    def measure(client: Client, nodes: int) -> int:
+    def measure(client: Client, nodes: int, ours: str | None = None) -> int:
         _owners_away(client)
         plan = Plan(chosen_works, company, chosen_modes, rounds, seconds, nodes, seed=len(kept.campaigns))
-        experiment = Experiment(client, plan, lambda text: click.echo(text, err=True))
+        experiment = Experiment(client, plan, lambda text: click.echo(text, err=True), ours)
         for run in experiment.run():
             kept.keep(run)
         return _shown(kept, experiment.refused, out)
@@ -122,7 +122,7 @@ def coscheduling(
         if made.tier != 1:
             raise Failed(f"coscheduling needs control groups, a lab of tier 1: {made.why}")
         with made.client() as client:
-            return measure(client, 2)
+            return measure(client, 2, made.name)
 
 
 def _owners_away(client: Client) -> None:

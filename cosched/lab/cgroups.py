@@ -94,10 +94,13 @@ def add_side(name: str, node: str, side: str) -> list[str]:
     return doors(name, node, side)
 
 
-def used_s(name: str, node: str, side: str) -> float:
-    """Seconds of CPU that a side of a node has used. Raises OSError where there is no such group, or no accounting."""
+def used_s(name: str, *below: str) -> float:
+    """Seconds of CPU that a lab has used, or a node of it, or a side of that node.
+
+    Raises OSError where there is no such group, or no accounting.
+    """
     for hierarchy in hierarchies():
-        group = hierarchy.mount / PARENT / name / node / side
+        group = hierarchy.mount.joinpath(PARENT, name, *below)
         if hierarchy.version == 2:
             return int((group / "cpu.stat").read_text().split()[1]) / 1e6
         if "cpuacct" in hierarchy.controllers:

@@ -51,30 +51,6 @@ def test_when_nobody_is_there_parallel_work_gets_all(cpus: float, misses: list[s
     assert judged(nobody, ABSENT_UNPROTECTED).misses == []
 
 
-class Tried(Experiment):
-    """An experiment whose runs are stolen from as given."""
-
-    def __init__(self, steals: list[float]) -> None:
-        self.said: list[str] = []
-        self._say = self.said.append
-        self._steals = steals
-
-    def _one(self, tasks: int, condition: str) -> Felt:
-        return Felt({}, {}, {}, 0.5, self._steals.pop(0))
-
-
-@pytest.mark.parametrize(
-    ("steals", "taken", "left"),
-    [([0.004, 0.0], 0.004, 1), ([0.02, 0.001, 0.0], 0.001, 1), ([0.02, 0.01, 0.03, 0.0], 0.01, 1)],
-)
-def test_a_run_that_was_stolen_from_is_made_again(steals: list[float], taken: float, left: int) -> None:
-    tried = Tried(steals)
-    tries = len(steals)
-    assert tried._undisturbed(1, "none", "1 tasks | none").steal == taken
-    assert len(steals) == left
-    assert len(tried.said) == tries - left - (taken <= 0.005)
-
-
 def test_the_middle_of_the_runs_counts() -> None:
     found = desk(0.1)
     found[2, "none"] = [felt(wake, 1.05, 0.5) for wake in (0.11, 0.12, 9.0)]

@@ -1,0 +1,80 @@
+"""Whether a run had the machine to itself: what the hypervisor took meanwhile, and what others' processes used.
+
+A run of which too much was taken is made again; the one of which least was taken counts, with what that was.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from cosched.lab import cgroups
+
+Made = TypeVar("Made")
+#: Shares of the machine's CPU time: more of one of these, and the run is made again.
+MOST_STOLEN: Final = 0.005
+MOST_OTHERS: Final = 0.01
+_TRIES: Final = 4
+_STEAL: Final = 7
+_WAITING: Final = (3, 4)  # idle, and idle while a disk works
+
+
+class Taken(NamedTuple):
+    """Shares of the machine's CPU time, of the hypervisor and of processes that are not the experiment's."""
+
+    steal: float = 0.0
+    others: float = 0.0
+
+    @property
+    def too_much(self) -> bool:
+        """Whether a run beside this is no measurement."""
+        return self.steal > MOST_STOLEN or self.others > MOST_OTHERS
+
+
+class _Clocks(NamedTuple):
+    """Ticks since the machine's start, and seconds of CPU: of the lab and of this process."""
+
+    stolen: int
+    busy: int
+    all: int
+    ours_s: float
+
+
+class Quiet:
+    """Watches this machine while an experiment runs in a lab on it; without a lab it sees nothing."""
+
+    def __init__(self, lab: str | None, say: Callable[[str], None]) -> None:
+        self._lab = lab
+        self._say = say
+
+    def run(self, make: Callable[[], Made], what: str) -> tuple[Made, Taken]:
+        """Make a run until it had the machine to itself, four times at most: the best one, and what was taken of it."""
+        tried: list[tuple[Made, Taken]] = []
+        while not tried or (tried[-1][1].too_much and len(tried) < _TRIES):
+            before = self._clocks()
+            made = make()
+            taken = _between(before, self._clocks())
+            tried.append((made, taken))
+            if taken.too_much:
+                self._say(
+                    f"{what}: disturbed: {taken.steal:.1%} of the machine was stolen, others used {taken.others:.1%}"
+                )
+        return min(tried, key=lambda each: each[1].steal / MOST_STOLEN + each[1].others / MOST_OTHERS)
+
+    def _clocks(self) -> _Clocks:
+        if self._lab is None:
+            return _Clocks(0, 0, 0, 0.0)
+        with open("/proc/stat", encoding="ascii") as file:
+            ticks = [int(field) for field in file.readline().split()[1:9]]
+        waited = sum(ticks[at] for at in _WAITING)
+        ours_s = cgroups.used_s(self._lab) + time.process_time()
+        return _Clocks(ticks[_STEAL], sum(ticks) - ticks[_STEAL] - waited, sum(ticks), ours_s)
+
+
+def _between(before: _Clocks, after: _Clocks) -> Taken:
+    total = after.all - before.all
+    if not total:
+        return Taken()
+    tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+    others_s = (after.busy - before.busy) * tick_s - (after.ours_s - before.ours_s)
+    return Taken((after.stolen - before.stolen) / total, max(0.0, others_s / (total * tick_s)))

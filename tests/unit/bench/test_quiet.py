@@ -1,0 +1,63 @@
+"""Runs that somebody disturbed are made again, and the quietest one counts."""
+
+import pytest
+
+from cosched.bench import quiet
+from cosched.bench.quiet import Quiet, Taken
+
+
+class Watched(Quiet):
+    """A machine that takes from each run as given: shares of steal and of others' use, for runs of 10 s on two CPUs."""
+
+    def __init__(self, taken: list[tuple[float, float]]) -> None:
+        self.said: list[str] = []
+        super().__init__("lab", self.said.append)
+        self._now = quiet._Clocks(0, 0, 0, 0.0)
+        self._taken = taken
+
+    def make(self) -> int:
+        """A run that uses 1.2 CPUs; which one it was."""
+        steal, others = self._taken.pop(0)
+        now = self._now
+        self._now = quiet._Clocks(
+            now.stolen + round(2000 * steal), now.busy + round(1200 + 2000 * others), now.all + 2000, now.ours_s + 12.0
+        )
+        return len(self._taken)
+
+    def _clocks(self) -> quiet._Clocks:
+        return self._now
+
+
+@pytest.mark.parametrize(
+    ("taken", "best", "left", "said"),
+    [
+        ([(0.004, 0.009), (0.0, 0.0)], (0.004, 0.009), 1, 0),
+        ([(0.02, 0.0), (0.001, 0.0), (0.0, 0.0)], (0.001, 0.0), 1, 1),
+        ([(0.0, 0.3), (0.001, 0.002)], (0.001, 0.002), 0, 1),
+        ([(0.02, 0.0), (0.01, 0.0), (0.03, 0.0), (0.01, 0.02), (0.0, 0.0)], (0.01, 0.0), 1, 4),
+    ],
+)
+def test_a_disturbed_run_is_made_again(
+    taken: list[tuple[float, float]], best: tuple[float, float], left: int, said: int
+) -> None:
+    watched = Watched(list(taken))
+    number, found = watched.run(watched.make, "what")
+    assert number == len(taken) - 1 - taken.index(best)
+    assert found == pytest.approx(best)
+    assert len(watched._taken) == left
+    assert len(watched.said) == said
+
+
+def test_another_machine_is_not_watched() -> None:
+    assert Quiet(None, lambda text: None).run(lambda: 5, "what") == (5, Taken())
+
+
+def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_use(lab: str) -> float:
+        assert lab == "mine"
+        return 0.0
+
+    monkeypatch.setattr(quiet.cgroups, "used_s", no_use)
+    # this process is the experiment's: what it uses itself is nobody else's
+    _, taken = Quiet("mine", lambda text: None).run(lambda: sum(range(3_000_000)), "what")
+    assert 0 <= taken.others < 1

@@ -12,6 +12,7 @@ job may use take enough tasks.
 """
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -19,8 +20,18 @@ import msgspec
 
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
+from cosched.model.node import Owner
 from cosched.model.time import FOREVER_US
 from space_scheduler.reasons import Reason, Why
+
+
+class Limit(StrEnum):
+    """What keeps a node from taking any task of a job, by itself."""
+
+    AVOIDED = "a launch of the job has failed there"
+    PLACES = "no place is free"
+    MEMORY = "too little memory is left"
+    KIND = "its company there would be of its own kind"
 
 
 class Resident(NamedTuple):
@@ -38,10 +49,16 @@ class Place(NamedTuple):
 
     ``lay(room, job, fitting)`` gets how many tasks fit on each node and answers with (index of a node, tasks) pairs in
     the nodes' order, or None where the rule has no place though enough tasks fit: only one that ``refuses`` does so.
+    That one ``allows(room, job, pairs)`` what keeps its rule, whoever chose it.
     """
 
     lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
-    refuses: bool = False
+    allows: "Callable[[Room, Job, Sequence[tuple[int, int]]], bool] | None" = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it lets a job wait though enough tasks fit."""
+        return self.allows is not None
 
 
 def obstacle(
@@ -62,10 +79,11 @@ class Room:
     """What is free on named nodes: processors and bytes of memory, in the nodes' order. Negative counts as nothing.
 
     ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
-    who is on each node, and ``cpus`` how many CPUs they share there (none given: each task has one of its own).
+    who is on each node, ``cpus`` how many CPUs they share there (none given: each task has one of its own), ``owners``
+    who is at its desk.
     """
 
-    __slots__ = ("cpus", "memory_bytes", "most_nodes", "names", "place", "procs", "residents")
+    __slots__ = ("_index", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents")
 
     def __init__(
         self,
@@ -76,6 +94,7 @@ class Room:
         place: Place,
         residents: Sequence[tuple[Resident, ...]] = (),
         cpus: Sequence[int] = (),
+        owners: Sequence[Owner | None] = (),
     ) -> None:
         self.names = names
         self.procs = procs
@@ -84,6 +103,8 @@ class Room:
         self.place = place
         self.residents = list(residents) or [()] * len(names)
         self.cpus = cpus
+        self.owners = owners or [None] * len(names)
+        self._index: dict[str, int] | None = None
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
@@ -91,7 +112,11 @@ class Room:
 
     def with_free(self, procs: list[int], memory_bytes: list[int]) -> "Room":
         """The same nodes, residents and rules with other figures."""
-        return Room(self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus)
+        other = Room(
+            self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners
+        )
+        other._index = self._index
+        return other
 
     @property
     def free_procs(self) -> int:
@@ -100,10 +125,16 @@ class Room:
 
     def tasks(self, job: Job) -> list[int]:
         """How many tasks of the job fit on each node."""
-        if not job.memory_bytes and not job.avoid:
-            return [procs if procs > 0 else 0 for procs in self.procs]
-        each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
-        return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
+        if job.avoid:
+            each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
+            return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
+        if needed := job.memory_bytes:
+            both = zip(self.procs, self.memory_bytes, strict=True)
+            return [
+                (procs if memory >= procs * needed else memory // needed) if procs > 0 and memory >= needed else 0
+                for procs, memory in both
+            ]
+        return [procs if procs > 0 else 0 for procs in self.procs]
 
     def tasks_on(self, index: int, job: Job, procs: int, memory_bytes: int) -> int:
         """How many tasks of the job the node of that index takes when it has so much free."""
@@ -112,6 +143,14 @@ class Room:
         if needed := job.memory_bytes:
             procs = min(procs, memory_bytes // needed)
         return max(0, procs)
+
+    def limit(self, index: int, job: Job) -> Limit | None:
+        """Why the node of that index takes no task of the job, whatever the others do; None: it does."""
+        if self.names[index] in job.avoid:
+            return Limit.AVOIDED
+        if self.procs[index] <= 0:
+            return Limit.PLACES
+        return Limit.MEMORY if self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) == 0 else None
 
     def obstacle(self, job: Job) -> Reason | None:
         """Why the job has no place here, with the numbers, or None."""
@@ -122,9 +161,13 @@ class Room:
         return found
 
     def _obstacle(self, job: Job) -> Reason | None:
+        return self._looked(job)[0]
+
+    def _looked(self, job: Job) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+        """Why the job has no place; else how many tasks fit on each node, and where they go if that had to be known."""
         free_procs = self.free_procs
         if job.procs > free_procs:
-            return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs})
+            return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs}), (), None
         tasks = self.tasks(job)
         fitting = sum(tasks)
         if job.procs > fitting:
@@ -132,26 +175,35 @@ class Room:
             numbers = {"procs": job.procs, "fitting_procs": fitting, "task_memory_bytes": job.memory_bytes}
             lacking = job.procs * job.memory_bytes > free_bytes
             why = Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
-            return Reason(why, {**numbers, "free_memory_bytes": free_bytes})
+            return Reason(why, {**numbers, "free_memory_bytes": free_bytes}), tasks, None
         if self.most_nodes < len(tasks):
             fitting = sum(nlargest(self.most_nodes, tasks))
             if job.procs > fitting:
                 numbers = {"procs": job.procs, "fitting_procs": fitting, "max_nodes": self.most_nodes}
-                return Reason(Why.SPREAD_OUT, numbers)
-        if self.place.refuses and self.place.lay(self, job, tasks) is None:
-            return Reason(Why.NO_UNIFORM_SET, {"procs": job.procs, "fitting_procs": fitting})
-        return None
+                return Reason(Why.SPREAD_OUT, numbers), tasks, None
+        if not self.place.refuses:
+            return None, tasks, None
+        chosen = self.place.lay(self, job, tasks)
+        numbers = {"procs": job.procs, "fitting_procs": fitting}
+        return (Reason(Why.NO_UNIFORM_SET, numbers) if chosen is None else None), tasks, chosen
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
-        if self.obstacle(job):
+        obstacle, tasks, chosen = self._looked(job)
+        if obstacle:
             return None
-        chosen = self.place.lay(self, job, self.tasks(job))
+        chosen = chosen or self.place.lay(self, job, tasks)
         assert chosen is not None
         return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with this place for this job here, in words, or None."""
+        problem = self._too_much(job, allocation)
+        if problem is None and self.place.allows and not self.place.allows(self, job, self.indices(allocation)):
+            return "these nodes are no uniform set"
+        return problem
+
+    def _too_much(self, job: Job, allocation: Allocation) -> str | None:
         room = dict(zip(self.names, self.tasks(job), strict=True))
         for share in allocation.nodes:
             if share.node not in room:
@@ -168,13 +220,24 @@ class Room:
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
-        index = self.names.index
-        for share in allocation.nodes:
-            if share.node in self.names:
-                i = index(share.node)
-                self.procs[i] -= share.tasks
-                self.memory_bytes[i] -= share.tasks * job.memory_bytes
-                self.residents[i] = (*self.residents[i], resident(job, share.tasks))
+        for i, tasks in self.indices(allocation):
+            self.procs[i] -= tasks
+            self.memory_bytes[i] -= tasks * job.memory_bytes
+            self.residents[i] = (*self.residents[i], resident(job, tasks))
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """Give back what a job has held; nodes that are none of these are passed over."""
+        for i, tasks in self.indices(allocation):
+            self.procs[i] += tasks
+            self.memory_bytes[i] += tasks * job.memory_bytes
+            self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
+
+    def indices(self, allocation: Allocation) -> list[tuple[int, int]]:
+        """(index of a node, tasks) of an allocation, without the nodes that are none of these."""
+        if self._index is None:
+            self._index = {name: i for i, name in enumerate(self.names)}
+        index = self._index
+        return [(index[share.node], share.tasks) for share in allocation.nodes if share.node in index]
 
 
 def resident(job: Job, tasks: int) -> Resident:

@@ -38,7 +38,7 @@ def resolve(
     if name is None or name in PRESETS:
         preset = PRESETS[name or "fcfs"]
         beside = f"{where.removesuffix('policy')}order" if where.endswith("policy") else "--order"
-        return compose(order or preset.order, select or preset.select, preset.place, where=beside)
+        return compose(order or preset.order, select or preset.select, preset.place, preset.mpl, where=beside)
     if order or select:
         raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:

@@ -60,8 +60,8 @@ COMPANIES: Final = (
 class Run(msgspec.Struct, frozen=True):
     """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without).
 
-    ``mode`` is :data:`ALONE` where the company it is held against was not there. ``steal`` and ``others``: what was taken
-    of the machine meanwhile (``cosched.bench.quiet``).
+    ``mode`` is :data:`ALONE` where the company it is held against was not there. ``steal`` and ``others``: what was
+    taken of the machine meanwhile (``cosched.bench.quiet``).
     """
 
     work: str

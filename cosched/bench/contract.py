@@ -141,8 +141,8 @@ class Experiment:
                 raise Failed(f"the probe ended with {status}: {complaint.read().decode(errors='replace')[-300:]}")
             told = out.read()
         calls: dict[str, Any] = json.loads(told.splitlines()[-1])["calls"]
-        by = {key: {name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s")}
-        return Felt(**by, parallel_cpus=use, samples=sum(int(calls[name]["count"]) for name in CALLS))
+        p50, p95, p99 = ({name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s"))
+        return Felt(p50, p95, p99, use, samples=sum(int(calls[name]["count"]) for name in CALLS))
 
     def _alone(self, side: str) -> Felt:
         return Felt({}, {}, {}, self._used(side, self._plan.seconds))

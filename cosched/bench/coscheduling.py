@@ -6,7 +6,6 @@ told of its progress, between the job's first and last word; on a cluster the no
 """
 
 import json
-import os
 import random
 import shlex
 import sys
@@ -16,28 +15,17 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from cosched.bench.cells import ALONE, Company, Run, Work
+from cosched.bench.jobs import BEGIN_S, ENDED, POLL_S, Cannot, Jobs, why
 from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
-from cosched.errors import BadInput, Failed
-from cosched.model.job import TERMINAL, JobState
-from cosched.wire.api import JobDoc, Submission
+from cosched.errors import BadInput
+from cosched.model.job import JobState
+from cosched.wire.api import JobDoc
 
-_ENDED: Final = frozenset(state.value for state in TERMINAL)
-_POLL_S: Final = 0.05
-_BEGIN_S: Final = 60.0
-_LONGEST_S: Final = 300.0
 #: Computing before the measured part: by then agents have seen how the job receives, and told each other.
 WARM_S: Final = 1.5
-#: The company's jobs outlast any run.
-_LIMIT_S: Final = 1800.0
 _PROGRESS: Final = "cosched.programs.pulse"
-_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
-_PIECE_BYTES: Final = 1 << 20
 Say = Callable[[str], None]
-
-
-class Cannot(Failed):
-    """A cell cannot be run here; the message says why."""
 
 
 class Told(NamedTuple):
@@ -65,6 +53,7 @@ class Experiment:
     def __init__(self, client: Client, plan: Plan, say: Say, lab: str | None = None) -> None:
         """``lab``: the name of the one on this machine that the client is of; then disturbed runs are made again."""
         self._client = client
+        self._jobs = Jobs(client)
         self._plan = plan
         self._say = say
         self._quiet = Quiet(lab, say)
@@ -106,7 +95,7 @@ class Experiment:
 
     def alone(self, work: Work) -> float:
         """The job with the nodes to itself: its seconds."""
-        return _lasted(self._told(self._finish(self._submit(self._script(work), "none", work))))
+        return _lasted(self._told(self._jobs.finish(self._submit(self._script(work), "none", work))))
 
     def plain(self, work: Work, company: Company) -> tuple[float, float]:
         """Job and company in one group of processes on each node: the job's seconds, the company's rate."""
@@ -126,20 +115,20 @@ class Experiment:
             f"{launch} {shlex.join(_pulse(work, self._rounds(work)))} </dev/null || exit",
             f'sleep 0.2; for file in {told}*; do echo "company $file"; cat "$file"; done',
         ]
-        job = self._finish(self._submit("#!/bin/sh\n" + "\n".join(lines) + "\n", "none", work))
-        own, *others = self._output(job.job_id).split("company /")
+        job = self._jobs.finish(self._submit("#!/bin/sh\n" + "\n".join(lines) + "\n", "none", work))
+        own, *others = self._jobs.output(job.job_id).split("company /")
         mine = _parsed(own)
         rates = [_rate(_parsed(text.partition("\n")[2]), mine) for text in others]
         return self._with_company(work, company, mine, sum(rates))
 
     def beside(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
         """Job and company as jobs of their own, under a mode: the job's seconds, the company's rate."""
-        with self._running() as started:
+        with self._jobs.running() as started:
             self._accompany(started, work, company, mode)
             job_id = self._submit(self._script(work), mode, work)
             self._begun(job_id)
-            mine = self._told(self._finish(job_id))
-            time.sleep(2 * _POLL_S)
+            mine = self._told(self._jobs.finish(job_id))
+            time.sleep(2 * POLL_S)
             rates = [_rate(self._told_by(each), mine) for each in started]
         nodes = 1 if company.communicating else self._plan.nodes
         return self._with_company(work, company, mine, sum(rates) / nodes)
@@ -147,7 +136,7 @@ class Experiment:
     @contextmanager
     def together(self, work: Work, company: Company, mode: str) -> Iterator[None]:
         """Job and company under a mode, without end: until the block is left."""
-        with self._running() as started:
+        with self._jobs.running() as started:
             self._accompany(started, work, company, mode)
             started.append(self._submit(self._script(work, forever=True), mode, work))
             self._begun(started[-1])
@@ -181,63 +170,21 @@ class Experiment:
         return f"#!/bin/sh\nexec mpirun {pulse}\n"
 
     def _submit(self, script: str, mode: str, work: Work, tasks: int | None = None) -> int:
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment["PATH"] = os.path.dirname(sys.executable) + ":" + environment.get("PATH", "/usr/bin:/bin")
-        environment["OMPI_MCA_mpi_yield_when_idle"] = "0" if work.receive == "poll" else "1"
-        submission = Submission(
-            script=script,
-            tasks=self._plan.nodes if tasks is None else tasks,
-            directory="/",
-            environment=environment,
-            time_limit_s=_LIMIT_S,
-            coscheduling=mode,
-        )
-        return self._client.submit(submission).job_id
-
-    @contextmanager
-    def _running(self) -> Iterator[list[int]]:
-        """Jobs that are ended when the block is left, and have ended when this comes back."""
-        started: list[int] = []
-        try:
-            yield started
-        finally:
-            for job_id in started:
-                with suppress(Failed):
-                    self._client.cancel(job_id)
-            for job_id in started:
-                self._until(job_id, lambda job: job.state in _ENDED, _BEGIN_S, "to end")
+        tasks = self._plan.nodes if tasks is None else tasks
+        return self._jobs.submit(script, mode, tasks, polls=work.receive == "poll")
 
     def _begun(self, job_id: int) -> None:
         """Wait until a job has told of its progress, and until all nodes have heard of each other's jobs."""
-        deadline_s = time.monotonic() + _BEGIN_S
+        deadline_s = time.monotonic() + BEGIN_S
         while len(self._told_by(job_id)) < 2:
             job = self._client.job(job_id)
-            if job.state in _ENDED:
+            if job.state in ENDED:
                 if job.state == JobState.COMPLETED:
                     return
-                raise Cannot(self._why(job))
+                raise Cannot(why(job))
             if time.monotonic() > deadline_s:
-                raise Cannot(f"job {job_id} has not begun within {_BEGIN_S:g} s: {job.state}")
-            time.sleep(_POLL_S)
-
-    def _finish(self, job_id: int) -> JobDoc:
-        job = self._until(job_id, lambda found: found.state in _ENDED, _LONGEST_S, "to end")
-        if job.state != JobState.COMPLETED:
-            raise Cannot(self._why(job))
-        return job
-
-    def _until(self, job_id: int, holds: Callable[[JobDoc], bool], within_s: float, what: str) -> JobDoc:
-        deadline_s = time.monotonic() + within_s
-        while not holds(job := self._client.job(job_id)):
-            if time.monotonic() > deadline_s:
-                self._client.cancel(job_id)
-                raise Cannot(f"job {job_id} was waited for {what} for {within_s:g} s")
-            time.sleep(_POLL_S)
-        return job
-
-    def _why(self, job: JobDoc) -> str:
-        told = [job.failure.message, *job.failure.tail[-3:]] if job.failure else []
-        return f"job {job.job_id} is {job.state}: {' / '.join(told)}"
+                raise Cannot(f"job {job_id} has not begun within {BEGIN_S:g} s: {job.state}")
+            time.sleep(POLL_S)
 
     def _check_places(self, jobs: Sequence[int], company: Company) -> None:
         if company.communicating:
@@ -250,19 +197,7 @@ class Experiment:
         return self._told_by(job.job_id)
 
     def _told_by(self, job_id: int) -> list[Told]:
-        return _parsed(self._output(job_id))
-
-    def _output(self, job_id: int) -> str:
-        """What a job has written so far."""
-        data = b""
-        while True:
-            try:
-                piece = self._client.output(job_id, "stdout", len(data), _PIECE_BYTES)
-            except (Failed, BadInput):
-                return data.decode(errors="replace")  # it has not started yet
-            data += piece.data
-            if not piece.data or len(data) >= piece.size:
-                return data.decode(errors="replace")
+        return _parsed(self._jobs.output(job_id))
 
 
 def _pulse(work: Work, rounds: int, ranks: int = 2) -> list[str]:

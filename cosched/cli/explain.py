@@ -4,8 +4,9 @@ import click
 
 from cosched.cli.service import echo_json, job_argument, json_option, local, service
 from cosched.client.find import connect
+from cosched.config.units import memory_text
 from cosched.model.time import US_PER_S, humanised
-from cosched.wire.api import CoschedulingDoc
+from cosched.wire.api import CoschedulingDoc, OnNodeDoc
 
 _RECEIVES = {
     "polls": "polls",
@@ -35,9 +36,19 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
     if found.promised_start:
         click.echo(f"  promised to start by {local(found.promised_start)}")
+    for line in map(_on_node, found.nodes):
+        click.echo(f"  {line}")
     if found.coscheduling:
         for line in _coscheduling(found.coscheduling):
             click.echo(f"  {line}")
+
+
+def _on_node(found: OnNodeDoc) -> str:
+    """What a node is for a job that waits."""
+    used = f"{memory_text(found.used_memory_bytes)}, {found.used_tasks} tasks, {found.used_cpus:.2g} CPUs in use"
+    if found.limit:
+        return f"{found.name} takes none: {found.limit} ({used})"
+    return f"{found.name} takes {found.tasks}, rank {found.rank} ({used})"
 
 
 def _coscheduling(found: CoschedulingDoc) -> list[str]:

@@ -49,6 +49,7 @@ _SECTIONS: Final = {
         "node": ("nodes:node_command", "Add, remove, drain or resume a node."),
         "token": ("token:command", "Tokens for users of other machines."),
         "bench": ("bench:command", "Measure what is claimed of the live system."),
+        "calibrate": ("calibrate:command", "Measure what jobs cost each other on shared nodes."),
         "doctor": ("doctor:command", "Check the installation, and say what to do."),
     },
 }

@@ -25,7 +25,9 @@ from cosched.report.table import console
 def command(
     paper: str, log: str | None, quick: bool, seeds: int | None, jobs: int, out: Path | None, real: bool, as_json: bool
 ) -> None:
-    """Repeat the experiments of PAPER and judge its claims: backfilling (Feitelson & Weil 1998).
+    """Repeat the experiments of PAPER and judge its claims.
+
+    PAPER is backfilling (Feitelson & Weil 1998) or cisne (Hanzich et al. 2005, simulated).
 
     LOG is another log than the paper's. A claim that fails is a finding, not an error: the exit status is 0.
 
@@ -33,6 +35,7 @@ def command(
     Examples:
       cosched replicate backfilling --quick
       cosched replicate backfilling --out results
+      cosched replicate cisne --out results
     """
     if out:
         check_directory(out)

@@ -10,6 +10,7 @@ from typing import Final
 
 #: Jobs that take turns with more neighbours than this would wait too long for each.
 MAX_ROWS: Final = 8
+_ROUNDING: Final = 1e-12
 
 
 class Mode(StrEnum):
@@ -37,31 +38,42 @@ class Receives(StrEnum):
     BLOCKS = "blocks"
 
 
-def fair_rates(cpus: Mapping[str, float], tasks: Mapping[int, Mapping[str, int]]) -> dict[int, float]:
-    """Max-min fair rate of each job, in CPUs for each of its tasks, at most 1.
+def fair_rates(
+    cpus: Mapping[str, float], tasks: Mapping[int, Mapping[str, int]], most: Mapping[int, float] | None = None
+) -> dict[int, float]:
+    """Max-min fair rate of each job, in CPUs for each of its tasks, at most 1, or what ``most`` has for it.
 
     ``cpus``: what parallel work may have on a node; ``tasks``: a job's tasks on each of its nodes. All rates rise
     together; where a node is full, the jobs on it stop rising, the others go on.
     """
     rates = dict.fromkeys(tasks, 0.0)
-    rising = {job for job, on in tasks.items() if any(on.values())}
-    left = dict(cpus)
-    while rising:
-        weight = {node: sum(tasks[job].get(node, 0) for job in rising) for node in left}
-        step = min(
-            [1.0 - max(rates[job] for job in rising)] + [max(0.0, left[node]) / n for node, n in weight.items() if n]
-        )
-        for job in rising:
-            rates[job] += step
-        full = set()
+    held = {job: {node: n for node, n in on.items() if n and node in cpus} for job, on in tasks.items()}
+    there: dict[str, list[int]] = {node: [] for on in held.values() for node in on}
+    for job, on in held.items():
+        for node in on:
+            there[node].append(job)
+    weight = {node: sum(held[job][node] for job in jobs) for node, jobs in there.items()}
+    left = {node: max(0.0, cpus[node]) for node in there}
+    wanted = sorted(((1.0 if most is None else most[job], job) for job, on in held.items() if on), reverse=True)
+    level = 0.0
+    while wanted:
+        if wanted[-1][1] not in held:  # stopped before: a node of its was full
+            wanted.pop()
+            continue
+        full_at = {node: level + left[node] / n for node, n in weight.items()}
+        stop = min(wanted[-1][0], *full_at.values())
         for node, n in weight.items():
-            left[node] -= step * n
-            if n and left[node] <= 1e-9:
-                full.add(node)
-        stopped = {job for job in rising if rates[job] >= 1.0 - 1e-9 or any(tasks[job].get(node) for node in full)}
-        rising -= stopped
-        if not stopped:  # rounding alone
-            break
+            left[node] -= (stop - level) * n
+        level = stop
+        stopped = {job for node, at in full_at.items() if at <= stop + _ROUNDING for job in there[node] if job in held}
+        if wanted[-1][0] <= stop:
+            stopped.add(wanted[-1][1])
+        for job in stopped:
+            rates[job] = level
+            for node, n in held.pop(job).items():
+                weight[node] -= n
+                if not weight[node]:
+                    del weight[node]
     return rates
 
 

@@ -22,14 +22,33 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a node offers to parallel work: ``procs`` tasks of jobs at once, and ``memory_bytes`` for all of them.
 
     ``cpus`` is how many of its CPUs they share (0: each has one of its own). ``memory_bytes`` is what the contract
-    leaves to parallel work whoever is at the desk (memory, unlike CPU, cannot be taken back from a running task without
-    swap).
+    leaves to parallel work while nobody is at the desk, on real nodes whoever is there (memory, unlike CPU, cannot be
+    taken back from a running task without swap). While an owner is there it leaves ``owned_cpu_permille`` of the CPUs,
+    at most ``owned_memory_bytes`` (-1: as much as without him), and of ``total_memory_bytes`` no more than he leaves
+    (0: ``memory_bytes`` are all there are).
     """
 
     name: str
     procs: int
     memory_bytes: int
     cpus: int = 0
+    owned_cpu_permille: int = 1000
+    owned_memory_bytes: int = -1
+    total_memory_bytes: int = 0
+
+    def memory_beside(self, owner: "Owner | None") -> int:
+        """Bytes that parallel work may have together while that owner is there."""
+        if owner is None:
+            return self.memory_bytes
+        most = self.memory_bytes if self.owned_memory_bytes < 0 else min(self.memory_bytes, self.owned_memory_bytes)
+        return max(0, min(most, (self.total_memory_bytes or self.memory_bytes) - owner.memory_bytes))
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who is at a node's desk, for parallel work: what he uses of its CPUs (thousandths of one) and of its memory."""
+
+    cpu_permille: int = 0
+    memory_bytes: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):

@@ -24,6 +24,8 @@ PROGRAMS: Mapping[str, type[Kernel]] = {
     kernel.name: kernel for kernel in (ConjugateGradient, IntegerSort, Multigrid, BlockTridiagonal)
 }
 WRONG, UNUSABLE, OTHER_WORLD = 1, 2, 3
+#: Seconds in calls of the message library, how many there were, bytes sent.
+Account = tuple[float, int, int]
 
 
 def main(arguments: Sequence[str] | None = None, programs: Mapping[str, type[Kernel]] = PROGRAMS) -> int:
@@ -60,8 +62,7 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
     except Unsuitable as error:
         _say(f"{kernel.name} {options.letter}: {error}", comm)
         return UNUSABLE
-    done, seconds = _iterated(work, options.iterations or size["iterations"], options.seconds, comm)
-    account = (comm.seconds, comm.calls, comm.sent_bytes)
+    done, seconds, account = _iterated(work, options, options.iterations or size["iterations"], comm)
     verdict = work.verify()
     report = {
         "program": kernel.name,
@@ -88,22 +89,36 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
     return 0
 
 
-def _iterated(work: Kernel, iterations: int, limit_s: float | None, comm: Comm) -> tuple[int, float]:
-    """Iterate so often, or until rank 0's clock says that it is enough; how often, and in what time."""
+def _iterated(work: Kernel, options: argparse.Namespace, iterations: int, comm: Comm) -> tuple[int, float, Account]:
+    """Iterate so often, or until rank 0's clock says that it is enough: how often, in what time, with what messages.
+
+    ``--around`` seconds before and after are not counted.
+    """
+    first = _on(work, 0, 0, options.around, comm)[0] if options.around else 0
     comm.barrier()
     comm.forget()
+    last, seconds = _on(work, first, iterations, options.seconds, comm)
+    account = (comm.seconds, comm.calls, comm.sent_bytes)
+    if options.around:
+        _on(work, last, 0, options.around, comm)
+    return last - first, seconds, account
+
+
+def _on(work: Kernel, number: int, iterations: int, limit_s: float | None, comm: Comm) -> tuple[int, float]:
+    """Go on from an iteration: the number of the one that comes next, and how long that took."""
+    comm.barrier()
     began_s = time.perf_counter()
-    done = 0
+    end = number + iterations
     while True:
-        work.iterate(done)
-        done += 1
+        work.iterate(number)
+        number += 1
         if limit_s is None:
-            if done == iterations:
+            if number == end:
                 break
         elif comm.told(time.perf_counter() - began_s >= limit_s):
             break
     comm.barrier()
-    return done, time.perf_counter() - began_s
+    return number, time.perf_counter() - began_s
 
 
 def _other_world(ranks: int, expected: int) -> str:
@@ -158,6 +173,9 @@ def _parser(programs: Mapping[str, type[Kernel]]) -> argparse.ArgumentParser:
     parser.add_argument("--class", dest="letter", choices=["S", "W", "A", "B"], default="S", help="the size (S)")
     parser.add_argument("--iterations", type=_positive(int), metavar="N", help="how often (as the class has it)")
     parser.add_argument("--seconds", type=_positive(float), metavar="S", help="iterate for so long instead")
+    parser.add_argument(
+        "--around", type=_positive(float), metavar="S", help="iterate so long before and after, uncounted"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="another problem of the same size (1)")
     parser.add_argument("--ranks", type=_positive(int), metavar="N", help="expect so many, instead of the job's tasks")
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")

@@ -10,11 +10,15 @@ from cosched.replicate.pool import Begin
 from cosched.replicate.result import Result
 
 #: Name -> the module that replicates it: ``replicate(request, begin) -> Result``, imported when it is asked for.
-PAPERS: Final[dict[str, str]] = {"backfilling": "cosched.replicate.backfilling.replication"}
+PAPERS: Final[dict[str, str]] = {
+    "backfilling": "cosched.replicate.backfilling.replication",
+    "cisne": "cosched.replicate.cisne.replication",
+}
 
 #: Name -> the paper.
 TITLES: Final[dict[str, str]] = {
-    "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling"
+    "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling",
+    "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
 }
 
 

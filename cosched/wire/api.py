@@ -274,6 +274,21 @@ class CoschedulingDoc(msgspec.Struct, frozen=True):
     unseen: list[str] = []
 
 
+class OnNodeDoc(msgspec.Struct, frozen=True):
+    """A node for a job that waits: how many of its tasks it takes now, or by which limit none.
+
+    ``rank`` is its place in the order of use, by memory, tasks and CPU in use (0: it takes none).
+    """
+
+    name: str
+    tasks: int
+    limit: str
+    rank: int
+    used_memory_bytes: int
+    used_tasks: int
+    used_cpus: float
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """GET /v1/jobs/ID/explain: why it is in the state it is in, from the decision's own record."""
 
@@ -284,6 +299,7 @@ class Explanation(msgspec.Struct, frozen=True):
     cause: str = ""  # the event that led to the decision
     promised_start: str | None = None
     coscheduling: CoschedulingDoc | None = None  # while it holds nodes
+    nodes: list[OnNodeDoc] = []  # while it waits
 
 
 class Problem(msgspec.Struct, frozen=True):

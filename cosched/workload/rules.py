@@ -6,7 +6,7 @@ processors as allocated (field 5), a job runs at most its request, the estimate 
 without a positive run time or size counts as one second on what it had, at least one processor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -71,13 +71,26 @@ class InputRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """What each job's tasks need where nodes are shared. Arrays of shape (n,), in the workload's order.
+
+    ``memory_bytes`` and ``cpu_permille`` (thousandths of a CPU, alone) are each task's; ``kind`` is "cpu", "comm", "".
+    """
+
+    memory_bytes: NDArray[np.int64]
+    cpu_permille: NDArray[np.int64]
+    kind: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Workload:
     """Jobs ready to be scheduled, in order of submission (file order within an instant). All arrays have shape (n,).
 
     ``job_id`` is the log's own number; a job's index is its identity in the core, since logs repeat numbers. Times are
     integer microseconds since the start of the log. ``estimate_us`` is what the scheduler is told, ``run_us`` how long
     the job really runs, ``request_us`` what the log's user asked for, raised to the logged run time where that is
-    longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts.
+    longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts. ``tasks`` is for
+    machines whose nodes have names.
     """
 
     name: str
@@ -97,6 +110,7 @@ class Workload:
     unix_start_s: int | None = None
     timezone: str | None = None
     timezone_offset_s: int | None = None
+    tasks: Tasks | None = None
 
     def __len__(self) -> int:
         return len(self.job_id)

@@ -3,7 +3,7 @@
 import msgspec
 
 from cosched.model.job import Job, JobState
-from cosched.model.node import Node
+from cosched.model.node import Node, Owner
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -109,6 +109,19 @@ class NodeLost(Event, frozen=True, gc=False):
     name: str
 
 
+class OwnerCame(Event, frozen=True, gc=False):
+    """Somebody is at a node's desk, or the one who is there uses another part of it."""
+
+    name: str
+    owner: Owner = Owner()
+
+
+class OwnerLeft(Event, frozen=True, gc=False):
+    """Nobody is at a node's desk any more."""
+
+    name: str
+
+
 class TimerDue(Event, frozen=True, gc=False):
     """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
 
@@ -133,6 +146,8 @@ AnyEvent = (
     | NodeDrained
     | NodeResumed
     | NodeLost
+    | OwnerCame
+    | OwnerLeft
     | TimerDue
     | Boundary
 )

@@ -1,14 +1,16 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
-from space_scheduler.feasibility import obstacle
+from space_scheduler.feasibility import Limit, obstacle
 from space_scheduler.machine.record import Record
+from space_scheduler.policy import uniform
 from space_scheduler.reasons import Reason, Why
 
 if TYPE_CHECKING:
+    from space_scheduler.machine.on_nodes import OnNodes
     from space_scheduler.machine.state import SchedulerState
 
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 _NEVER: Final = {Why.SPREAD_OUT: Why.SPANS_NODES, Why.NO_UNIFORM_SET: Why.NEVER_UNIFORM}
 
 
-def refusal(state: "SchedulerState", job: Job) -> Reason | None:
+def refusal(state: "OnNodes", job: Job) -> Reason | None:
     """Why a job could never start here with all nodes empty that ever joined: the limit and its numbers, or None."""
     if job.procs > state.procs_installed:
         return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": state.procs_installed})
@@ -53,6 +55,40 @@ def explain(state: "SchedulerState", record: Record) -> Reason:
     if promised_us is not None and state.now_us + job.estimate_us > promised_us:
         return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
     return Reason(Why.BEHIND_HEAD, {"head": head.id})
+
+
+class OnNode(NamedTuple):
+    """A node for a job that waits: how many of its tasks it takes, or by which limit none; what is used of it.
+
+    ``rank``: its place in Normal's order, by memory, tasks and CPU; 0 where it takes none.
+    """
+
+    node: str
+    tasks: int
+    limit: Limit | None
+    rank: int
+    used_memory_bytes: int
+    used_tasks: int
+    used_cpu_permille: int
+
+
+def on_nodes(state: "SchedulerState", job: Job) -> list[OnNode]:
+    """Each node in service for a job, in the nodes' order; none where processors are counted.
+
+    Uniform's rule of kinds is a limit where Uniform-Hard chooses.
+    """
+    if state.cluster is None:
+        return []
+    room = state._room()
+    takes = uniform.of_the_kind(room, job) if state.place.refuses else room.tasks(job)
+    used = [uniform.load(*each) for each in zip(room.residents, room.owners, strict=True)]
+    ranked = sorted((used[index], index) for index, tasks in enumerate(takes) if tasks)
+    ranks = {index: rank for rank, (_, index) in enumerate(ranked, 1)}
+    found = []
+    for index, name in enumerate(room.names):
+        limit = room.limit(index, job) or (None if takes[index] else Limit.KIND)
+        found.append(OnNode(name, 0 if limit else takes[index], limit, ranks.get(index, 0), *used[index]))
+    return found
 
 
 def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:

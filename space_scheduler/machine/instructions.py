@@ -47,5 +47,17 @@ class Tell(Instruction, frozen=True, gc=False):
     reason: Reason
 
 
+class Pace(Instruction, frozen=True, gc=False):
+    """From now on a job does so many millionths of what it does alone: its limit and its end are that much further off.
+
+    Told only where jobs share nodes, and only when it changes; a job begins at the rate of one that is alone.
+    """
+
+    job_id: int
+    rate_ppm: int
+    cause: AnyEvent
+    reason: Reason
+
+
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Kill | SetTimer | Tell
+AnyInstruction = Start | Kill | SetTimer | Tell | Pace

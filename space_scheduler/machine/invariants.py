@@ -63,7 +63,13 @@ def _walk_nodes(state: "SchedulerState") -> None:
         assert status.used_procs <= status.most_procs, f"{name} is over-committed: {status}"
         assert status.used_memory_bytes <= status.most_memory_bytes, f"{name} has too little memory: {status}"
     assert not used, f"jobs hold nodes that never joined: {used}"
+    kept = state._room()
+    state.cluster.changed()
+    anew = state._room()
+    assert (kept.names, kept.procs, kept.memory_bytes) == (anew.names, anew.procs, anew.memory_bytes)
+    assert [set(here) for here in kept.residents] == [set(here) for here in anew.residents]
     in_service = [status for status in state.nodes() if status.in_service]
-    assert state.procs_total == sum(status.node.procs for status in in_service)
-    assert state.procs_installed == sum(status.node.procs for status in state.nodes())
-    assert state.free_procs == sum(max(0, status.node.procs - status.used_procs) for status in in_service)
+    places = state.cluster.places
+    assert state.procs_total == sum(places(status.node) for status in in_service)
+    assert state.procs_installed == sum(places(status.node) for status in state.nodes())
+    assert state.free_procs == sum(max(0, places(status.node) - status.used_procs) for status in in_service)

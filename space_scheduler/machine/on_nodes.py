@@ -2,11 +2,14 @@
 
 from typing import NoReturn
 
+from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
+from cosched.model.node import Owner
 from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import Cluster, NodeStatus
+from space_scheduler.machine.cluster import Cluster, Member, NodeStatus
 from space_scheduler.machine.instructions import Instruction, Kill
+from space_scheduler.machine.paces import Paces
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Changes, Policy
@@ -25,6 +28,7 @@ class OnNodes:
     free_procs: int
     records: dict[int, Record]
     cluster: Cluster | None
+    paces: Paces | None
     _changes: Changes
     _trigger: ev.Event | None
 
@@ -43,14 +47,35 @@ class OnNodes:
         if self.cluster is None:
             if self.procs_installed or self.rules.release_at_limit:
                 self._mixed(event)
-            self.cluster = Cluster()
+            self.cluster = Cluster(self.rules.mpl)
         if self.cluster.join(event.node):
+            self._see(self.cluster[event.node.name])
             self._capacity_changed(event)
         return []
+
+    def _owner_came(self, event: ev.OwnerCame) -> list[Instruction]:
+        if event.owner.cpu_permille < 0 or event.owner.memory_bytes < 0:
+            raise ValueError(f"an owner cannot use less than nothing: {event.owner}")
+        return self._owned(event, event.owner)
+
+    def _owner_left(self, event: ev.OwnerLeft) -> list[Instruction]:
+        return self._owned(event, None)
+
+    def _owned(self, event: ev.OwnerCame | ev.OwnerLeft, owner: Owner | None) -> list[Instruction]:
+        cluster = self._named(event)
+        if cluster.owned(event.name, owner):
+            self._see(cluster[event.name])
+            self._capacity_changed(event, Why.OWNER_CHANGED)
+        return []
+
+    def _see(self, member: Member) -> None:
+        if self.paces is not None:
+            self.paces.see(member)
 
     def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
         member = self._named(event)[event.name]
         changed, member.drained, member.reason = not member.drained, True, event.reason
+        self._named(event).changed()
         if changed:
             self._capacity_changed(event)
         return []
@@ -58,6 +83,7 @@ class OnNodes:
     def _node_resumed(self, event: ev.NodeResumed) -> list[Instruction]:
         member = self._named(event)[event.name]
         changed, member.drained, member.reason = member.drained, False, ""
+        self._named(event).changed()
         if changed:
             self._capacity_changed(event)
         return []
@@ -67,6 +93,7 @@ class OnNodes:
         if member.lost:
             return []
         member.lost = True
+        self._named(event).changed()
         self._capacity_changed(event)
         records = [self.records[job_id] for job_id in sorted(member.tasks)]
         return [
@@ -86,13 +113,18 @@ class OnNodes:
         kind = "counted processors" if self.cluster is None else "named nodes"
         raise ValueError(f"this machine has {kind}: it cannot take {event}")
 
-    def _capacity_changed(self, event: ev.Event) -> None:
+    def _see_all(self, allocation: Allocation) -> None:
+        assert self.cluster is not None
+        for share in allocation.nodes:
+            self._see(self.cluster[share.node])
+
+    def _capacity_changed(self, event: ev.Event, why: Why = Why.CAPACITY_CHANGED) -> None:
         assert self.cluster is not None
         self.procs_total = self.cluster.procs()
         self.procs_installed = self.cluster.procs(installed=True)
-        self.free_procs = self._room().free_procs
+        self.free_procs = self._free_procs()
         self._trigger = event
-        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+        self._changes.disturbed = self._changes.disturbed or why
 
     def _ever_fits(self, job: Job) -> bool:
         """Whether the job could start with all nodes empty that ever joined."""
@@ -105,6 +137,10 @@ class OnNodes:
         """What is free on the nodes in service."""
         assert self.cluster is not None
         return self.cluster.free(self.rules.max_nodes_per_job, self.place)
+
+    def _free_procs(self) -> int:
+        assert self.cluster is not None
+        return self.cluster.free_procs(self.rules.max_nodes_per_job, self.place)
 
     def _kill(self, record: Record, reason: Reason, event: ev.AnyEvent) -> Kill:
         record.become(JobState.ENDING, self.now_us)

@@ -77,13 +77,15 @@ def restore(state: "SchedulerState", paper: SavedState) -> None:
     state._timer_us = paper.timer_us
     state._trigger = paper.trigger
     if paper.nodes is not None:
-        state.cluster = Cluster()
+        state.cluster = Cluster(state.rules.mpl)
         for node in paper.nodes:
             state.cluster.add(_member(node))
     for job in paper.jobs:
         _restore_job(state, job)
     if state.cluster is not None:
         state.cluster.restored()
+        for member in state.cluster:
+            state._see(member)
     changes = paper.changes
     state._changes = Changes(
         list(changes.submitted),
@@ -135,6 +137,9 @@ def _saved_job(record: Record, overruns: int | None) -> SavedJob:
         record.reason,
         record.decided_us,
         record.cause,  # type: ignore[arg-type]
+        record.left,
+        record.rate_ppm,
+        record.as_of_us,
     )
 
 
@@ -150,6 +155,7 @@ def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
     record.first_promise_us = paper.first_promise_us
     record.failed_launches = paper.failed_launches
     record.reason = paper.reason
+    record.left, record.rate_ppm, record.as_of_us = paper.left, paper.rate_ppm, paper.as_of_us
     job = paper.job
     state.records[job.id] = record
     if paper.overruns is not None:
@@ -160,7 +166,9 @@ def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
         insort(state._ends, (record.end_us, job.id, job.procs))
         if state.cluster is not None and paper.allocation is not None:
             state.cluster.hold(job, paper.allocation)
+            if state.paces is not None:
+                state.paces.again(record)
 
 
 def _member(paper: SavedNode) -> Member:
-    return Member(paper.node, paper.lost, paper.drained, paper.reason)
+    return Member(paper.node, paper.lost, paper.drained, paper.reason, paper.owner)

@@ -5,7 +5,9 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from cosched.model.time import plain_seconds
+from space_scheduler.forecast import Going
 from space_scheduler.machine.events import Event
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import ACCEPTED, Reason
 
 
@@ -33,20 +35,24 @@ class Infeasible(ValueError):
 class Record:
     """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
 
+    Where jobs share nodes it had ``left`` to do ``as_of_us`` and does ``rate_ppm`` of it each microsecond (``paces``).
     ``failed_launches`` counts those that were tried again. ``reason``, ``decided_us`` and ``cause`` are of the last
     decision about it: why, when, and the event that led to it.
     """
 
     __slots__ = (
         "allocation",
+        "as_of_us",
         "cause",
         "decided_us",
         "end_us",
         "failed_launches",
         "first_promise_us",
         "job",
+        "left",
         "promise_us",
         "rank",
+        "rate_ppm",
         "reason",
         "released",
         "started_us",
@@ -61,6 +67,9 @@ class Record:
         self.story: tuple[tuple[int, JobState], ...] = ((now_us, JobState.QUEUED),)
         self.started_us: int | None = None
         self.end_us = 0
+        self.left = 0
+        self.rate_ppm = ALONE_PPM
+        self.as_of_us = now_us
         self.allocation: Allocation | None = None
         self.released = False
         self.failed_launches = 0
@@ -83,6 +92,21 @@ class Record:
         self.allocation = self.started_us = self.promise_us = None
         self.end_us = 0
         self.released = False
+
+    def begin_work(self, estimate_us: int, now_us: int) -> None:
+        """From now on it has so much to do, by the rate it has."""
+        self.left = estimate_us * ALONE_PPM
+        self.as_of_us = now_us
+
+    def settle(self, now_us: int) -> None:
+        """Count what it has done until now, at the rate it had."""
+        self.left = self.going().left_at(now_us)
+        self.as_of_us = now_us
+
+    def going(self) -> Going:
+        """How far it is, while it holds nodes."""
+        assert self.allocation is not None
+        return Going(self.job, self.allocation, self.left, self.as_of_us, self.rate_ppm)
 
     def decided(self, reason: Reason, now_us: int, cause: Event | None) -> None:
         """Keep a decision about this job."""

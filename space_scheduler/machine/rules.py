@@ -4,6 +4,7 @@ import msgspec
 
 from cosched.errors import Failed
 from space_scheduler.policy.place import PLACES
+from space_scheduler.progress import Sharing
 
 
 class MachineRules(msgspec.Struct, frozen=True):
@@ -13,7 +14,8 @@ class MachineRules(msgspec.Struct, frozen=True):
     very instant its processors count as free, even before its end is handled (half-open intervals, sequential ties).
     Where nodes have names, a job may use ``max_nodes_per_job`` of them (None: any number), and its tasks are laid on
     them by ``place``, a name in :data:`space_scheduler.policy.place.PLACES`. A job whose launch has failed is tried
-    again on other nodes ``launch_retries`` times.
+    again on other nodes ``launch_retries`` times. ``sharing``: how jobs advance that share nodes (None: as if alone);
+    ``mpl``: how many tasks may share a CPU (None: as many as nodes offer).
     """
 
     kill_at_limit: bool = True
@@ -22,6 +24,8 @@ class MachineRules(msgspec.Struct, frozen=True):
     place: str = "first-fit"
     awaits_nodes: bool = False
     launch_retries: int = 0
+    sharing: Sharing | None = None
+    mpl: int | None = None
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]

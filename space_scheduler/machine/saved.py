@@ -8,8 +8,9 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
-from cosched.model.node import Node
+from cosched.model.node import Node, Owner
 from space_scheduler.machine.events import AnyEvent
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import ACCEPTED, Reason, Why
 
 
@@ -53,6 +54,9 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: Reason = ACCEPTED
     decided_us: int = 0
     cause: AnyEvent | None = None
+    left: int = 0
+    rate_ppm: int = ALONE_PPM
+    as_of_us: int = 0
 
 
 class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,6 +66,7 @@ class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: bool = False
     drained: bool = False
     reason: str = ""
+    owner: Owner | None = None
 
 
 class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,6 +1,6 @@
-"""What will be free, with what this pass has started and reserved in it: counted processors or named nodes.
+"""What will be free, with what this pass has started and reserved in it: counted processors, named nodes, shared ones.
 
-Both futures answer the same three questions: when could a job start at the earliest, may it start now without moving a
+All futures answer the same three questions: when could a job start at the earliest, may it start now without moving a
 reservation, and (``reserve``) suppose that it does. A place is an allocation where nodes have names, else None.
 """
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
+from space_scheduler.forecast import Forecast
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy.interface import PlannedStart, Snapshot
 from space_scheduler.profile import Profile
@@ -108,6 +110,75 @@ class NamedFuture:
                 return None
             profile.take(reserved, start_us, place)
         return profile
+
+
+class SharedFuture:
+    """Named nodes that jobs share: who is to be where decides how long everything takes.
+
+    A reservation is the earliest predicted moment at which there is a place. A start keeps it if that moment comes no
+    later with the newcomer there, and with the slowdown that it causes to the jobs that are waited for (3DBackfilling,
+    Hanzich et al. 2005, section 3). At most one job has a reservation.
+    """
+
+    def __init__(self, snapshot: Snapshot, starts: Sequence[PlannedStart], free_procs: int) -> None:
+        nodes = snapshot.nodes
+        assert nodes is not None
+        assert nodes.floor is not None
+        self.now_us = snapshot.now_us
+        self.free_procs = free_procs
+        self._started = Forecast.of(self.now_us, nodes.room, nodes.floor, nodes.going)
+        for start in starts:
+            if start.allocation:
+                self._started.start(start.job, start.allocation)
+        self._reserved: tuple[Job, int] | None = None
+
+    def earliest(self, job: Job) -> Slot | None:
+        """The earliest predicted moment with a place; None while nodes that it needs are away."""
+        if allocation := self._started.room.placed(job):
+            return self.now_us, allocation
+        later_us = _later(self._started, job, FOREVER_US)
+        return None if later_us is None else (later_us, None)
+
+    def now(self, job: Job) -> Slot | None:
+        """A start now with which the reservation holds, or None."""
+        allocation = self._started.room.placed(job)
+        if allocation is None:
+            return None
+        if self._reserved:
+            reserved, start_us = self._reserved
+            with_it = self._started.copy()
+            with_it.start(job, allocation)
+            if _later(with_it, reserved, start_us) is None:
+                return None
+        return self.now_us, allocation
+
+    def reserve(self, job: Job, slot: Slot) -> None:
+        """Keep the moment."""
+        self._reserved = job, slot[0]
+
+    def start(self, job: Job, slot: Slot, reason: Reason) -> PlannedStart:
+        """Give a job its place now, which :meth:`earliest` or :meth:`now` has just found."""
+        allocation = slot[1]
+        assert allocation is not None
+        self._started.start(job, allocation)
+        self.free_procs -= job.procs
+        return PlannedStart(job, reason, allocation)
+
+
+def _later(forecast: Forecast, job: Job, until_us: int) -> int | None:
+    """The first end, ``until_us`` at the latest, after which there is a place for a job that has none now."""
+    future = forecast.copy()
+    tasks = future.room.tasks(job)
+    fitting = sum(tasks)
+    while (next_us := future.next_us()) <= until_us and next_us != FOREVER_US:
+        while future.next_us() == next_us:
+            for index, _ in future.room.indices(future.advance()):
+                here = future.room.tasks_on(index, job, future.room.procs[index], future.room.memory_bytes[index])
+                fitting += here - tasks[index]
+                tasks[index] = here
+        if fitting >= job.procs and future.room.obstacle(job) is None:
+            return next_us
+    return None
 
 
 def ends_with(snapshot: Snapshot, starts: Iterable[PlannedStart]) -> list[tuple[int, int, int]]:

@@ -47,12 +47,14 @@ def normal(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]
 
     Where not all nodes may be used, those in this order with which the job still finds its place.
     """
-    ranks = [(*uniform.load(residents), index) for index, residents in enumerate(room.residents)]
+    ranks = [(*uniform.load(*each), index) for index, each in enumerate(zip(room.residents, room.owners, strict=True))]
     order = sorted((index for index, tasks in enumerate(fitting) if tasks), key=lambda index: ranks[index])
     nodes = min(room.most_nodes, job.procs)
-    usable: list[int] = []
-    held = 0
-    for at, index in enumerate(order):
+    usable = order[:nodes]
+    held = sum(fitting[index] for index in usable)
+    if held < job.procs:  # not the first ones, then
+        usable, held = [], 0
+    for at, index in enumerate(() if usable else order):
         others = nlargest(nodes - len(usable) - 1, (fitting[other] for other in order[at + 1 :]))
         if len(usable) < nodes and held + fitting[index] + sum(others) >= job.procs:
             usable.append(index)
@@ -82,5 +84,5 @@ PLACES: Final[dict[str, Place]] = {
     "spread": Place(lambda room, job, fitting: spread(fitting, job.procs, room.most_nodes)),
     "normal": Place(normal),
     "uniform-light": Place(uniform_light),
-    "uniform-hard": Place(uniform.chosen, refuses=True),
+    "uniform-hard": Place(uniform.chosen, uniform.allows),
 }

@@ -22,12 +22,15 @@ from space_scheduler.policy.select.jfirst import JustFirst
 
 @dataclass(frozen=True)
 class Preset:
-    """A name for an order, a selection and a way of laying tasks on named nodes (empty: the machine's)."""
+    """A name for an order, a selection, a way of laying tasks on named nodes (empty: the machine's), and how many of
+    them may share a CPU (None: as many as nodes offer).
+    """
 
     order: str
     select: str
     about: str
     place: str = ""
+    mpl: int | None = None
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -51,6 +54,14 @@ PRESETS: Final[dict[str, Preset]] = {
     "uniform-hard": Preset(
         "fcfs", "jfirst", "FCFS, jobs of different kinds on the same nodes, or they wait", "uniform-hard"
     ),
+    "basic": Preset("fcfs", "jfirst", "Normal with one task on a CPU (Hanzich et al. 2005, Table 2)", "normal", 1),
+    "2dbf": Preset("fcfs", "backfill(1)", "EASY with Normal's nodes and one task on a CPU", "normal", 1),
+    "3dbf-light": Preset(
+        "fcfs", "backfill(1)", "backfilling on predicted states of shared nodes, Uniform-Light's nodes", "uniform-light"
+    ),
+    "3dbf-hard": Preset(
+        "fcfs", "backfill(1)", "backfilling on predicted states of shared nodes, Uniform-Hard's nodes", "uniform-hard"
+    ),
 }
 
 SELECTIONS: Final[dict[str, str]] = {
@@ -62,11 +73,11 @@ SELECTIONS: Final[dict[str, str]] = {
 }
 
 
-def compose(order: str, select: str, place: str = "", *, where: str = "--order") -> Policy:
-    """The policy of an order's name, a selection's text and a place's name. Raises :class:`BadInput`, with the nearest.
+def compose(order: str, select: str, place: str = "", mpl: int | None = None, *, where: str = "--order") -> Policy:
+    """The policy of an order's name, a selection's text, a place's name and a multiprogramming level.
 
-    ``where`` is the option or key that the order was given by. Selections that reserve know nothing of uniform sets yet
-    to come: they take no ``place``.
+    ``where`` is the option or key that the order was given by. ``place`` and ``mpl`` go with jfirst and backfill(N)
+    alone. Raises :class:`BadInput`, with the nearest.
     """
     if order not in ORDERS:
         raise BadInput(where, f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
@@ -75,15 +86,15 @@ def compose(order: str, select: str, place: str = "", *, where: str = "--order")
     name = match[1] if match else select
     arguments = [part.strip() for part in match[2].split(",")] if match and match[2] is not None else []
     if name == "jfirst" and not arguments:
-        return JustFirst(key, place)
-    if place:
-        raise BadInput("--select", f"{select!r} with nodes chosen by {place}", "jfirst")
+        return JustFirst(key, place, mpl)
+    if (place or mpl is not None) and name in ("bestfit", "fpfs", "conservative"):
+        raise BadInput("--select", f"{select!r} with nodes chosen by {place}", "jfirst or backfill(N)")
     if name == "bestfit" and not arguments:
         return BestFit(key)
     if name == "fpfs" and len(arguments) == 1:
         return FitProcessorsFirstServed(_count(select, arguments[0]), key)
     if name == "backfill" and len(arguments) in (1, 2) and arguments[1:] in ([], ["shortest"]):
-        return Backfill(_count(select, arguments[0]), len(arguments) == 2, key)
+        return Backfill(_count(select, arguments[0]), len(arguments) == 2, key, place, mpl)
     if name == "conservative" and len(arguments) <= 1:
         choice = arguments[0] if arguments else EarlyEnd.ARRIVAL.value
         if choice not in set(EarlyEnd):

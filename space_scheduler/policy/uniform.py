@@ -7,21 +7,21 @@ on the same set of nodes. What it leaves open is reconstructed here, as the desi
 - (a) A newcomer's kind is not the only one on a node that has residents, and of the tasks that share a CPU at most
   half, rounded up, are of one kind. A job of unknown kind counts as computing.
 - (b) The nodes of the newcomer are all idle; or one and the same jobs are on all of them, and these jobs are nowhere
-  else. A newcomer then has tasks on each node of theirs.
+  else. A newcomer then has tasks on each node of theirs. Owners are at all of its desks or at none.
 
 Of several such sets, the one whose nodes are used least comes first: by memory, then tasks, then CPU.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 from cosched.model.job import Job
+from cosched.model.node import Owner
 from space_scheduler.feasibility import Resident, Room
 
 
-def load(residents: Iterable[Resident]) -> tuple[int, int, int]:
-    """How much a node is used by parallel tasks: bytes of memory, tasks, thousandths of a CPU."""
-    memory_bytes = tasks = cpu_permille = 0
+def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int, int, int]:
+    """How much a node is used: bytes of memory, parallel tasks, thousandths of a CPU."""
+    tasks, memory_bytes, cpu_permille = 0, owner.memory_bytes if owner else 0, owner.cpu_permille if owner else 0
     for each in residents:
         memory_bytes += each.tasks * each.memory_bytes
         tasks += each.tasks
@@ -31,16 +31,14 @@ def load(residents: Iterable[Resident]) -> tuple[int, int, int]:
 
 def chosen(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]] | None:
     """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
-    places = [_of_the_kind(room, index, job, tasks) for index, tasks in enumerate(fitting)]
+    places = _all_of_the_kind(room, job, fitting)
     sets = [(_load_of(room, nodes), nodes) for nodes in _sets(room, job, places)]
     return _evenly(min(sets)[1], job, places) if sets else None
 
 
 def _sets(room: Room, job: Job, places: Sequence[int]) -> list[list[int]]:
     """The uniform sets on which the job's tasks find their places."""
-    found = []
-    if (idle := _idle(room, job, places)) is not None:
-        found.append(idle)
+    found = [idle for owned in (False, True) if (idle := _idle(room, job, places, owned=owned))]
     shared: dict[frozenset[int], list[int]] = {}
     nodes_of: dict[int, int] = {}
     for index, residents in enumerate(room.residents):
@@ -52,15 +50,20 @@ def _sets(room: Room, job: Job, places: Sequence[int]) -> list[list[int]]:
         nodes
         for jobs, nodes in shared.items()
         if all(nodes_of[job_id] == len(nodes) for job_id in jobs)
+        and len({room.owners[index] is None for index in nodes}) == 1
         and len(nodes) <= min(room.most_nodes, job.procs)
         and _evenly(nodes, job, places) is not None
     ]
     return found
 
 
-def _idle(room: Room, job: Job, places: Sequence[int]) -> list[int] | None:
+def _idle(room: Room, job: Job, places: Sequence[int], *, owned: bool) -> list[int] | None:
     """As many idle nodes as the job has tasks, or as there are, if they take it; the roomiest where not all may."""
-    idle = [index for index, tasks in enumerate(places) if tasks and not room.residents[index]]
+    idle = [
+        index
+        for index, tasks in enumerate(places)
+        if tasks and not room.residents[index] and (room.owners[index] is not None) is owned
+    ]
     idle.sort(key=lambda index: (-places[index], index))
     nodes = sorted(idle[: min(room.most_nodes, job.procs)])
     return nodes if sum(places[index] for index in nodes) >= job.procs else None
@@ -69,8 +72,11 @@ def _idle(room: Room, job: Job, places: Sequence[int]) -> list[int] | None:
 def _of_the_kind(room: Room, index: int, job: Job, fitting: int) -> int:
     """How many of the job's tasks a node takes, if it may have company of the other kind alone: rule (a)."""
     residents = room.residents[index]
+    if not residents:  # half of what it takes, rounded up to whole levels
+        cpus = room.cpus[index] if room.cpus else max(1, room.procs[index])
+        return min(fitting, cpus * ((-(-room.procs[index] // cpus) + 1) // 2))
     same = [each.tasks for each in residents if _kind(each.kind) == _kind(job.kind)]
-    if residents and len(same) == len(residents):
+    if len(same) == len(residents):
         return 0
     places = max(0, room.procs[index]) + sum(each.tasks for each in residents)
     cpus = room.cpus[index] if room.cpus else places
@@ -97,4 +103,29 @@ def _evenly(nodes: Sequence[int], job: Job, places: Sequence[int]) -> list[tuple
 
 
 def _load_of(room: Room, nodes: Iterable[int]) -> tuple[int, int, int]:
-    return load(chain.from_iterable(room.residents[index] for index in nodes))
+    found = [load(room.residents[index], room.owners[index]) for index in nodes]
+    return sum(each[0] for each in found), sum(each[1] for each in found), sum(each[2] for each in found)
+
+
+def of_the_kind(room: Room, job: Job) -> list[int]:
+    """How many tasks of the job each node takes by rule (a)."""
+    return _all_of_the_kind(room, job, room.tasks(job))
+
+
+def _all_of_the_kind(room: Room, job: Job, fitting: Sequence[int]) -> list[int]:
+    return [_of_the_kind(room, index, job, tasks) if tasks else 0 for index, tasks in enumerate(fitting)]
+
+
+def allows(room: Room, job: Job, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether these places, (index of a node, tasks), keep both rules for the newcomer and the residents."""
+    nodes = [index for index, _ in pairs]
+    jobs = {frozenset(each.job_id for each in room.residents[index]) for index in nodes}
+    if len(jobs) != 1 or len({room.owners[index] is None for index in nodes}) != 1:
+        return False
+    inside = set(nodes)
+    residents = next(iter(jobs))
+    elsewhere = any(
+        each.job_id in residents for index, here in enumerate(room.residents) if index not in inside for each in here
+    )
+    fitting = room.tasks(job)
+    return not elsewhere and all(tasks <= _of_the_kind(room, index, job, fitting[index]) for index, tasks in pairs)

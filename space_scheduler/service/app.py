@@ -42,6 +42,7 @@ from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
+from space_scheduler.service.sharing import sharing_of
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
 from space_scheduler.service.waiting import Jobs
@@ -227,6 +228,8 @@ def host_of(
             place=config.place,
             awaits_nodes=True,
             launch_retries=config.launch.retries,
+            sharing=sharing_of(config),
+            mpl=getattr(policy, "mpl", None),
         ),
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,

@@ -294,7 +294,8 @@ class JournalledCore:
         if record is not None:
             reason, cause = self.state.explain(job_id), caused(record.cause) if record.cause else ""
             note = self.records[job_id].history[-1].note
-            return Explained(record.state, reason, record.decided_us, cause, note, record.promise_us)
+            nodes = tuple(self.state.explain_nodes(job_id))
+            return Explained(record.state, reason, record.decided_us, cause, note, record.promise_us, nodes)
         ended = self.journal.job(job_id)
         if ended is None:
             raise UnknownJob(job_id)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
-from cosched.wire.api import Explanation, Failure, JobDoc, ShareDoc, Step, WhyDoc
+from cosched.wire.api import Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
 from space_scheduler.service.records import Explained, JobRecord, Transition
 
@@ -92,6 +92,18 @@ def explanation(record: JobRecord, explained: Explained, when: When) -> Explanat
         iso(when, explained.decided_us),
         cause,
         promised(when, explained.promised_us),
+        nodes=[
+            OnNodeDoc(
+                each.node,
+                each.tasks,
+                each.limit.value if each.limit else "",
+                each.rank,
+                each.used_memory_bytes,
+                each.used_tasks,
+                each.used_cpu_permille / 1000,
+            )
+            for each in explained.nodes
+        ],
     )
 
 

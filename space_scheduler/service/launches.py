@@ -27,8 +27,9 @@ from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Ord
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import Flight, Orders
-from space_scheduler.service.owners import Owners
+from space_scheduler.service.owners import AtDesks, Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
+from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
 
 _TAIL_LINES: Final = 20
@@ -71,6 +72,7 @@ class Launches:
         self.suspects = Suspects(config, book)
         self.comparison = Comparison(log)
         self._owners = Owners()
+        self._desks = AtDesks() if shared(config) else None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # the core's side
@@ -130,6 +132,8 @@ class Launches:
         """A heartbeat has come: pass its owner's word on to the core."""
         if event := self._owners.event(entry):
             self._post(event, note="by its owner")
+        if self._desks and (came_or_left := self._desks.event(entry)):
+            self._post(came_or_left)
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""

@@ -45,6 +45,7 @@ class NodeEntry:
         self.heard_at: datetime | None = None
         self.stale: set[tuple[int, int]] = set()
         self.known = False
+        self.owned = False  # somebody is there, as the core knows it
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
@@ -60,7 +61,8 @@ class NodeEntry:
         contract = contract.stricter(self.hello.owner)
         bound = limits(contract, Presence.UNKNOWN, self.hello.procs, self.hello.memory_bytes)
         cpus = self.hello.procs if contract.mpl > 1 else 0
-        return Node(self.name, bound.tasks, bound.memory_bytes, cpus)
+        owned_permille = round(1000 * contract.cpu_ratio) if cpus else 1000
+        return Node(self.name, bound.tasks, bound.memory_bytes, cpus, owned_permille)
 
 
 class NodeBook:
@@ -103,6 +105,7 @@ class NodeBook:
             entry.known = True
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
+            entry.owned = status.owner is not None
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -122,6 +125,8 @@ class NodeBook:
         elif isinstance(event, ev.NodeResumed):
             entry = self.entry(event.name)
             entry.drained, entry.reason = False, ""
+        elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
+            self.entry(event.name).owned = isinstance(event, ev.OwnerCame)
 
     def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
         """What GET /v1/nodes shows."""

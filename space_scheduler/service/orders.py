@@ -1,6 +1,7 @@
 """The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
 
 import asyncio
+import math
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,6 +13,7 @@ from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
 from space_scheduler.service.gang import Ask, Gang
 from space_scheduler.service.records import JobRecord
+from space_scheduler.service.sharing import stretch
 
 
 class Flight:
@@ -42,6 +44,7 @@ class Orders:
         self._fence = fence
         self._key = key
         self._grace_us = config.time_us("grace")
+        self._stretch = stretch(config)
 
     def prepare(self, flight: Flight, name: str) -> wire.Prepare:
         """For the node of that name."""
@@ -68,7 +71,7 @@ class Orders:
             peers=flight.peers,
             tasks=next(peer.tasks for peer in flight.peers if peer.name == name),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=flight.limit_us,
+            limit_us=None if flight.limit_us is None else math.ceil(flight.limit_us * self._stretch),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),

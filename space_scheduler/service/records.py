@@ -14,6 +14,7 @@ from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
 from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event
+from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.reasons import Reason
 
@@ -124,6 +125,7 @@ class Explained(msgspec.Struct, frozen=True):
     cause: str = ""
     note: str = ""
     promised_us: int | None = None
+    nodes: tuple[OnNode, ...] = ()
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

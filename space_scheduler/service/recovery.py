@@ -6,7 +6,7 @@ exactly what it had said: who was started, and where (design, section 4).
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -53,6 +53,7 @@ class _NoPolicy:
 
     order: Order = staticmethod(fcfs)
     memory_type: Any = Any
+    shares: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Nobody asks."""

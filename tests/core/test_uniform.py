@@ -142,6 +142,11 @@ def test_what_holds_in_any_state(newcomers: list[Job], mpl: int) -> None:
         assert all(other == jobs_here for other in nodes), "the same jobs on all nodes of each"
 
 
+HOW = ("light", "hard")
+
+
 def test_presets_place_as_they_are_named() -> None:
     named = {name: preset.place for name, preset in PRESETS.items() if preset.place}
-    assert named == {name: name for name in ("normal", "uniform-light", "uniform-hard")}
+    alone = {name: name for name in ("normal", "uniform-light", "uniform-hard")}
+    assert named == alone | {"basic": "normal", "2dbf": "normal"} | {f"3dbf-{how}": f"uniform-{how}" for how in HOW}
+    assert {name for name, preset in PRESETS.items() if preset.mpl} == {"basic", "2dbf"}

@@ -2,25 +2,30 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
-from cosched.model.node import Node
+from cosched.model.node import Node, Owner
 from cosched.model.time import FOREVER_US, plain_seconds
 from kit.loads import SECOND
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Pace, SetTimer, Start, Tell
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import PRESETS, compose
+from space_scheduler.progress import Sharing
 from space_scheduler.reasons import Reason
 
+#: What a contract leaves to parallel work beside an owner.
+OWNED_CPU_PERMILLE = 500
 Size = tuple[int] | tuple[int, int] | tuple[int, int, int]  # processors, and memory and CPUs where they matter
 
 
 def policy_named(name: str) -> Policy:
     """A preset's name, or a selection in order of arrival."""
     preset = PRESETS.get(name)
-    return compose(preset.order, preset.select, preset.place) if preset else compose("fcfs", name)
+    return compose(preset.order, preset.select, preset.place, preset.mpl) if preset else compose("fcfs", name)
 
 
 class Drive:
@@ -33,7 +38,10 @@ class Drive:
         rules: MachineRules | None = None,
         nodes: dict[str, Size] | None = None,
     ) -> None:
-        self.state = SchedulerState(policy_named(policy) if isinstance(policy, str) else policy, rules)
+        policy, rules = policy_named(policy) if isinstance(policy, str) else policy, rules or MachineRules()
+        if getattr(policy, "place", "") and rules.sharing is None:  # as every host has it
+            rules = msgspec.structs.replace(rules, sharing=Sharing(), mpl=getattr(policy, "mpl", None))
+        self.state = SchedulerState(policy, rules)
         self.now_s = 0.0
         if nodes is None:
             self.join(procs)
@@ -56,9 +64,12 @@ class Drive:
 
     # events
 
-    def submit(self, job_id: int, procs: int, estimate_s: float, memory: int = 0, kind: str = "") -> list[str]:
+    def submit(
+        self, job_id: int, procs: int, estimate_s: float, memory: int = 0, kind: str = "", cpu_permille: int = 1000
+    ) -> list[str]:
         estimate_us, now_us = round(estimate_s * SECOND), round(self.now_s * SECOND)
-        return self.say(ev.JobSubmitted(Job(job_id, procs, estimate_us, now_us, memory_bytes=memory, kind=kind)))
+        job = Job(job_id, procs, estimate_us, now_us, memory_bytes=memory, kind=kind, cpu_permille=cpu_permille)
+        return self.say(ev.JobSubmitted(job))
 
     def hold(self, job_id: int) -> list[str]:
         return self.say(ev.JobHeld(job_id))
@@ -88,7 +99,13 @@ class Drive:
         return self.say(ev.NodesLost(procs, job_ids))
 
     def node(self, name: str, procs: int, memory: int = 0, cpus: int = 0) -> list[str]:
-        return self.say(ev.NodeJoined(Node(name, procs, memory, cpus)))
+        return self.say(ev.NodeJoined(Node(name, procs, memory, cpus, OWNED_CPU_PERMILLE)))
+
+    def owner(self, name: str, cpu_permille: int = 150, memory: int = 0) -> list[str]:
+        return self.say(ev.OwnerCame(name, Owner(cpu_permille, memory)))
+
+    def owner_left(self, name: str) -> list[str]:
+        return self.say(ev.OwnerLeft(name))
 
     def drain_node(self, name: str, reason: str = "") -> list[str]:
         return self.say(ev.NodeDrained(name, reason))
@@ -153,6 +170,8 @@ def _line(instruction: Instruction) -> str:
         case Tell(job_id, promised_us, _, reason):
             when = "nothing promised" if promised_us == FOREVER_US else f"{plain_seconds(promised_us)} s"
             return f"tell {job_id} {when}: {_why(reason)}"
+        case Pace(job_id, rate_ppm, _, _):
+            return f"pace {job_id} {rate_ppm / 1_000_000:.3g}"
     raise AssertionError(f"no text for {instruction}")
 
 

@@ -238,30 +238,30 @@ class Amnesiac(SchedulerState):
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
-class EarlyStarter(host._Run):
+class EarlyStarter(host.Run):
     """Starts a job a microsecond before it was asked to."""
 
-    def _start(self, start: Start, now_us: int) -> None:
-        super()._start(start, now_us)
+    def start(self, start: Start, now_us: int) -> None:
+        super().start(start, now_us)
         self.starts_us[start.job.id] -= 1
         self.ends_us[start.job.id] -= 1
 
 
-class Dropper(host._Run):
+class Dropper(host.Run):
     """Never reports the end of job 1."""
 
-    def _enter(self, at_us: int, event: Event) -> None:
+    def enter(self, at_us: int, event: Event) -> None:
         if not (isinstance(event, JobEnded) and event.job_id == 1):
-            super()._enter(at_us, event)
+            super().enter(at_us, event)
 
 
-class Stammerer(host._Run):
+class Stammerer(host.Run):
     """Reports every end twice."""
 
-    def _enter(self, at_us: int, event: Event) -> None:
-        super()._enter(at_us, event)
+    def enter(self, at_us: int, event: Event) -> None:
+        super().enter(at_us, event)
         if isinstance(event, JobEnded):
-            super()._enter(at_us, event)
+            super().enter(at_us, event)
 
 
 @contextmanager
@@ -272,7 +272,7 @@ def machine(mutant: type[SchedulerState]) -> Iterator[None]:
 
 
 @contextmanager
-def simulator(mutant: type[host._Run]) -> Iterator[None]:
+def simulator(mutant: type[host.Run]) -> Iterator[None]:
     """The core with another simulator."""
-    with patch.object(host, "_Run", mutant):
+    with patch.object(host, "Run", mutant):
         yield

@@ -19,12 +19,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from kit.drive import policy_named
 
 from cosched.metrics.summary import summarise
+from cosched.model.node import Node
 from cosched.workload import swf
 from cosched.workload.rules import InputRules, NegativeTimes, ProcsFrom, Unusable, Workload, prepare
 from space_scheduler.policy.presets import PRESETS, compose
-from space_scheduler.simulator.host import Outcome, Ties, simulate
+from space_scheduler.simulator.host import Outcome, Site, Ties, simulate
 
 KEPT = json.loads((Path(__file__).parent / "kth.json").read_text())
 LOG = KEPT["log"]["name"]
@@ -144,3 +146,17 @@ def test_one_start_moved_by_a_second_changes_the_digest(log_path: Path) -> None:
     starts = starts_s(run(log_path, "easy"))
     starts[max(starts)] += 1
     assert digest_of_starts(starts) != next(k["sha256_starts"] for k in KEPT["schedules"] if k["name"] == "easy")
+
+
+@pytest.mark.parametrize("jobs", [1500, pytest.param(JOBS, marks=pytest.mark.long)])
+def test_on_nodes_of_one_cpu_without_owners_3dbf_light_and_2dbf_are_easy(
+    find_log: Callable[[str], Path], jobs: int
+) -> None:
+    """With one task on a CPU all rates are 1: predicted states are predicted ends."""
+    log = swf.read(find_log(LOG))
+    load = prepare(log.with_rows(log.rows[:jobs]), ORACLES_RULES, procs_total=read(find_log(LOG)).procs_total)
+    site = Site([Node(f"n{i}", 1, 1 << 30, 1) for i in range(load.procs_total)])
+    easy = simulate(load, policy_named("easy"))
+    for policy in ("3dbf-light", "2dbf"):
+        found = simulate(load, policy_named(policy), site=site)
+        assert (found.start_us != easy.start_us).sum() == 0

@@ -46,10 +46,10 @@ rules = st.builds(
 # --- as counted -------------------------------------------------------------------------------------------------------
 
 
-def on_nodes(sizes: Sequence[int]) -> type[host._Run]:
+def on_nodes(sizes: Sequence[int]) -> type[host.Run]:
     """The simulator with a machine of named nodes instead of as many processors."""
 
-    class OnNodes(host._Run):
+    class OnNodes(host.Run):
         def happenings(self) -> Iterator[tuple[int, ev.Event]]:
             for now_us, event in super().happenings():
                 if isinstance(event, ev.NodesJoined):
@@ -70,7 +70,7 @@ def divided(draw: st.DrawFn, load: Workload) -> list[int]:
 
 def same_as_counted(policy: str, load: Workload, sizes: Sequence[int], at_limit: AtLimit = AtLimit.KILL) -> None:
     counted = run(load, policy, at_limit=at_limit).outcome
-    with patch.object(host, "_Run", on_nodes(sizes)):
+    with patch.object(host, "Run", on_nodes(sizes)):
         named = run(load, policy, at_limit=at_limit, validate=True).outcome
     hold(counted.start_us.tolist() == named.start_us.tolist(), f"{sizes}: {named.start_us.tolist()}; {story(load)}")
 
@@ -263,7 +263,7 @@ def large_job_starts_s(policy: str, stream: int) -> float:
     """
     jobs = [J(0, 2, 10), J(1, 1, 10), *(J(2 + 5 * i, 2, 10) for i in range(stream))]
 
-    class WithMemory(host._Run):
+    class WithMemory(host.Run):
         def happenings(self) -> Iterator[tuple[int, ev.Event]]:
             for now_us, event in super().happenings():
                 if isinstance(event, ev.NodesJoined):
@@ -275,7 +275,7 @@ def large_job_starts_s(policy: str, stream: int) -> float:
                 else:
                     yield now_us, event
 
-    with patch.object(host, "_Run", WithMemory):
+    with patch.object(host, "Run", WithMemory):
         return float(run(workload(4, jobs), policy).outcome.start_us[1] / SECOND)
 
 

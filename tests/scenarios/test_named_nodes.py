@@ -418,6 +418,8 @@ def test_under_uniform_hard_a_job_waits_for_company_of_the_other_kind() -> None:
     assert drive.decide_and_launch() == [
         "start 2 on a b (limit 60 s): FITS, free_procs 8",
         "start 3 on a b (limit 60 s): FITS, free_procs 6",
+        "pace 2 0.5",
+        "pace 3 0.5",
     ]
 
 
@@ -428,6 +430,8 @@ def test_under_uniform_light_it_starts_beside_its_own_kind() -> None:
     assert [line.split(":")[0] for line in drive.decide_and_launch()] == [
         "start 1 on a b (limit 60 s)",
         "start 2 on a b (limit 60 s)",
+        "pace 1 0.5",
+        "pace 2 0.5",
     ]
 
 
@@ -436,7 +440,7 @@ def test_what_hard_can_never_start_is_refused_at_submission() -> None:
     with pytest.raises(Infeasible, match="could have the same company of the other kind on no set of nodes"):
         drive.submit(1, procs=5, estimate_s=60, kind="cpu")  # five of a kind on two nodes of level four
     drive.submit(2, procs=4, estimate_s=60, kind="cpu")
-    assert drive.decide() == ["start 2 on a×2 b×2 (limit 60 s): FITS, free_procs 8"]
+    assert drive.decide() == ["start 2 on a×2 b×2 (limit 60 s): FITS, free_procs 8", "pace 2 0.5"]
 
 
 def test_the_machine_itself_lays_as_normal_does_where_it_is_told() -> None:

@@ -63,7 +63,8 @@ async def test_the_life_of_a_held_job(service: Running) -> None:
         assert f"job {job_id} is held: it cannot be held now; its story: queued 20" in refused["message"]
         explained = await service.get(f"/v1/jobs/{job_id}/explain")
         assert explained["reason"]["why"] == "held"
-        assert (await service.post(f"/v1/jobs/{job_id}/release"))["state"] == "queued"
+        released = await service.post(f"/v1/jobs/{job_id}/release")
+        assert released["state"] in ("queued", "starting")  # the next pass may be quicker than the answer
         await service.job_in(job_id, "starting")
         problem = await service.post(f"/v1/jobs/{job_id}/hold", status=409)
         assert "is starting: it cannot be held now" in problem["message"]

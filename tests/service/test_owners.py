@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from cosched.config import coefficients
+from cosched.model.contract import SocialContract
+from cosched.model.coscheduling import Mode
+from cosched.model.node import Presence
 from cosched.wire.api import NodeDoc, NodeList
+from space_scheduler.service.sharing import stretch
 from tests.kit.service import Agent, Cluster, Running, running
 
 WHY = "ann has paused parallel work at this desk"
@@ -52,6 +57,57 @@ async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running)
         await service.post("/v1/nodes/n1/drain", {"reason": "new disk"}, 200)
         assert (await shown(service, agent, "drained", WHY)).reason == "new disk"
         assert (await shown(service, agent, "drained")).reason == "new disk"
+
+
+async def present(service: Running, agent: Agent, presence: Presence, *, owned: bool) -> None:
+    """The core knows who is there, while the agent goes on with its heartbeats."""
+    entry = service.service.book.entry(agent.node)
+    await agent.beat(presence)
+    await service.until(lambda: entry.owned is owned, f"owned {owned}")
+    for _ in range(3):
+        await agent.beat(presence)
+
+
+async def test_where_the_policy_looks_at_owners_it_is_told_of_them(make_cluster: Callable[..., Cluster]) -> None:
+    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
+    cluster = make_cluster(policy="3dbf-light", contract=contract)
+    async with running(cluster) as service:
+        async with service.agent("n1", owner=contract) as agent:
+            await up(service, agent)
+            await present(service, agent, Presence.PRESENT, owned=True)
+            job_id = await service.submit(kind="cpu", tasks=2)
+            await service.job_in(job_id, "running")
+            core = service.service.host._worker._core.state
+            # two tasks on one of two CPUs, which the contract leaves, and what an owner costs a task
+            costs = coefficients.read().permille(Mode.NONE)["cpu"]
+            assert core.records[job_id].rate_ppm == round(500_000 / (1 + costs["owner"] / 1000))
+            await present(service, agent, Presence.AWAY, owned=False)
+            assert core.records[job_id].rate_ppm == 1_000_000
+            await present(service, agent, Presence.UNKNOWN, owned=True)
+        events = [line for line in service.log.getvalue().splitlines() if "OwnerCame" in line]
+        assert len(events) <= 2
+    async with running(cluster) as service:
+        assert service.service.book.entry("n1").owned is True
+
+
+def test_where_nodes_are_shared_a_limit_is_as_much_later_as_sharing_may_cost(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
+    assert stretch(make_cluster(policy="easy", contract=contract).config) == 1.0
+    assert stretch(make_cluster(policy="3dbf-light").config) == 1.0  # a task on each CPU
+    shared = make_cluster(policy="3dbf-light", contract=contract).config
+    costs = coefficients.read().permille(Mode.NONE).values()
+    assert stretch(shared) == 8 * (1 + 3 * max(cost for each in costs for cost in each.values()) / 1000)
+
+
+async def test_other_policies_are_not_told(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await up(service, agent)
+        for _ in range(5):
+            await agent.beat(Presence.PRESENT)
+        await service.beaten("n1", Presence.PRESENT)
+        assert service.service.book.entry("n1").owned is False
 
 
 async def test_a_restarted_scheduler_knows_whose_drain_it_is(make_cluster: Callable[..., Cluster]) -> None:

@@ -19,12 +19,15 @@ from kit.loads import SECOND
 import cosched
 from cosched.cli.replay import command
 from cosched.errors import BadInput, Failed
+from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState
-from cosched.model.node import Node
+from cosched.model.node import Node, Owner
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Start
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.records import Committed
@@ -42,8 +45,19 @@ class Forgetful:
         return Plan(plan.starts, (count + 1, plan.memory), plan.wake_us, told)
 
 
-async def live_run(path: Path, policy: str, seed: int, jobs: int = 40) -> int:
-    """A real host, real time, jobs that end on their own, some cancelled; gives the number of instructions."""
+async def live_run(
+    path: Path,
+    policy: str,
+    seed: int,
+    jobs: int = 40,
+    *,
+    node: tuple[int, ...] = (2, 8 << 30),
+    rules: MachineRules | None = None,
+) -> int:
+    """A real host, real time, jobs that end on their own, some cancelled; gives the number of instructions.
+
+    Where nodes are shared, jobs are of both kinds, and owners come and go.
+    """
     chance = random.Random(seed)
     tasks: set[asyncio.Task[object]] = set()
     count = 0
@@ -76,16 +90,24 @@ async def live_run(path: Path, policy: str, seed: int, jobs: int = 40) -> int:
         keep_events=None,
         snapshot_every=30,
         on_committed=committed,
+        rules=rules,
     )
     found = await host.start()
     if found.epoch == 1:
         for name in ("ant", "bee", "cat"):
-            await host.post(ev.NodeJoined(Node(name, 2, 8 << 30)))
+            await host.post(ev.NodeJoined(Node(name, *node)))
     for record in found.jobs.values():
         if record.allocation:
             tasks.add(asyncio.ensure_future(end(record.id, JobState.NODE_LOST)))
     for _ in range(jobs):
-        job_id = await host.submit(Job(0, chance.randrange(1, 6), chance.randrange(1, 99) * SECOND, 0), SCRIPT, "ann")
+        job = Job(0, chance.randrange(1, 6), chance.randrange(1, 99) * SECOND, 0)
+        if rules is not None:
+            kind, memory_bytes = chance.choice(["cpu", "comm"]), chance.choice([0, 1 << 30])
+            job = msgspec.structs.replace(job, kind=kind, memory_bytes=memory_bytes)
+            if chance.random() < 0.3:
+                name = chance.choice(["ant", "bee", "cat"])
+                await host.post(chance.choice([ev.OwnerLeft(name), ev.OwnerCame(name, Owner(200))]))
+        job_id = await host.submit(job, SCRIPT, "ann")
         if chance.random() < 0.1 and host.view().jobs[job_id].state is JobState.QUEUED:
             await host.post(ev.JobCancelled(job_id))
         await asyncio.sleep(chance.random() / 200)
@@ -107,6 +129,20 @@ async def test_a_live_run_replays_over_a_restart(tmp_path: Path, policy: str) ->
     assert found.first_seq == 1
     assert found.software == (cosched.__version__,)
     assert found.policies == (policy,)
+
+
+@pytest.mark.parametrize("policy", ["3dbf-light", "2dbf", "normal"])
+async def test_a_live_run_on_shared_nodes_replays_over_a_restart(tmp_path: Path, policy: str) -> None:
+    path = tmp_path / "journal.db"
+    rules = MachineRules(sharing=Sharing(Mode.CCS, {"comm": {"comm": 300, "cpu": 100}}))
+    shared = (8, 8 << 30, 2, 500)
+    count = sum([await live_run(path, policy, seed, node=shared, rules=rules) for seed in (1, 2)])
+    found = replay(path)
+    assert found.agrees, str(found.difference)
+    assert found.instructions == count
+    with closing(sqlite3.connect(path)) as journal:
+        paced = journal.execute("SELECT count(*) FROM instructions WHERE instruction LIKE '%Pace%'").fetchone()[0]
+    assert paced > 10
 
 
 @settings(max_examples=20)

@@ -27,7 +27,7 @@ import msgspec
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
-from space_scheduler.policy.future import CountedFuture, NamedFuture, ends_with
+from space_scheduler.policy.future import CountedFuture, NamedFuture, SharedFuture, ends_with
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.policy.room import room_of
@@ -76,12 +76,22 @@ def shadow_of(head: Job, free_procs: int, ends: Iterable[tuple[int, int, int]]) 
 
 @dataclass(frozen=True)
 class Backfill:
-    """backfill(n): ``reservations`` is n; ``shortest_first`` scans by estimate instead of by queue order."""
+    """backfill(n): ``reservations`` is n; ``shortest_first`` scans by estimate instead of by queue order.
+
+    ``place`` and ``mpl`` as for ``JustFirst``.
+    """
 
     reservations: int
     shortest_first: bool = False
     order: Order = fcfs
+    place: str = ""
+    mpl: int | None = None
     memory_type: ClassVar = Shadow | Promises
+
+    @property
+    def shares(self) -> bool:
+        """Whether it can be had where jobs share nodes: with one reservation at most."""
+        return self.reservations <= 1
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads first, then whatever harms no reservation."""
@@ -168,7 +178,7 @@ class Backfill:
         now_us, named = snapshot.now_us, snapshot.nodes is not None
         room = room_of(snapshot)
         starts = start_heads(snapshot, room)
-        future = (NamedFuture if named else CountedFuture)(snapshot, starts, room.free_procs)
+        future = _future(snapshot, starts, room.free_procs)
         gone = {job.id for job in snapshot.changes.withdrawn}  # who comes back is promised anew
         memory = snapshot.memory.starts_us if isinstance(snapshot.memory, Promises) else {}
         before = {job_id: at for job_id, at in memory.items() if job_id not in gone}
@@ -216,6 +226,16 @@ class Backfill:
         in_time = now_us + job.estimate_us <= shadow_us
         why = Why.BACKFILLED_BEFORE_SHADOW if in_time else Why.BACKFILLED_BESIDE
         return Reason(why, {"shadow_us": shadow_us})
+
+
+def _future(
+    snapshot: Snapshot, starts: list[PlannedStart], free_procs: int
+) -> CountedFuture | NamedFuture | SharedFuture:
+    if snapshot.nodes is None:
+        return CountedFuture(snapshot, starts, free_procs)
+    if snapshot.nodes.floor is None:
+        return NamedFuture(snapshot, starts, free_procs)
+    return SharedFuture(snapshot, starts, free_procs)
 
 
 def _in_hole(free_procs: int) -> Reason:

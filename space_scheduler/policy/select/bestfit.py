@@ -4,6 +4,7 @@ Among equally wide jobs the first in order. No reservation is made, so wide jobs
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cosched.model.job import Job
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
@@ -17,6 +18,7 @@ class BestFit:
     """The widest job that fits, again and again."""
 
     order: Order = fcfs
+    shares: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Fill the machine, widest first."""

@@ -30,6 +30,7 @@ class FitProcessorsFirstServed:
     max_jumps: int
     order: Order = fcfs
     memory_type: ClassVar = Jumps
+    shares: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit, then let others past the blocked head as far as its count allows."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, CALLS, IDLE, UNPROTECTED, Experiment, Felt, Runs
+from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, CALLS, IDLE, UNPROTECTED, Felt, Runs
 from cosched.bench.contract_results import Cell, cells, document, plot, table
 
 

@@ -1,0 +1,61 @@
+"""Simulations of shared nodes: ``./run bench shared [ROUNDS]``.
+
+The paper's workload and owners (``cosched replicate cisne``) on 100, 1 000 and 10 000 workstations at the same load for
+each, under 3DBF-Light and CCS: CPU time per job. And 20 000 jobs on 1 000 workstations, once.
+"""
+
+import statistics
+import sys
+import time
+
+from benchmarks.measure import interleaved, machine, show
+from cosched.config import coefficients
+from cosched.metrics.summary import summarise
+from cosched.model.coscheduling import Mode
+from cosched.replicate.cisne import setup
+from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
+from space_scheduler.simulator.host import simulate
+
+SIZES = (100, 1_000, 10_000)
+JOBS = 2_000
+LARGE = (1_000, 20_000)
+#: Four fifths of what contract and owners leave, on any number of nodes.
+RATIO_OF_16 = 0.32
+POLICY = "3dbf-light"
+
+
+def one(nodes: int, jobs: int) -> None:
+    """A simulation, and what came out of it."""
+    began_s = time.perf_counter()
+    sharing = Sharing(Mode.CCS, coefficients.read().permille(Mode.CCS))
+    load = setup.workload(RATIO_OF_16 * setup.NODES / nodes, 1, jobs=jobs)
+    outcome = simulate(load, resolve(POLICY), site=setup.site(1, sharing, count=nodes))
+    found = summarise(outcome)
+    print(
+        f"{nodes} nodes, {jobs} jobs: {time.perf_counter() - began_s:.1f} s, mean wait {found.mean_wait_s:.1f} s, "
+        f"{outcome.passes} passes",
+        file=sys.stderr,
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Measure and print."""
+    if arguments[:1] == ["--one"]:
+        one(int(arguments[1]), int(arguments[2]))
+        return
+    rounds = next((int(each) for each in arguments if each.isdecimal()), 3)
+    ours = [sys.executable, "-m", "benchmarks.shared", "--one"]
+    commands = {"one job": [*ours, "100", "1"]} | {f"{nodes} nodes": [*ours, str(nodes), str(JOBS)] for nodes in SIZES}
+    print(f"{machine()}; the CISNE workload, {POLICY}, CCS, {JOBS} jobs")
+    costs = interleaved(commands, rounds)
+    show(costs)
+    fixed, *sized = (statistics.median(cost.cpu_s) for name, cost in costs.items() if name != "yardstick")
+    per_job = [(cpu_s - fixed) / JOBS for cpu_s in sized]
+    for nodes, each_s in zip(SIZES, per_job, strict=True):
+        print(f"{nodes:>6} nodes: {each_s * 1e3:.2f} ms of CPU a job, {each_s / per_job[0]:.1f} × that of {SIZES[0]}")
+    one(*LARGE)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,233 @@
+"""What jobs cost each other on shared nodes: the lab's programs alone, in pairs and in fours, beside owners or not.
+
+All jobs of a mix run at the same time, one task of each on every node, and each is measured while all others are there
+(``cosched.programs --around``). A job's *pace* is what it does in a second against alone. What the fair share of the
+CPU does not explain is what sharing costs (``space_scheduler.progress``), by least squares for each mode and kind.
+"""
+
+import itertools
+import json
+import random
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cosched.bench.cells import spread
+from cosched.bench.jobs import Cannot, Jobs
+from cosched.bench.quiet import Quiet
+from cosched.client.client import Client
+from cosched.config.coefficients import OWNER, Cost
+from cosched.errors import BadInput
+from cosched.model.allocation import Allocation, Share
+from cosched.model.coscheduling import Mode
+from cosched.model.job import Job
+from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
+
+KINDS: Final = {"cg": "comm", "is": "comm", "mg": "cpu", "bt": "cpu"}
+#: Sizes of which each does several iterations in a second, and at which those that compute do that.
+CLASSES: Final = {"cg": "S", "is": "S", "mg": "W", "bt": "S"}
+#: Four at a time: of different kinds, and two of each of two programs.
+FOURS: Final = (("cg", "is", "mg", "bt"), ("cg", "cg", "mg", "mg"), ("is", "is", "bt", "bt"))
+#: What the contract leaves to parallel work beside an owner.
+OWNED_CPUS: Final = 0.5
+#: Uncounted at both ends, so that all jobs of a mix are there while any is measured.
+AROUND_S: Final = 2.5
+_RESAMPLED: Final = 400
+Say = Callable[[str], None]
+
+
+class Mix(NamedTuple):
+    """Programs that run at the same time, beside owners or not."""
+
+    programs: tuple[str, ...]
+    owned: bool = False
+
+    def __str__(self) -> str:
+        return "+".join(self.programs) + (", owner" if self.owned else "")
+
+
+def mixes(*, owned: bool) -> list[Mix]:
+    """All that is measured: each alone, all pairs and some fours; beside owners each alone."""
+    alone = [Mix((name,), owned) for name in KINDS]
+    if owned:
+        return alone
+    return [*alone, *(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)), *map(Mix, FOURS)]
+
+
+class Paced(msgspec.Struct, frozen=True):
+    """One job of a mix: how many iterations it did in a second, and which part of the time was communication."""
+
+    mode: str
+    programs: list[str]
+    owned: bool
+    program: str
+    iterations_per_s: float
+    comm_ratio: float
+    steal: float = 0.0
+    others: float = 0.0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is what the others are held against."""
+        return len(self.programs) == 1 and not self.owned
+
+
+class Calibration:
+    """Runs mixes through a cluster's client. What cannot be run is in ``refused``, with why."""
+
+    def __init__(self, client: Client, nodes: int, seconds: float, say: Say, lab: str | None = None) -> None:
+        self._jobs = Jobs(client)
+        self._nodes = nodes
+        self._seconds = seconds
+        self._say = say
+        self._quiet = Quiet(lab, say)
+        self.refused: dict[str, str] = {}
+
+    def run(self, modes: Sequence[str], rounds: int, *, owned: bool, seed: int = 1) -> Iterator[Paced]:
+        """All mixes under all modes, in an order of its own in each round."""
+        rng = random.Random(seed)
+        for number in range(rounds):
+            for mix in rng.sample(mixes(owned=owned), len(mixes(owned=owned))):
+                lonely = len(mix.programs) == 1 and not owned
+                for mode in ["none"] if lonely else rng.sample(list(modes), len(modes)):
+                    yield from self._one(number, mix, mode)
+
+    def _one(self, number: int, mix: Mix, mode: str) -> Iterator[Paced]:
+        what = f"{mix} | {mode}"
+        if what in self.refused:
+            return
+        try:
+            found, taken = self._quiet.run(lambda: self._together(mix, mode), what)
+        except (Cannot, BadInput) as error:
+            self.refused[what] = str(error)
+            self._say(f"{what}: {error}")
+            return
+        self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each['iterations_per_s']:.2f}/s" for each in found))
+        for program, each in zip(mix.programs, found, strict=True):
+            told = each["iterations_per_s"], each["comm_ratio"]
+            yield Paced(mode, list(mix.programs), mix.owned, program, *told, *taken)
+
+    def _together(self, mix: Mix, mode: str) -> list[dict[str, Any]]:
+        with self._jobs.running() as started:
+            for program in mix.programs:
+                measured = ["--seconds", f"{self._seconds:g}", "--around", f"{AROUND_S:g}", "--json"]
+                argv = [sys.executable, "-P", "-m", "cosched.programs", program, "--class", CLASSES[program], *measured]
+                script = f"#!/bin/sh\nexec mpirun {shlex.join(argv)} </dev/null\n"
+                started.append(self._jobs.submit(script, mode, self._nodes))
+            return [self._report(self._jobs.output(self._jobs.finish(job_id).job_id)) for job_id in started]
+
+    def _report(self, output: str) -> dict[str, Any]:
+        try:
+            found = json.loads(output.splitlines()[-1])
+            return {**found, "iterations_per_s": found["iterations"] / found["seconds"]}
+        except (IndexError, ValueError, KeyError):
+            raise Cannot(f"a program told nothing of itself: {output[-200:]!r}") from None
+
+
+class Observed(NamedTuple):
+    """A job's pace against the one its share of the CPU explains, and what was there beside it."""
+
+    mode: str
+    kind: str
+    cost: float
+    beside: Mapping[str, float]
+
+
+def observed(campaigns: Sequence[Sequence[Paced]]) -> list[Observed]:
+    """All runs, held against the same program alone in its campaign; those without one are left out."""
+    found = []
+    for runs in campaigns:
+        alone: dict[str, list[Paced]] = {}
+        for run in runs:
+            if run.is_alone:
+                alone.setdefault(run.program, []).append(run)
+        rates = {name: float(np.median([run.iterations_per_s for run in each])) for name, each in alone.items()}
+        # what waits for messages leaves the processor to others: it asks for the rest
+        waits = {name: float(np.median([run.comm_ratio for run in each])) for name, each in alone.items()}
+        asked = {name: round(1000 * (1 - part)) for name, part in waits.items()}
+        for run in runs:
+            if not run.is_alone and set(run.programs) <= set(rates):
+                pace = run.iterations_per_s / rates[run.program]
+                found.append(_observed(run, pace, asked))
+    return found
+
+
+def _observed(run: Paced, pace: float, asked: Mapping[str, int]) -> Observed:
+    expected = fair_pace(run, asked)
+    others = list(run.programs)
+    others.remove(run.program)
+    beside: dict[str, float] = {OWNER: 1.0} if run.owned else {}
+    for name in others:
+        beside[KINDS[name]] = beside.get(KINDS[name], 0.0) + 1.0
+    return Observed(run.mode, KINDS[run.program], expected / pace - 1, beside)
+
+
+def fair_pace(run: Paced, asked: Mapping[str, int]) -> float:
+    """What a job's share of a node would make of it, if sharing cost nothing."""
+    floor = Floor(Sharing(Mode(run.mode)))
+    floor.sites["node"] = Site(OWNED_CPUS if run.owned else 1.0, 1, run.owned)
+    for job_id, name in enumerate(run.programs):
+        job = Job(job_id, 1, 1, 0, kind=KINDS[name], cpu_permille=asked[name])
+        floor.enter(job, Allocation(1, (Share("node", 1),)))
+    return max(1, floor.rates_ppm(["node"])[run.programs.index(run.program)]) / ALONE_PPM
+
+
+def fitted(found: Sequence[Observed], seed: int = 1) -> dict[str, dict[str, dict[str, Cost]]]:
+    """Costs by mode, own kind and other's kind: least squares over the runs, intervals by resampling them."""
+    rng = np.random.default_rng(seed)
+    costs: dict[str, dict[str, dict[str, Cost]]] = {}
+    for mode in sorted({each.mode for each in found}):
+        for kind in sorted({each.kind for each in found}):
+            rows = [each for each in found if (each.mode, each.kind) == (mode, kind)]
+            others = sorted({other for each in rows for other in each.beside})
+            if not rows:
+                continue
+            values = np.array([each.cost for each in rows])
+            design = np.array([[each.beside.get(other, 0.0) for other in others] for each in rows])
+            best = _least_squares(design, values)
+            samples = rng.integers(0, len(rows), (_RESAMPLED, len(rows)))
+            drawn = np.array([_least_squares(design[which], values[which]) for which in samples])
+            low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
+            runs = (design > 0).sum(axis=0)
+            costs.setdefault(mode, {})[kind] = {
+                other: Cost(_rounded(best[at]), _rounded(low[at]), _rounded(high[at]), int(runs[at]))
+                for at, other in enumerate(others)
+            }
+    return costs
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)
+
+
+def _least_squares(design: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The solution; what no row has anything of is not known."""
+    known = design.any(axis=0)
+    found = np.full(design.shape[1], np.nan)
+    if known.any():
+        found[known] = np.linalg.lstsq(design[:, known], values, rcond=None)[0]
+    return found
+
+
+def paces(campaigns: Sequence[Sequence[Paced]]) -> dict[tuple[str, str, str], tuple[float, float, float, int]]:
+    """(mode, mix, program) -> median pace, its interval and how many runs, for a table."""
+    by: dict[tuple[str, str, str], list[float]] = {}
+    for runs in campaigns:
+        alone: dict[str, list[float]] = {}
+        for run in runs:
+            if run.is_alone:
+                alone.setdefault(run.program, []).append(run.iterations_per_s)
+        for run in runs:
+            if not run.is_alone and run.program in alone:
+                key = run.mode, str(Mix(tuple(run.programs), run.owned)), run.program
+                by.setdefault(key, []).append(run.iterations_per_s / float(np.median(alone[run.program])))
+    found = {}
+    for key, values in sorted(by.items()):
+        middle = spread(values)
+        found[key] = (middle.median, middle.low, middle.high, len(values))
+    return found

@@ -1,0 +1,75 @@
+"""The paper's figures 7 to 9, and the sweep, drawn from the tables."""
+
+from typing import TYPE_CHECKING
+
+from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
+from cosched.report.plots import COLOURS
+from cosched.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BAR = 0.38
+
+
+def execution(axes: "Axes", table: Table) -> None:
+    """Fig. 7: execution times under both time-sharing models, the workloads side by side."""
+    rows = table.as_dicts()
+    for at, model in enumerate(("plain Linux", "CCS")):
+        places = [index + (at - 0.5) * _BAR for index in range(len(rows))]
+        axes.bar(places, [row[model] for row in rows], _BAR, label=model, color=COLOURS[at])
+    _by_workload(axes, "mean execution time (s)")
+
+
+def users(axes: "Axes", table: Table) -> None:
+    """Fig. 8: wait and execution, one on the other, which is the turnaround, with its interval."""
+    rows = table.as_dicts()
+    places = range(len(rows))
+    waits = [row["wait"] for row in rows]
+    axes.bar(places, waits, 0.7, label="wait", color=COLOURS[5])
+    axes.bar(places, [row["execution"] for row in rows], 0.7, waits, label="execution", color=COLOURS[0])
+    _errors(axes, [(row["turnaround"], row["turnaround low"], row["turnaround high"]) for row in rows])
+    _by_workload(axes, "mean turnaround (s)")
+
+
+def makespans(axes: "Axes", table: Table) -> None:
+    """Fig. 9: makespans with their intervals."""
+    rows = table.as_dicts()
+    axes.bar(range(len(rows)), [row["makespan"] for row in rows], 0.7, color=COLOURS[2], label="makespan")
+    _errors(axes, [(row["makespan"], row["low"], row["high"]) for row in rows])
+    _by_workload(axes, "makespan (s)")
+
+
+def sweep(axes: "Axes", table: Table) -> None:
+    """Turnaround against Basic's by the ratio of inter-arrival to execution time."""
+    rows = table.as_dicts()
+    for at, policy in enumerate(POLICIES[1:]):
+        mine = [row for row in rows if row["policy"] == policy]
+        style = "--" if policy == "2dbf" else "-"
+        axes.plot(
+            [row["ratio"] for row in mine], [100 * row["turnaround"] for row in mine], style, marker="o", label=policy,
+            color=COLOURS[at],
+        )  # fmt: skip
+    axes.axhline(0, color="grey", linewidth=0.8)
+    for name, ratio in WORKLOADS.items():
+        axes.annotate(name, (ratio, axes.get_ylim()[1]), ha="center", va="bottom", fontsize=8)
+    axes.set_xlabel("mean time between arrivals / mean execution time")
+    axes.set_ylabel("turnaround against Basic (%)")
+    axes.legend(fontsize=8)
+
+
+def _errors(axes: "Axes", values: list[tuple[float, float, float]]) -> None:
+    middles = [middle for middle, _, _ in values]
+    below = [middle - max(0.0, low) for middle, low, _ in values]
+    above = [min(high, 10 * middle) - middle for middle, _, high in values]
+    axes.errorbar(range(len(values)), middles, [below, above], fmt="none", ecolor="black", capsize=3, linewidth=1)
+
+
+def _by_workload(axes: "Axes", what: str) -> None:
+    axes.set_xticks(range(len(POLICIES) * len(WORKLOADS)), list(POLICIES) * len(WORKLOADS), rotation=40, ha="right")
+    for at, name in enumerate(WORKLOADS):
+        middle = (at + 0.5) / len(WORKLOADS)
+        axes.text(middle, 0.98, name, transform=axes.transAxes, ha="center", va="top", fontweight="bold")
+    axes.axvline(len(POLICIES) - 0.5, color="grey", linewidth=0.8)
+    axes.set_ylabel(what)
+    axes.legend(fontsize=8, loc="upper right")

@@ -1,0 +1,103 @@
+"""The paper's cluster, owners, workloads and policies, and one simulated run of them.
+
+Hanzich et al. 2005, section 4: 16 workstations of 512 MB; local users on a quarter of them, two of three kinds of which
+are XWindows users, the others Internet users; a social contract that leaves parallel work half of CPU and memory beside
+them and everything elsewhere; 90 jobs. What the paper leaves open is in ``docs/guide/cisne.md``.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from cosched.model.coscheduling import Mode
+from cosched.model.node import Node, Owner
+from cosched.model.time import US_PER_S
+from cosched.workload import estimates
+from cosched.workload.generators import registry
+from cosched.workload.generators.cisne import DIT, PROGRAMS, SIT
+from cosched.workload.log import Field
+from cosched.workload.rules import InputRules, Tasks, Workload, prepare
+from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
+from space_scheduler.simulator.host import Outcome, Site, simulate
+
+NODES: Final = 16
+MEMORY_BYTES: Final = 512 << 20
+CONTRACT_PERMILLE: Final = 500
+MPL: Final = 4
+JOBS: Final = 90
+#: Table 2, in its order.
+POLICIES: Final = ("basic", "normal", "uniform-light", "uniform-hard", "2dbf", "3dbf-light", "3dbf-hard")
+WORKLOADS: Final = {"SIT": SIT, "DIT": DIT}
+#: Plain Linux, and the paper's own.
+TIME_SHARING: Final = (Mode.NONE, Mode.CCS)
+#: Who sits at a desk: how likely, thousandths of a CPU, part of the memory (section 4).
+OWNERS: Final = {"XWindows": (0.65, 150, 0.35), "Internet": (0.35, 200, 0.60)}
+OWNED_NODES: Final = NODES // 4
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How much is run: seeds, and the ratios of the sweep (mean time between arrivals over mean execution time)."""
+
+    seeds: int
+    sweep: tuple[float, ...]
+    sweep_seeds: int
+
+
+FULL: Final = Scale(30, (0.1, 0.2, 0.3, 0.5, 0.7, 1.0), 10)
+QUICK: Final = Scale(3, (), 0)
+
+
+class Measured(NamedTuple):
+    """One run: means over its jobs in seconds, and the whole workload's turnaround (section 4: makespan)."""
+
+    wait_s: float
+    execution_s: float
+    turnaround_s: float
+    makespan_s: float
+
+
+def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int | None = None) -> Workload:
+    """The jobs of a seed: what they need, and when they come."""
+    log = registry.generate("cisne", jobs or JOBS, NODES, np.random.default_rng(seed), {"ratio": ratio})
+    load = prepare(log, InputRules(), procs_total=NODES * MPL)
+    run_s, program = log.column(Field.RUN_S), log.column(Field.EXECUTABLE).astype(int) - 1
+    tasks = Tasks(
+        (log.column(Field.MEMORY_KB) * 1024).astype(np.int64),
+        np.round(1000 * log.column(Field.CPU_TIME_S) / run_s).astype(np.int64),
+        tuple(PROGRAMS[which].kind for which in program),
+    )
+    return estimates.with_estimates(replace(load, tasks=tasks), estimates.parse(estimate), np.random.default_rng(seed))
+
+
+def site(seed: int, sharing: Sharing, *, count: int = NODES) -> Site:
+    """The cluster, with the owners of a seed at the desks of a quarter of it from beginning to end."""
+    owned_bytes = MEMORY_BYTES * CONTRACT_PERMILLE // 1000
+    nodes = [
+        Node(f"node{i}", MPL, MEMORY_BYTES, 1, CONTRACT_PERMILLE, owned_bytes, MEMORY_BYTES)
+        for i in range(1, count + 1)
+    ]
+    rng = np.random.default_rng((seed, count))
+    owners = []
+    for at in rng.choice(count, count * OWNED_NODES // NODES, replace=False):
+        name = "XWindows" if rng.random() < OWNERS["XWindows"][0] else "Internet"
+        _, cpu_permille, memory_part = OWNERS[name]
+        owners.append((0, nodes[at].name, Owner(cpu_permille, round(memory_part * MEMORY_BYTES))))
+    return Site(nodes, owners, sharing)
+
+
+def simulated(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Outcome:
+    """One workload under one policy."""
+    return simulate(workload(ratio, seed, estimate=estimate), resolve(policy), site=site(seed, sharing))
+
+
+def measured(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Measured:
+    """What came out of it."""
+    found = simulated(policy, ratio, seed, sharing, estimate)
+    submit_us = found.workload.submit_us
+    wait_s = float((found.start_us - submit_us).mean() / US_PER_S)
+    execution_s = float((found.end_us - found.start_us).mean() / US_PER_S)
+    makespan_s = float((found.end_us.max() - submit_us.min()) / US_PER_S)
+    return Measured(wait_s, execution_s, wait_s + execution_s, makespan_s)

@@ -1,0 +1,50 @@
+"""The part of the state machine that counts interchangeable processors: they join, are drained and lost."""
+
+from cosched.model.job import TRANSITIONS, JobState
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.on_nodes import OnNodes
+from space_scheduler.machine.record import Record
+from space_scheduler.reasons import Why
+
+
+class OnProcs(OnNodes):
+    """What :class:`~space_scheduler.machine.state.SchedulerState` does about processors without names."""
+
+    def _joined(self, event: ev.NodesJoined) -> list[Instruction]:
+        return self._resize(event.procs, event)
+
+    def _drained(self, event: ev.NodesDrained) -> list[Instruction]:
+        return self._resize(-event.procs, event)
+
+    def _lost(self, event: ev.NodesLost) -> list[Instruction]:
+        for job_id in event.job_ids:
+            record = self._record(job_id)
+            if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.allocation is None:
+                raise record.illegal(JobState.NODE_LOST, self.now_us)
+        if len(set(event.job_ids)) != len(event.job_ids):
+            raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
+        instructions = self._resize(-event.procs, event)
+        for job_id in event.job_ids:
+            self._ended(ev.JobEnded(job_id, JobState.NODE_LOST))
+        return instructions
+
+    def _resize(self, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
+        if self.cluster is not None:
+            self._mixed(event)
+        if event.procs < 0:
+            raise ValueError(f"a number of processors cannot be negative: {event}")
+        if self.procs_total + procs < 0:
+            raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
+        self.procs_total += procs
+        self.procs_installed = max(self.procs_installed, self.procs_total)
+        self.free_procs += procs
+        self._trigger = event
+        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+        return []
+
+    def _record(self, job_id: int) -> Record:
+        raise NotImplementedError
+
+    def _ended(self, event: ev.JobEnded) -> list[Instruction]:
+        raise NotImplementedError

@@ -1,0 +1,66 @@
+"""How far running jobs are, and how fast they go: what a machine keeps where jobs share named nodes (``progress``).
+
+Work is counted in microseconds alone on idle nodes, times a million: whole numbers, so that the same events give the
+same ends everywhere.
+"""
+
+from collections.abc import Mapping
+
+from space_scheduler.machine.cluster import Member
+from space_scheduler.machine.record import Record
+from space_scheduler.progress import Floor, Sharing, Site
+
+
+class Paces:
+    """The rates of a machine's jobs. ``floor`` is who is where, for whoever wants to look ahead."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.floor = Floor(sharing)
+        self._touched: set[str] = set()
+
+    def see(self, member: Member) -> None:
+        """A node is new, or not as it was."""
+        node, owner = member.node, member.owner
+        cpus = node.cpus or node.procs
+        asked = member.used_memory_bytes + (owner.memory_bytes if owner else 0)
+        total = node.total_memory_bytes or node.memory_bytes
+        lacking = 0 if asked <= total else 1000 * (asked - total) // max(1, total)
+        usable = cpus * node.owned_cpu_permille / 1000 if owner else float(cpus)
+        site = Site(usable, cpus, owner is not None, lacking)
+        if self.floor.sites.get(node.name) != site:
+            self.floor.sites[node.name] = site
+            self._touched.add(node.name)
+
+    def begin(self, record: Record, now_us: int) -> None:
+        """A job has been given its nodes."""
+        assert record.allocation is not None
+        self.floor.enter(record.job, record.allocation)
+        record.begin_work(record.job.estimate_us, now_us)
+        self._touched.update(share.node for share in record.allocation.nodes)
+
+    def end(self, record: Record) -> None:
+        """A job holds nothing any more."""
+        assert record.allocation is not None
+        self.floor.leave(record.job.id)
+        self._touched.update(share.node for share in record.allocation.nodes)
+
+    def again(self, record: Record) -> None:
+        """A job is as it was before the machine was restored."""
+        assert record.allocation is not None
+        self.floor.enter(record.job, record.allocation)
+        self._touched.update(share.node for share in record.allocation.nodes)
+
+    def changed(self, records: Mapping[int, Record], now_us: int) -> list[Record]:
+        """Those who go at another rate from now on, in order of their numbers."""
+        if not self._touched:
+            return []
+        rates = self.floor.rates_ppm(self._touched)
+        self._touched.clear()
+        found = []
+        for job_id, rate_ppm in rates.items():
+            record = records[job_id]
+            if record.rate_ppm != rate_ppm:
+                record.settle(now_us)
+                record.rate_ppm = rate_ppm
+                found.append(record)
+        return found

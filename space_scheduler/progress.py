@@ -1,0 +1,191 @@
+"""How fast jobs advance on shared workstations: the one function of rates (design, section 5).
+
+A job does in a second ``rate`` millionths of what it does alone on idle nodes. Its tasks wait for each other, so the
+slowest of its nodes sets it. On a node the contract and the owner leave so many CPUs to parallel work; tasks share
+them, none taking more than it uses alone (max-min fairness), by the time-sharing mode in force:
+
+- ``none``, plain Linux: each node shares for itself. What a job leaves unused because it waits elsewhere is lost.
+- ``ccs``: a job's tasks get equal parts everywhere, and what that frees goes to other jobs (``fair_rates``).
+- ``dcs``: communicating tasks come first, without a budget; the others share what they leave.
+- ``spin``: a waiting task spins: communicating tasks want a whole CPU.
+- ``gang``: tasks take turns, each with the CPU to itself, whether it uses it or not.
+
+What sharing costs beyond that is measured (``cosched calibrate``): a task is slower by so much for each task beyond
+the CPUs that it shares a node with, by the kinds of both; and by so much beside an owner.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.coscheduling import Mode, fair_rates
+from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
+
+#: The rate of a job that has its nodes to itself.
+ALONE_PPM: Final = 1_000_000
+#: The kind of an owner in tables of costs.
+OWNER: Final = "owner"
+_LEAST_CPU: Final = 0.001
+
+
+class Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How CPUs are shared, and what that costs.
+
+    ``cost_permille[own kind][other's kind]``: by how many thousandths of its time alone a task is slower for each task
+    of the other kind beyond the CPUs; the other kind "owner" is whoever sits there. ``paging_permille``: by how
+    much for each thousandth of the node's memory that is asked for and not there.
+    """
+
+    mode: Mode = Mode.NONE
+    cost_permille: Mapping[str, Mapping[str, int]] = {}
+    paging_permille: int = 0
+
+
+class Site(NamedTuple):
+    """A node as rates depend on it: CPUs that parallel tasks may use together, CPUs it has, whether its owner is there.
+
+    ``lacking_permille``: memory that is asked for and not there, in thousandths of what there is.
+    """
+
+    usable: float
+    cpus: int
+    owned: bool = False
+    lacking_permille: int = 0
+
+
+class Load(NamedTuple):
+    """A job as rates depend on it: its kind, what each task uses of a CPU alone, and its tasks by node."""
+
+    kind: str
+    cpu: float
+    tasks: Mapping[str, int]
+
+
+class Floor:
+    """Who is where. A copy costs little: what it holds for a node or a job is a value that is never changed."""
+
+    __slots__ = ("_on", "jobs", "sharing", "sites")
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self.sites: dict[str, Site] = {}
+        self.jobs: dict[int, Load] = {}
+        self._on: dict[str, tuple[int, ...]] = {}
+
+    def copy(self) -> "Floor":
+        """An independent copy."""
+        other = Floor(self.sharing)
+        other.sites, other.jobs, other._on = self.sites.copy(), self.jobs.copy(), self._on.copy()
+        return other
+
+    def enter(self, job: Job, allocation: Allocation) -> None:
+        """A job begins there."""
+        tasks = {share.node: share.tasks for share in allocation.nodes}
+        self.jobs[job.id] = Load(job.kind or "cpu", max(_LEAST_CPU, job.cpu_permille / 1000), tasks)
+        for name in tasks:
+            self._on[name] = (*self._on.get(name, ()), job.id)
+
+    def leave(self, job_id: int) -> None:
+        """A job has ended."""
+        for name in self.jobs.pop(job_id).tasks:
+            self._on[name] = tuple(other for other in self._on[name] if other != job_id)
+
+    def on(self, name: str) -> tuple[int, ...]:
+        """The jobs with tasks on a node."""
+        return self._on.get(name, ())
+
+    def rates_ppm(self, touched: Iterable[str]) -> dict[int, int]:
+        """The rates of all jobs whose rate may be another one since something changed on these nodes."""
+        if self.sharing.mode is Mode.CCS:
+            return self._balanced(touched)
+        jobs = {job_id for name in touched for job_id in self.on(name)}
+        paces = {name: self._paces(name) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
+        return {job_id: _ppm(min(paces[name][job_id] for name in self.jobs[job_id].tasks)) for job_id in sorted(jobs)}
+
+    def _paces(self, name: str) -> dict[int, float]:
+        """How fast each job on a node would be if this were its only node."""
+        site, here = self.sites[name], [(job_id, self.jobs[job_id]) for job_id in self.on(name)]
+        mode = self.sharing.mode
+        if mode is Mode.GANG:
+            turn = min(1.0, site.usable / sum(load.tasks[name] for _, load in here))
+            return {job_id: turn / self._cost(name, job_id) for job_id, load in here}
+        wants = {job_id: 1.0 if mode is Mode.SPIN and load.kind == "comm" else load.cpu for job_id, load in here}
+        groups = [here]
+        if mode is Mode.DCS:
+            groups = [[each for each in here if (each[1].kind == "comm") is first] for first in (True, False)]
+        left, paces = site.usable, {}
+        for group in groups:
+            level = _level(left, [(wants[job_id], load.tasks[name]) for job_id, load in group])
+            for job_id, load in group:
+                got = min(wants[job_id], level)
+                left -= got * load.tasks[name]
+                paces[job_id] = got / wants[job_id] / self._cost(name, job_id)
+        return paces
+
+    def _balanced(self, touched: Iterable[str]) -> dict[int, int]:
+        """The rates of everybody who shares a node with somebody who does, and so on: they depend on each other."""
+        border, names, jobs = list(touched), set[str](), set[int]()
+        while border:
+            name = border.pop()
+            if name not in names:
+                names.add(name)
+                for job_id in self.on(name):
+                    if job_id not in jobs:
+                        jobs.add(job_id)
+                        border += self.jobs[job_id].tasks
+        # nodes with room for all that their tasks use hold nobody back
+        tight = {
+            name: site.usable
+            for name in names
+            if (site := self.sites[name]).usable
+            < sum(self.jobs[job_id].cpu * self.jobs[job_id].tasks[name] for job_id in self.on(name))
+        }
+        held = {job_id for name in tight for job_id in self.on(name)}
+        most = {job_id: self.jobs[job_id].cpu for job_id in jobs}
+        shares = most | fair_rates(tight, {job_id: self.jobs[job_id].tasks for job_id in held}, most)
+        return {
+            job_id: _ppm(
+                shares[job_id] / most[job_id] / max(self._cost(name, job_id) for name in self.jobs[job_id].tasks)
+            )
+            for job_id in sorted(jobs)
+        }
+
+    def _cost(self, name: str, job_id: int) -> float:
+        """How many times slower than its share of CPU a task is there."""
+        site, own = self.sites[name], self.jobs[job_id]
+        costs = self.sharing.cost_permille.get(own.kind, {})
+        cost = 1000.0 + (costs.get(OWNER, 0) if site.owned else 0)
+        here = [self.jobs[other] for other in self.on(name)]
+        tasks = sum(load.tasks[name] for load in here)
+        if tasks > site.cpus and costs:
+            beyond = (tasks - site.cpus) / (tasks - 1)
+            for load in here:
+                others = load.tasks[name] - (load is own)
+                cost += beyond * others * costs.get(load.kind, 0)
+        return cost / 1000 * (1 + site.lacking_permille * self.sharing.paging_permille / 1_000_000)
+
+
+def end_us(now_us: int, left: int, rate_ppm: int) -> int:
+    """When so much work is done at this rate."""
+    return now_us - -left // rate_ppm if rate_ppm > 0 else FOREVER_US
+
+
+def _level(capacity: float, wants: Iterable[tuple[float, int]]) -> float:
+    """Up to where each task's share rises when a capacity is shared fairly; ``wants``: (most for a task, tasks)."""
+    level, left = 0.0, max(0.0, capacity)
+    waiting = sorted(wants)
+    weight = sum(tasks for _, tasks in waiting)
+    for most, tasks in waiting:
+        if (most - level) * weight > left:
+            return level + left / weight
+        left -= (most - level) * weight
+        level = most
+        weight -= tasks
+    return level
+
+
+def _ppm(pace: float) -> int:
+    return round(pace * ALONE_PPM)

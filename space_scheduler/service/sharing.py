@@ -1,0 +1,33 @@
+"""Whether the policy of a cluster looks at who shares a node, and at what cost jobs do."""
+
+from cosched.config import coefficients
+from cosched.config.cluster import ClusterConfig
+from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
+
+
+def shared(config: ClusterConfig) -> bool:
+    """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
+    return bool(getattr(resolve(config.policy, config.order, where="policy"), "place", ""))
+
+
+def sharing_of(config: ClusterConfig) -> Sharing | None:
+    """How jobs advance that share nodes, by the cluster's coscheduling mode and the costs that come with cosched."""
+    if not shared(config):
+        return None
+    mode = config.coscheduling.mode
+    return Sharing(mode, coefficients.read().permille(mode))
+
+
+def stretch(config: ClusterConfig) -> float:
+    """How many times its time alone a job may take on nodes it shares, at the most: its limit there is that much later.
+
+    As many tasks on a CPU as may be there, an owner at every desk, and each neighbour as costly as any that was
+    measured: nobody is ended because others slowed him down. One that does not end by itself is ended that much later.
+    """
+    sharing = sharing_of(config)
+    if sharing is None or config.contract.mpl == 1:
+        return 1.0
+    most = max((cost for costs in sharing.cost_permille.values() for cost in costs.values()), default=0) / 1000
+    crowd = config.contract.mpl * (1 + (config.contract.mpl - 1) * most)
+    return crowd / max(0.01, config.contract.cpu_ratio)

@@ -1,0 +1,166 @@
+"""The world of a simulation: a workload's jobs come as it has them, and run for as long as it says."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+
+import numpy as np
+from msgspec import structs
+
+from cosched.errors import Failed
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US
+from cosched.workload.rules import Times, Workload
+from space_scheduler.machine.events import Boundary, Event, JobEnded, JobLaunched, JobSubmitted, NodesJoined, TimerDue
+from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
+from space_scheduler.reasons import Why
+
+_CHUNK = 4096
+_IDLE_WAKE_UPS = 100_000
+
+
+class Stuck(Failed):
+    """Nothing more can happen and jobs still wait: a policy that starves."""
+
+
+class Run:
+    """A dedicated machine of interchangeable processors."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        sequential: bool,
+        launch_delay_us: int,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.workload = workload
+        self.sequential = sequential
+        self.launch_delay_us = launch_delay_us
+        self.progress = progress
+        self.tell_at = _CHUNK
+        count = len(workload)
+        self.starts_us: Times = np.full(count, -1, np.int64)
+        self.ends_us: Times = np.full(count, -1, np.int64)
+        self.promised_us: Times = np.full(count, -1, np.int64)
+        self.reasons: Counter[Why] = Counter()
+        self.run_us: list[int] = workload.run_us.tolist()
+        self.timed_out: list[bool] = workload.timed_out.tolist()
+        self.submissions = Submissions(workload)
+        self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap
+        self.entries = 0
+        self.idle_wake_ups = 0
+        self.timer_us = FOREVER_US
+
+    def happenings(self) -> Iterator[tuple[int, Event]]:
+        """What comes next, in order of time."""
+        for joined in self.joining():
+            yield 0, joined
+        yield 0, Boundary()
+        submissions, agenda, sequential = self.submissions, self.agenda, self.sequential
+        while True:
+            next_end_us = agenda[0][0] if agenda else FOREVER_US
+            next_us = submissions.next_us if submissions.next_us < next_end_us else next_end_us
+            now_us = next_us if next_us < self.timer_us else self.timer_us
+            if now_us == FOREVER_US:
+                return
+            self._count_wake_ups(alone=now_us < next_us)
+            while submissions.next_us == now_us:
+                yield now_us, JobSubmitted(submissions.take())
+                if sequential:
+                    yield now_us, Boundary()
+            if self.progress and submissions.done >= self.tell_at:
+                self.tell_at = submissions.done + _CHUNK
+                self.progress(submissions.done)
+            while agenda and agenda[0][0] == now_us:  # what follows from one of them at this time included
+                yield now_us, heappop(agenda)[2]
+                if sequential:
+                    yield now_us, Boundary()
+            if self.timer_us <= now_us:
+                self.timer_us = FOREVER_US
+                yield now_us, TimerDue()
+                if sequential:
+                    yield now_us, Boundary()
+            if not sequential:
+                yield now_us, Boundary()
+
+    def _count_wake_ups(self, *, alone: bool) -> None:
+        """A policy that asks for the timer again and again while nothing else happens is stopped."""
+        self.idle_wake_ups = self.idle_wake_ups + 1 if alone else 0
+        if self.idle_wake_ups > _IDLE_WAKE_UPS:
+            raise Stuck(f"the policy asked {_IDLE_WAKE_UPS} times in a row to be woken, and nothing else happened")
+
+    def joining(self) -> Iterable[Event]:
+        """What is there from the beginning."""
+        return [NodesJoined(self.workload.procs_total)]
+
+    def carry_out(self, instructions: list[Instruction], now_us: int) -> list[Event]:
+        """Start jobs, and note what they are told."""
+        launched: list[Event] = []
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                self.start(instruction, now_us)
+                if not self.launch_delay_us:
+                    launched.append(JobLaunched(instruction.job.id))
+            elif isinstance(instruction, Tell):
+                if self.promised_us[instruction.job_id] < 0:
+                    self.promised_us[instruction.job_id] = instruction.promised_us
+            elif isinstance(instruction, SetTimer):
+                self.timer_us = instruction.at_us
+        return launched
+
+    def start(self, start: Start, now_us: int) -> None:
+        """A job is launched, and will end."""
+        index = start.job.id
+        self.reasons[start.reason.why] += 1
+        up_us = now_us + self.launch_delay_us
+        if start.limit_us is not None and self.run_us[index] > start.limit_us:
+            self.run_us[index], self.timed_out[index] = start.limit_us, True
+        until_us = up_us + self.run_us[index]
+        self.starts_us[index] = up_us
+        self.ends_us[index] = until_us
+        if self.launch_delay_us:
+            self.enter(up_us, JobLaunched(index))
+        self.enter(until_us, self.end_of(index))
+
+    def enter(self, at_us: int, event: Event) -> None:
+        """It will happen then."""
+        self.entries += 1
+        heappush(self.agenda, (at_us, self.entries, event))
+
+    def end_of(self, index: int) -> JobEnded:
+        """How a job ends by itself, or at its limit."""
+        return JobEnded(index, JobState.TIMED_OUT if self.timed_out[index] else JobState.COMPLETED)
+
+
+class Submissions:
+    """The workload's jobs, made as their time comes: a million of them are never in memory at once."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.done = 0
+        self._rows: Iterator[tuple[int, int, int, int]] = iter(())
+        self._next: tuple[int, int, int, int] | None = None
+        self.next_us = FOREVER_US
+        self._step()
+
+    def take(self) -> Job:
+        """The next job; its id is its index in the workload."""
+        assert self._next is not None
+        submit_us, procs, estimate_us, user = self._next
+        job = Job(self.done, procs, estimate_us, submit_us, user)
+        if (tasks := self.workload.tasks) is not None:
+            memory_bytes, cpu_permille = int(tasks.memory_bytes[self.done]), int(tasks.cpu_permille[self.done])
+            kind = tasks.kind[self.done]
+            job = structs.replace(job, memory_bytes=memory_bytes, kind=kind, cpu_permille=cpu_permille)
+        self.done += 1
+        self._step()
+        return job
+
+    def _step(self) -> None:
+        if self.done % _CHUNK == 0:
+            part = slice(self.done, self.done + _CHUNK)
+            load = self.workload
+            columns = (load.submit_us[part], load.procs[part], load.estimate_us[part], load.user[part])
+            self._rows = zip(*(column.tolist() for column in columns), strict=True)
+        self._next = next(self._rows, None)
+        self.next_us = self._next[0] if self._next else FOREVER_US

@@ -1,0 +1,213 @@
+"""Nodes that jobs and owners share: limits, paces, and reservations on predicted states, step by step."""
+
+import pytest
+from kit.drive import Drive, Size
+
+from cosched.model.coscheduling import Mode
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node, Owner
+from space_scheduler.feasibility import Limit
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.explain import OnNode
+from space_scheduler.machine.instructions import Pace
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.presets import compose
+from space_scheduler.progress import Sharing
+
+MIB = 1 << 20
+XWINDOWS = Owner(150, 179 * MIB)  # 15 % of a CPU, 35 % of 512 MiB
+INTERNET = Owner(200, 307 * MIB)
+TWO: dict[str, Size] = {"a": (2, 0, 1), "b": (2, 0, 1)}  # a CPU each, two tasks on it
+THREE: dict[str, Size] = {**TWO, "c": (1, 0, 1)}
+
+
+def lab(policy: str, *owners: Owner | None) -> Drive:
+    """Workstations of the paper's: 512 MiB, half of everything for parallel work beside an owner, level 4."""
+    drive = Drive(policy, nodes={})
+    for number, owner in enumerate(owners, 1):
+        drive.say(ev.NodeJoined(Node(f"n{number}", 4, 512 * MIB, 1, 500, 256 * MIB, 512 * MIB)))
+        if owner is not None:
+            drive.say(ev.OwnerCame(f"n{number}", owner))
+    drive.decide()
+    return drive
+
+
+def test_two_is_tasks_share_an_idle_node() -> None:
+    drive = lab("normal", None)
+    for job_id in (1, 2):
+        drive.submit(job_id, 1, 60, memory=250 * MIB, kind="comm", cpu_permille=690)
+    assert drive.decide() == [
+        "start 1 on n1 (limit 60 s): FITS, free_procs 4",
+        "start 2 on n1 (limit 60 s): FITS, free_procs 3",
+        "pace 1 0.725",
+        "pace 2 0.725",
+    ]
+
+
+def test_a_bt_task_is_admitted_beside_an_xwindows_user_and_a_large_is_task_is_not() -> None:
+    drive = lab("normal", XWINDOWS)
+    drive.submit(1, 1, 60, memory=60 * MIB, kind="cpu", cpu_permille=930)
+    drive.submit(2, 1, 60, memory=200 * MIB, kind="comm", cpu_permille=690)
+    assert drive.decide() == ["start 1 on n1 (limit 60 s): FITS, free_procs 4", "pace 1 0.538"]
+    assert drive.why(2).startswith("NOT_ENOUGH_MEMORY")  # 196 MiB are left of the contract's half
+
+
+def test_an_owner_who_uses_more_leaves_less_than_the_contract() -> None:
+    drive = lab("normal", INTERNET)
+    drive.submit(1, 1, 60, memory=206 * MIB)
+    assert drive.decide() == []
+    drive.owner_left("n1")
+    assert drive.decide() == ["start 1 on n1 (limit 60 s): FITS, free_procs 4"]
+
+
+def test_an_owner_slows_a_job_down_and_gives_back_what_he_took() -> None:
+    drive = Drive("normal", nodes=TWO)
+    drive.submit(1, 2, 60)
+    drive.decide_and_launch()
+    drive.at(20).owner("a")
+    assert drive.decide() == ["pace 1 0.5"]
+    assert drive.state.records[1].end_us == 100_000_000  # 40 s of work at half the pace
+    drive.at(40).owner_left("a")
+    assert drive.decide() == ["pace 1 1"]
+    assert drive.state.records[1].end_us == 70_000_000
+    drive.at(40).owner_left("a")  # told twice
+    assert drive.decide() == []
+
+
+def test_an_owner_of_a_node_that_never_joined_is_an_error() -> None:
+    drive = Drive("normal", nodes=TWO)
+    with pytest.raises(KeyError, match="node x never joined"):
+        drive.owner("x")
+    with pytest.raises(ValueError, match="less than nothing"):
+        drive.owner("a", cpu_permille=-1)
+
+
+def test_a_candidate_that_slows_down_what_the_head_waits_for_does_not_start() -> None:
+    drive = Drive("3dbf-light", nodes=THREE)
+    drive.submit(1, 2, 60, kind="cpu")
+    drive.decide_and_launch()
+    drive.submit(2, 5, 60, kind="cpu")
+    assert drive.decide() == ["tell 2 60 s: RESERVED"]
+    drive.submit(3, 1, 10, kind="cpu")  # on the free CPU: nobody is slower for it
+    drive.submit(4, 1, 10, kind="cpu")  # beside job 1, which would end at 70 s then
+    assert drive.decide_and_launch() == ["start 3 on c (limit 10 s): BACKFILLED_BEFORE_SHADOW, shadow 60 s"]
+    drive.at(10).ended(3)
+    assert drive.decide_and_launch() == ["start 4 on c (limit 10 s): BACKFILLED_BEFORE_SHADOW, shadow 60 s"]
+
+
+def test_where_ends_are_not_predicted_by_paces_it_starts() -> None:
+    drive = Drive("easy", rules=MachineRules(place="spread"), nodes=THREE)
+    drive.submit(1, 2, 60, kind="cpu")
+    drive.decide_and_launch()
+    drive.submit(2, 5, 60, kind="cpu")
+    drive.submit(3, 1, 10, kind="cpu")
+    drive.submit(4, 1, 10, kind="cpu")
+    lines = [line.split(" (")[0] for line in drive.decide()]
+    assert lines == ["start 3 on a", "start 4 on b", "tell 2 60 s: RESERVED"]
+
+
+def test_light_takes_it_now_and_hard_waits_for_a_uniform_set() -> None:
+    """The paper's Figure 6: a job now, in Normal's way, or later, in Uniform's."""
+    found = {}
+    for policy in ("3dbf-light", "3dbf-hard"):
+        drive = Drive(policy, nodes=TWO)
+        drive.submit(1, 1, 30, kind="cpu")
+        drive.submit(2, 2, 60, kind="cpu")
+        found[policy] = [line.split(" (")[0] for line in drive.decide()]
+    assert found["3dbf-light"] == ["start 1 on a", "start 2 on a b", "pace 1 0.5", "pace 2 0.5"]
+    assert found["3dbf-hard"] == ["start 1 on a", "tell 2 30 s: RESERVED"]
+
+
+@pytest.mark.parametrize(("estimate_s", "starts"), [(30, True), (31, False)])
+def test_behind_a_head_that_waits_for_a_uniform_set_starts_who_leaves_it_one(estimate_s: float, starts: bool) -> None:
+    drive = Drive("3dbf-hard", nodes=TWO)
+    drive.submit(1, 1, 30, kind="cpu")
+    drive.submit(2, 2, 60, kind="cpu")
+    drive.decide_and_launch()
+    drive.submit(3, 1, estimate_s, kind="cpu")  # on the idle node b; the head wants both idle at 30 s
+    line = f"start 3 on b (limit {estimate_s} s): BACKFILLED_BEFORE_SHADOW, shadow 30 s"
+    assert drive.decide() == ([line] if starts else [])
+
+
+def test_the_reservation_is_for_the_state_that_will_be() -> None:
+    """The head waits for memory on both nodes, for job 2 at last. Job 1 may take 5 s longer, that one may not."""
+    drive = Drive("3dbf-light", nodes={"a": (4, 100, 1), "b": (4, 100, 1)})
+    drive.submit(1, 1, 20, memory=60, kind="cpu")
+    drive.submit(2, 1, 40, memory=60, kind="cpu")
+    drive.submit(3, 2, 60, memory=70, kind="comm")
+    for job_id in (4, 5):
+        drive.submit(job_id, 1, 5, memory=30, kind="comm")
+    assert drive.decide() == [
+        "start 1 on a (limit 20 s): FITS, free_procs 8",
+        "start 2 on b (limit 40 s): FITS, free_procs 7",
+        "start 4 on a (limit 5 s): BACKFILLED_BEFORE_SHADOW, shadow 40 s",
+        "tell 3 40 s: RESERVED",
+        "pace 1 0.5",
+        "pace 4 0.5",
+    ]
+
+
+def test_policies_whose_promises_need_ends_that_stay_are_refused_where_nodes_are_shared() -> None:
+    with pytest.raises(ValueError, match="cannot be had there"):
+        SchedulerState(compose("fcfs", "conservative"), MachineRules(sharing=Sharing(Mode.CCS)))
+    with pytest.raises(ValueError, match="cannot be had there"):
+        SchedulerState(compose("fcfs", "backfill(2)"), MachineRules(sharing=Sharing(Mode.CCS)))
+
+
+def test_a_machine_goes_on_from_paper_at_the_same_paces() -> None:
+    drive = lab("3dbf-light", XWINDOWS, None)
+    for job_id, kind in ((1, "cpu"), (2, "comm"), (3, "cpu")):
+        drive.submit(job_id, 2, 60, memory=10 * MIB, kind=kind, cpu_permille=800)
+    drive.decide_and_launch()
+    drive.at(30)
+    drive.state.now_us = 30_000_000
+    again = SchedulerState.restore(drive.state.policy, drive.state.rules, drive.state.snapshot())
+    again.validate()
+    assert again.snapshot() == drive.state.snapshot()
+    for state in (again, drive.state):
+        state.handle(ev.JobEnded(1), 40_000_000)
+    both = [state.handle(ev.Boundary(), 40_000_000) for state in (again, drive.state)]
+    assert both[0] == both[1]
+    assert any(isinstance(each, Pace) for each in both[0])
+
+
+def test_a_job_that_runs_past_its_estimate_is_predicted_anew() -> None:
+    drive = Drive("3dbf-light", rules=MachineRules(kill_at_limit=False), nodes=TWO)
+    drive.submit(1, 2, 10)
+    drive.decide_and_launch()
+    drive.submit(2, 4, 10)
+    assert drive.decide() == ["tell 2 10 s: RESERVED"]
+    assert drive.at(10).decide() == ["tell 2 70 s: OVERRUN"]
+
+
+def test_the_same_job_is_again_as_new_when_it_was_requeued() -> None:
+    drive = Drive("normal", nodes=TWO)
+    drive.say(ev.JobSubmitted(Job(1, 2, 60_000_000, 0, requeue=True)))
+    drive.decide_and_launch()
+    drive.at(30).owner("a")
+    drive.decide()
+    drive.at(40).lose_node("b")
+    drive.ended(1, JobState.NODE_LOST)
+    drive.node("b", 2, 0, 1)
+    drive.owner_left("a")
+    assert [line.split(" (")[0] for line in drive.decide_and_launch()] == ["start 1 on a b"]
+    assert drive.state.records[1].end_us == 100_000_000
+
+
+def test_each_node_is_explained_to_a_job_that_waits() -> None:
+    drive = Drive("uniform-hard", nodes={"a": (2, 100, 1), "b": (2, 100, 1), "c": (2, 30, 1), "d": (1, 100, 1)})
+    drive.submit(1, 1, 60, memory=10, kind="cpu", cpu_permille=900)  # where least is used: the first
+    drive.submit(2, 1, 60, memory=20, kind="comm")
+    assert [line.split(" (")[0] for line in drive.decide()][:2] == ["start 1 on a", "start 2 on b"]
+    drive.submit(3, 3, 60, memory=40, kind="cpu")
+    drive.decide()
+    assert drive.state.explain_nodes(3) == [
+        OnNode("a", 0, Limit.KIND, 0, 10, 1, 900),
+        OnNode("b", 1, None, 2, 20, 1, 1000),
+        OnNode("c", 0, Limit.MEMORY, 0, 0, 0, 0),
+        OnNode("d", 1, None, 1, 0, 0, 0),
+    ]
+    assert drive.state.explain_nodes(1) == []
+    drive.say(ev.NodeJoined(Node("a", 1, 100, 1)))
+    assert drive.state.explain_nodes(3)[0].limit is Limit.PLACES

@@ -1,0 +1,115 @@
+"""The replication of the CISNE paper, at a small scale: its setting as the paper has it, its result's forms."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from cosched.errors import BadInput
+from cosched.model.coscheduling import Mode
+from cosched.replicate.cisne import replication, setup
+from cosched.replicate.cisne.setup import Scale
+from cosched.replicate.papers import Request, replicate
+from cosched.replicate.result import Result
+from space_scheduler.progress import Sharing
+
+SMALL = Scale(2, (0.1, 0.2), 2)
+
+
+@contextmanager
+def silent(what: str, count: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
+
+
+@pytest.fixture(scope="module")
+def result() -> Iterator[Result]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "JOBS", 16)
+        yield replication.replicate_at(SMALL, Request(paper="cisne", workers=1), silent)
+
+
+def test_the_cluster_is_the_papers() -> None:
+    site = setup.site(1, Sharing(Mode.CCS))
+    assert len(site.nodes) == 16
+    assert {node.memory_bytes for node in site.nodes} == {512 << 20}
+    assert len({name for _, name, _ in site.owners}) == 4
+    for seed in range(1, 20):
+        for _, name, owner in setup.site(seed, Sharing()).owners:
+            assert owner is not None
+            node = next(each for each in site.nodes if each.name == name)
+            left = {150: 256 << 20, 200: (512 << 20) - round(0.6 * (512 << 20))}[owner.cpu_permille]
+            assert node.memory_beside(owner) == left
+
+
+def test_the_workload_is_table_1s() -> None:
+    load = setup.workload(0.2, 3)
+    assert len(load) == 90
+    assert load.tasks is not None
+    bounds = {"comm": (580, 750), "cpu": (820, 930)}
+    for kind, share in zip(load.tasks.kind, load.tasks.cpu_permille, strict=True):
+        low, high = bounds[kind]
+        assert low <= share <= high
+    assert set(load.procs.tolist()) == {2, 4, 8}
+    assert load.tasks.memory_bytes.max() <= 260 << 20
+    assert (load.estimate_us == load.run_us).all()
+    assert (setup.workload(0.2, 3, estimate="factor:3").estimate_us > load.run_us).any()
+
+
+def test_seeds_differ_and_policies_meet_the_same_jobs() -> None:
+    assert (setup.workload(0.2, 1).submit_us != setup.workload(0.2, 2).submit_us).any()
+    one, again = (setup.simulated("normal", 0.2, 1, Sharing(Mode.CCS)) for _ in range(2))
+    other = setup.simulated("3dbf-hard", 0.2, 1, Sharing(Mode.CCS))
+    assert (one.start_us == again.start_us).all()
+    assert (one.workload.submit_us == other.workload.submit_us).all()
+    assert (one.start_us != other.start_us).any()
+
+
+def test_every_policy_and_workload_is_in_the_figures(result: Result) -> None:
+    for name in ("figure7", "figure8", "figure9"):
+        rows = [(row["workload"], row["policy"]) for row in result.tables[name].as_dicts()]
+        assert rows == [(workload, policy) for workload in ("SIT", "DIT") for policy in setup.POLICIES]
+    for row in result.tables["figure8"].as_dicts():
+        assert row["turnaround"] == pytest.approx(row["wait"] + row["execution"])
+    assert len(result.tables["sweep"].rows) == 2 * len(setup.POLICIES)
+    assert sum(row["best turnaround"] for row in result.tables["sweep"].as_dicts()) == 2
+
+
+def test_what_was_put_in_is_no_finding(result: Result) -> None:
+    assert "input: calibration" in result.tables["figure7"].caption
+    undecided = {claim.id for claim in result.claims if claim.note == "decided by real runs alone"}
+    assert undecided == {"ccs-execution-sit", "ccs-execution-dit", "ccs-execution-mpl1", "ccs-latency"}
+    assert any("Costs of sharing" in note for note in result.notes)
+
+
+def test_claims_are_judged_by_all_their_cases(result: Result) -> None:
+    claims = {claim.id: claim for claim in result.claims}
+    assert len(claims) == len(result.claims) == 15
+    assert "(of 20:" in claims["mpl-turnaround"].note  # five policies, two bases, two workloads
+    assert "(of 6:" in claims["backfilling-harmless"].note
+    assert claims["3dbf-light-makespan-sit"].paper == -0.35
+
+
+def test_figures_can_be_drawn(result: Result, tmp_path: object) -> None:
+    from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
+
+    for name, plot in result.plots.items():
+        axes = Figure().subplots()
+        plot.draw(axes)
+        assert axes.get_ylabel(), name
+        assert axes.patches or axes.lines, name
+
+
+def test_what_is_measured_is_the_papers(result: Result) -> None:
+    found = setup.simulated("basic", 1.0, 1, Sharing())
+    measured = setup.measured("basic", 1.0, 1, Sharing())
+    waits = (found.start_us - found.workload.submit_us) / 1e6
+    assert measured.wait_s == pytest.approx(float(np.mean(waits)))
+    assert measured.makespan_s == pytest.approx(float(found.end_us.max() - found.workload.submit_us[0]) / 1e6)
+
+
+def test_the_real_part_and_other_logs_are_refused() -> None:
+    with pytest.raises(BadInput, match="--real"):
+        replicate(Request(paper="cisne", real=True), silent)
+    with pytest.raises(BadInput, match="the paper's workload is generated"):
+        replicate(Request(paper="cisne", log="x.swf"), silent)

@@ -4,7 +4,7 @@ Between two ends nothing changes, so rates are constant and the next end is exac
 jobs do the work that was estimated, nodes and owners stay as they are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -60,6 +60,22 @@ class Forecast:
         other = Forecast(self.now_us, self.room.copy(), self._floor.copy())
         other._going, other._ends = self._going.copy(), self._ends.copy()
         return other
+
+    @property
+    def going(self) -> Set[int]:
+        """The jobs that still run."""
+        return self._going.keys()
+
+    def beside(self, allocation: Allocation) -> Set[int]:
+        """The jobs whose rates may be others with a job there."""
+        return self._floor.near(share.node for share in allocation.nodes)
+
+    def ends_us(self, job: Job, allocation: Allocation) -> int:
+        """When a job would end that starts now on nodes that nobody else is on."""
+        floor = Floor(self._floor.sharing)
+        floor.sites = {share.node: self._floor.sites[share.node] for share in allocation.nodes}
+        floor.enter(job, allocation)
+        return end_us(self.now_us, job.estimate_us * ALONE_PPM, floor.rates_ppm(floor.sites)[job.id])
 
     def start(self, job: Job, allocation: Allocation) -> None:
         """Suppose that a job starts now."""

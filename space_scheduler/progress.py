@@ -97,11 +97,26 @@ class Floor:
         """The jobs with tasks on a node."""
         return self._on.get(name, ())
 
+    def near(self, names: Iterable[str]) -> set[int]:
+        """The jobs whose rates depend on who is on these nodes."""
+        if self.sharing.mode is not Mode.CCS:
+            return {job_id for name in names for job_id in self.on(name)}
+        border, seen, jobs = list(names), set[str](), set[int]()
+        while border:
+            name = border.pop()
+            if name not in seen:
+                seen.add(name)
+                for job_id in self.on(name):
+                    if job_id not in jobs:
+                        jobs.add(job_id)
+                        border += self.jobs[job_id].tasks
+        return jobs
+
     def rates_ppm(self, touched: Iterable[str]) -> dict[int, int]:
         """The rates of all jobs whose rate may be another one since something changed on these nodes."""
         if self.sharing.mode is Mode.CCS:
             return self._balanced(touched)
-        jobs = {job_id for name in touched for job_id in self.on(name)}
+        jobs = self.near(touched)
         paces = {name: self._paces(name) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
         return {job_id: _ppm(min(paces[name][job_id] for name in self.jobs[job_id].tasks)) for job_id in sorted(jobs)}
 
@@ -127,15 +142,8 @@ class Floor:
 
     def _balanced(self, touched: Iterable[str]) -> dict[int, int]:
         """The rates of everybody who shares a node with somebody who does, and so on: they depend on each other."""
-        border, names, jobs = list(touched), set[str](), set[int]()
-        while border:
-            name = border.pop()
-            if name not in names:
-                names.add(name)
-                for job_id in self.on(name):
-                    if job_id not in jobs:
-                        jobs.add(job_id)
-                        border += self.jobs[job_id].tasks
+        jobs = self.near(touched)
+        names = {name for job_id in jobs for name in self.jobs[job_id].tasks}
         # nodes with room for all that their tasks use hold nobody back
         tight = {
             name: site.usable

@@ -149,8 +149,11 @@ class Cluster:
     def add(self, member: Member) -> None:
         """Enter a node that is not known yet, in its place."""
         self.changed()
-        members = {**self.members, member.node.name: member}
-        self.members = dict(sorted(members.items(), key=lambda entry: _by_number(entry[0])))
+        name = member.node.name
+        last = next(reversed(self.members), None)
+        self.members[name] = member
+        if last is not None and _by_number(name) < _by_number(last):  # most come in order
+            self.members = dict(sorted(self.members.items(), key=lambda entry: _by_number(entry[0])))
 
     def hold(self, job: Job, allocation: Allocation) -> None:
         """A job takes what it was given."""

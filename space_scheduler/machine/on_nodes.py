@@ -48,9 +48,17 @@ class OnNodes:
             if self.procs_installed or self.rules.release_at_limit:
                 self._mixed(event)
             self.cluster = Cluster(self.rules.mpl)
+        known = event.node.name in self.cluster.members
         if self.cluster.join(event.node):
             self._see(self.cluster[event.node.name])
-            self._capacity_changed(event)
+            if known:
+                self._capacity_changed(event)
+            else:
+                places = self.cluster.places(event.node)
+                self.procs_total += places
+                self.procs_installed += places
+                self.free_procs += places
+                self._disturbed(event, Why.CAPACITY_CHANGED)
         return []
 
     def _owner_came(self, event: ev.OwnerCame) -> list[Instruction]:
@@ -123,6 +131,9 @@ class OnNodes:
         self.procs_total = self.cluster.procs()
         self.procs_installed = self.cluster.procs(installed=True)
         self.free_procs = self._free_procs()
+        self._disturbed(event, why)
+
+    def _disturbed(self, event: ev.Event, why: Why) -> None:
         self._trigger = event
         self._changes.disturbed = self._changes.disturbed or why
 

@@ -5,6 +5,7 @@ reservation, and (``reserve``) suppose that it does. A place is an allocation wh
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
@@ -16,6 +17,8 @@ from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason
 
 Slot = tuple[int, Allocation | None]
+#: How many candidates of a pass may be looked ahead for: each costs a walk over predicted ends.
+LOOKS: Final = 50
 
 
 class CountedFuture:
@@ -118,6 +121,9 @@ class SharedFuture:
     A reservation is the earliest predicted moment at which there is a place. A start keeps it if that moment comes no
     later with the newcomer there, and with the slowdown that it causes to the jobs that are waited for (3DBackfilling,
     Hanzich et al. 2005, section 3). At most one job has a reservation.
+
+    Whom a newcomer does not slow down ends as predicted, so most answers need no look ahead. In one pass at most
+    :data:`LOOKS` candidates get one; those behind wait for the next.
     """
 
     def __init__(self, snapshot: Snapshot, starts: Sequence[PlannedStart], free_procs: int) -> None:
@@ -131,29 +137,47 @@ class SharedFuture:
             if start.allocation:
                 self._started.start(start.job, start.allocation)
         self._reserved: tuple[Job, int] | None = None
+        self._then: Forecast | None = None  # the future at the reserved moment
+        self._looks = LOOKS
 
     def earliest(self, job: Job) -> Slot | None:
         """The earliest predicted moment with a place; None while nodes that it needs are away."""
         if allocation := self._started.room.placed(job):
             return self.now_us, allocation
-        later_us = _later(self._started, job, FOREVER_US)
-        return None if later_us is None else (later_us, None)
+        self._then = _with_a_place(self._started, job, FOREVER_US)
+        return None if self._then is None else (self._then.now_us, None)
 
     def now(self, job: Job) -> Slot | None:
         """A start now with which the reservation holds, or None."""
         allocation = self._started.room.placed(job)
-        if allocation is None:
+        if allocation is None or not (self._reserved is None or self._holds_with(job, allocation)):
             return None
-        if self._reserved:
-            reserved, start_us = self._reserved
-            with_it = self._started.copy()
-            with_it.start(job, allocation)
-            if _later(with_it, reserved, start_us) is None:
-                return None
         return self.now_us, allocation
 
+    def _holds_with(self, job: Job, allocation: Allocation) -> bool:
+        assert self._reserved is not None
+        assert self._then is not None
+        head, start_us = self._reserved
+        beside = self._started.beside(allocation)
+        if not beside and self._started.ends_us(job, allocation) <= start_us:
+            return True  # all others end as before
+        # who is waited for ends as before; whoever else ends by then only makes room, unless who is there matters
+        if not beside or (beside <= self._then.going and not self._then.room.place.refuses):
+            room = self._then.room.copy()
+            room.take(job, allocation)
+            if room.obstacle(head) is None:
+                return True
+            if not beside:
+                return False
+        if not self._looks:
+            return False
+        self._looks -= 1
+        with_it = self._started.copy()
+        with_it.start(job, allocation)
+        return _with_a_place(with_it, head, start_us) is not None
+
     def reserve(self, job: Job, slot: Slot) -> None:
-        """Keep the moment."""
+        """Keep the moment, which :meth:`earliest` has just found."""
         self._reserved = job, slot[0]
 
     def start(self, job: Job, slot: Slot, reason: Reason) -> PlannedStart:
@@ -161,12 +185,14 @@ class SharedFuture:
         allocation = slot[1]
         assert allocation is not None
         self._started.start(job, allocation)
+        if self._reserved:
+            self._then = _with_a_place(self._started, *self._reserved)
         self.free_procs -= job.procs
         return PlannedStart(job, reason, allocation)
 
 
-def _later(forecast: Forecast, job: Job, until_us: int) -> int | None:
-    """The first end, ``until_us`` at the latest, after which there is a place for a job that has none now."""
+def _with_a_place(forecast: Forecast, job: Job, until_us: int) -> Forecast | None:
+    """A future at the first end, ``until_us`` at the latest, after which a job has a place that has none now."""
     future = forecast.copy()
     tasks = future.room.tasks(job)
     fitting = sum(tasks)
@@ -177,7 +203,7 @@ def _later(forecast: Forecast, job: Job, until_us: int) -> int | None:
                 fitting += here - tasks[index]
                 tasks[index] = here
         if fitting >= job.procs and future.room.obstacle(job) is None:
-            return next_us
+            return future
     return None
 
 

@@ -130,6 +130,20 @@ def test_behind_a_head_that_waits_for_a_uniform_set_starts_who_leaves_it_one(est
     assert drive.decide() == ([line] if starts else [])
 
 
+def test_beside_an_owner_all_takes_longer() -> None:
+    drive = Drive("3dbf-hard", nodes=TWO)
+    drive.owner("a")
+    drive.owner("b")
+    drive.decide()
+    drive.submit(1, 1, 15, kind="cpu")
+    drive.submit(2, 2, 60, kind="cpu")
+    assert drive.decide_and_launch()[1:] == ["tell 2 30 s: RESERVED", "pace 1 0.5"]
+    drive.submit(3, 1, 16, kind="cpu")  # 32 s on b
+    assert drive.decide() == []
+    drive.submit(4, 1, 15, kind="cpu")
+    assert drive.decide() == ["start 4 on b (limit 15 s): BACKFILLED_BEFORE_SHADOW, shadow 30 s", "pace 4 0.5"]
+
+
 def test_the_reservation_is_for_the_state_that_will_be() -> None:
     """The head waits for memory on both nodes, for job 2 at last. Job 1 may take 5 s longer, that one may not."""
     drive = Drive("3dbf-light", nodes={"a": (4, 100, 1), "b": (4, 100, 1)})

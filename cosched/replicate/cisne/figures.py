@@ -72,4 +72,6 @@ def _by_workload(axes: "Axes", what: str) -> None:
         axes.text(middle, 0.98, name, transform=axes.transAxes, ha="center", va="top", fontweight="bold")
     axes.axvline(len(POLICIES) - 0.5, color="grey", linewidth=0.8)
     axes.set_ylabel(what)
-    axes.legend(fontsize=8, loc="upper right")
+    axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
+    if len(axes.get_legend_handles_labels()[1]) > 1:
+        axes.legend(fontsize=8, loc="upper right")

@@ -2,7 +2,7 @@
 
 Hanzich et al. 2005, section 4: 16 workstations of 512 MB; local users on a quarter of them, two of three kinds of which
 are XWindows users, the others Internet users; a social contract that leaves parallel work half of CPU and memory beside
-them and everything elsewhere; 90 jobs. What the paper leaves open is in ``docs/guide/cisne.md``.
+them and everything elsewhere; 90 jobs. What the paper leaves open is in ``docs/replications/cisne.md``.
 """
 
 from dataclasses import replace

@@ -75,6 +75,12 @@ def test_every_policy_and_workload_is_in_the_figures(result: Result) -> None:
     assert sum(row["best turnaround"] for row in result.tables["sweep"].as_dicts()) == 2
 
 
+def test_what_the_costs_decide_is_shown(result: Result) -> None:
+    rows = result.tables["costless"].as_dicts()
+    assert len(rows) == 12
+    assert any(abs(row["turnaround"] - row["turnaround, costless"]) > 0.01 for row in rows)
+
+
 def test_what_was_put_in_is_no_finding(result: Result) -> None:
     assert "input: calibration" in result.tables["figure7"].caption
     undecided = {claim.id for claim in result.claims if claim.note == "decided by real runs alone"}

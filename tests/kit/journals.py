@@ -135,13 +135,15 @@ class Driven:
         self.journal.close()
 
     def commit(self) -> None:
+        wal = self.path.with_name(self.path.name + "-wal")
         self.core.commit()
         self.core.state.validate()
-        self.core.save_if_due()
+        committed_bytes = wal.stat().st_size
+        self.core.save_if_due()  # a transaction of its own, in which nothing more comes to be known
         seq = self.journal.seq
         self.known[seq] = state_bytes(self.core.state)
-        wal = self.path.with_name(self.path.name + "-wal")
-        self.commits.append(Known(wal.stat().st_size, seq, self.known[seq], self.core.records.copy()))
+        for wal_bytes in sorted({committed_bytes, wal.stat().st_size}):
+            self.commits.append(Known(wal_bytes, seq, self.known[seq], self.core.records.copy()))
 
     def step(self) -> None:
         """Some events and a commit, or a pass and a commit."""

@@ -9,7 +9,8 @@ on the same set of nodes. What it leaves open is reconstructed here, as the desi
 - (b) The nodes of the newcomer are all idle; or one and the same jobs are on all of them, and these jobs are nowhere
   else. A newcomer then has tasks on each node of theirs. Owners are at all of its desks or at none.
 
-Of several such sets, the one whose nodes are used least comes first: by memory, then tasks, then CPU.
+Of several such sets, the one comes first on which fewest of the job's own tasks share a CPU; then the one whose nodes
+are used least: by memory, then tasks, then CPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,8 +33,17 @@ def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int
 def chosen(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]] | None:
     """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
     places = _all_of_the_kind(room, job, fitting)
-    sets = [(_load_of(room, nodes), nodes) for nodes in _sets(room, job, places)]
-    return _evenly(min(sets)[1], job, places) if sets else None
+    laid = [each for nodes in _sets(room, job, places) if (each := _evenly(nodes, job, places))]
+    return min(
+        laid,
+        key=lambda pairs: (_crowd(room, pairs), _load_of(room, [index for index, _ in pairs]), pairs),
+        default=None,
+    )
+
+
+def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
+    """How many of the job's own tasks share a CPU."""
+    return max(-(-tasks // (room.cpus[index] if room.cpus else tasks)) for index, tasks in pairs)
 
 
 def _sets(room: Room, job: Job, places: Sequence[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
-from space_scheduler.feasibility import Room
+from space_scheduler.feasibility import Resident, Room
 from space_scheduler.policy.place import PLACES
 from space_scheduler.policy.presets import PRESETS
 from space_scheduler.reasons import Why
@@ -150,3 +150,15 @@ def test_presets_place_as_they_are_named() -> None:
     alone = {name: name for name in ("normal", "uniform-light", "uniform-hard")}
     assert named == alone | {"basic": "normal", "2dbf": "normal"} | {f"3dbf-{how}": f"uniform-{how}" for how in HOW}
     assert {name for name, preset in PRESETS.items() if preset.mpl} == {"basic", "2dbf"}
+
+
+def test_a_jobs_own_tasks_share_a_cpu_only_where_there_is_nothing_else() -> None:
+    room = Room(["a", "b", "c"], [4, 3, 3], [100, 100, 100], None, PLACES["uniform-hard"], cpus=[1, 1, 1])
+    other = Resident(1, 1, 10, "comm", 1000)
+    room.residents[1:] = [(other,), (other,)]
+    placed = room.placed(Job(2, 2, 60, 0, kind="cpu"))
+    assert placed is not None
+    assert [share.node for share in placed.nodes] == ["b", "c"]  # not both on a, which is idle
+    alone = room.placed(Job(3, 2, 60, 0, kind="comm"))  # beside its own kind it may not be
+    assert alone is not None
+    assert alone.nodes == (Share("a", 2),)

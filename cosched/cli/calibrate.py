@@ -47,7 +47,9 @@ def command(
     chosen = [word.strip() for word in modes.split(",") if word.strip()]
     for word in chosen:
         if word not in set(Mode):
-            raise BadInput("--modes", f"{word!r}", ", ".join(Mode), nearest=nearest(word, [mode.value for mode in Mode]))
+            raise BadInput(
+                "--modes", f"{word!r}", ", ".join(Mode), nearest=nearest(word, [mode.value for mode in Mode])
+            )
     if not 1 <= seconds <= 600:
         raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
     kept = Kept(out, RUNS, Paced)

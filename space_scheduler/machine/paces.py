@@ -44,9 +44,11 @@ class Paces:
         self.floor.leave(record.job.id)
         self._touched.update(share.node for share in record.allocation.nodes)
 
-    def again(self, record: Record) -> None:
-        """A job is as it was before the machine was restored."""
+    def again(self, record: Record, now_us: int) -> None:
+        """A job is as it was before the machine was restored; one of a machine that kept no rates has what is left."""
         assert record.allocation is not None
+        if not record.left:
+            record.begin_work(max(1, record.end_us - now_us), now_us)
         self.floor.enter(record.job, record.allocation)
         self._touched.update(share.node for share in record.allocation.nodes)
 

@@ -167,7 +167,7 @@ def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
         if state.cluster is not None and paper.allocation is not None:
             state.cluster.hold(job, paper.allocation)
             if state.paces is not None:
-                state.paces.again(record)
+                state.paces.again(record, state.now_us)
 
 
 def _member(paper: SavedNode) -> Member:

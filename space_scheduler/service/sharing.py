@@ -8,7 +8,8 @@ from space_scheduler.progress import Sharing
 
 def shared(config: ClusterConfig) -> bool:
     """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
-    return bool(getattr(resolve(config.policy, config.order, where="policy"), "place", ""))
+    policy = resolve(config.policy, config.order, where="policy")
+    return bool(getattr(policy, "place", "") and getattr(policy, "shares", False))
 
 
 def sharing_of(config: ClusterConfig) -> Sharing | None:

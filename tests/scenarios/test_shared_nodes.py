@@ -9,7 +9,7 @@ from cosched.model.node import Node, Owner
 from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import OnNode
-from space_scheduler.machine.instructions import Pace
+from space_scheduler.machine.instructions import Pace, Tell
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.presets import compose
@@ -184,6 +184,24 @@ def test_a_machine_goes_on_from_paper_at_the_same_paces() -> None:
     both = [state.handle(ev.Boundary(), 40_000_000) for state in (again, drive.state)]
     assert both[0] == both[1]
     assert any(isinstance(each, Pace) for each in both[0])
+
+
+def test_a_machine_that_kept_no_rates_goes_on_with_them() -> None:
+    """The service is started again with a policy that looks at who shares nodes, while jobs run."""
+    drive = Drive("easy", rules=MachineRules(place="spread"), nodes=TWO)
+    drive.submit(1, 2, 60)
+    drive.decide_and_launch()
+    drive.at(20).submit(2, 4, 30)
+    drive.decide()
+    rules = MachineRules(sharing=Sharing(Mode.CCS))
+    state = SchedulerState.restore(compose("fcfs", "backfill(1)", "uniform-light"), rules, drive.state.snapshot())
+    state.validate()
+    state.handle(ev.JobSubmitted(Job(3, 1, 10_000_000, 0)), 30_000_000)
+    told = [each for each in state.handle(ev.Boundary(), 30_000_000) if isinstance(each, Tell)]
+    state.validate()
+    assert all(each.promised_us == 60_000_000 for each in told)
+    assert state.records[2].promise_us == 60_000_000
+    assert state.records[1].going().end_us == 60_000_000
 
 
 def test_a_job_that_runs_past_its_estimate_is_predicted_anew() -> None:

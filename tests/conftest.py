@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +37,9 @@ SYSTEM_PACKAGES = {
     "xdotool": ("xdotool",),
     "xvfb": ("Xvfb",),
 }
+
+# Examples are drawn from constants of whatever modules are loaded by then, which other tests decide: from none instead.
+providers._get_local_constants = lambda: providers.Constants()
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.
 hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, deadline=None)

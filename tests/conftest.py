@@ -39,7 +39,7 @@ SYSTEM_PACKAGES = {
 }
 
 # Examples are drawn from constants of whatever modules are loaded by then, which other tests decide: from none instead.
-providers._get_local_constants = lambda: providers.Constants()
+providers._get_local_constants = providers.Constants
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.
 hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, deadline=None)

@@ -31,6 +31,7 @@ class Limit(StrEnum):
     AVOIDED = "a launch of the job has failed there"
     PLACES = "no place is free"
     MEMORY = "too little memory is left"
+    CPU = "more of its CPUs would be used than the policy admits"
     KIND = "its company there would be of its own kind"
 
 
@@ -49,11 +50,13 @@ class Place(NamedTuple):
 
     ``lay(room, job, fitting)`` gets how many tasks fit on each node and answers with (index of a node, tasks) pairs in
     the nodes' order, or None where the rule has no place though enough tasks fit: only one that ``refuses`` does so.
-    That one ``allows(room, job, pairs)`` what keeps its rule, whoever chose it.
+    That one ``allows(room, job, pairs)`` what keeps its rule, whoever chose it. ``most_cpu_permille``: how much of each
+    of a node's CPUs tasks and owner may use together, in thousandths; None: any, since CPU can be squeezed.
     """
 
     lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
     allows: "Callable[[Room, Job, Sequence[tuple[int, int]]], bool] | None" = None
+    most_cpu_permille: int | None = None
 
     @property
     def refuses(self) -> bool:
@@ -125,6 +128,24 @@ class Room:
 
     def tasks(self, job: Job) -> list[int]:
         """How many tasks of the job fit on each node."""
+        fitting = self._by_memory(job)
+        if (most := self.place.most_cpu_permille) is None or not job.cpu_permille:
+            return fitting
+        return [
+            min(tasks, max(0, self._cpu_left_permille(index, most)) // job.cpu_permille) if tasks else 0
+            for index, tasks in enumerate(fitting)
+        ]
+
+    def _cpu_left_permille(self, index: int, most: int) -> int:
+        """What more may be used of a node's CPUs, in thousandths of one, where so much of each may."""
+        used = sum(each.tasks * each.cpu_permille for each in self.residents[index])
+        owner = self.owners[index]
+        cpus = (
+            self.cpus[index] if self.cpus else max(0, self.procs[index]) + sum(r.tasks for r in self.residents[index])
+        )
+        return most * cpus - used - (owner.cpu_permille if owner else 0)
+
+    def _by_memory(self, job: Job) -> list[int]:
         if job.avoid:
             each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
             return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
@@ -150,7 +171,10 @@ class Room:
             return Limit.AVOIDED
         if self.procs[index] <= 0:
             return Limit.PLACES
-        return Limit.MEMORY if self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) == 0 else None
+        if self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) == 0:
+            return Limit.MEMORY
+        most = self.place.most_cpu_permille
+        return Limit.CPU if most is not None and self._cpu_left_permille(index, most) < job.cpu_permille else None
 
     def obstacle(self, job: Job) -> Reason | None:
         """Why the job has no place here, with the numbers, or None."""
@@ -175,6 +199,8 @@ class Room:
             numbers = {"procs": job.procs, "fitting_procs": fitting, "task_memory_bytes": job.memory_bytes}
             lacking = job.procs * job.memory_bytes > free_bytes
             why = Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
+            if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
+                why, numbers = Why.NOT_ENOUGH_CPU, {**numbers, "task_cpu_permille": job.cpu_permille}
             return Reason(why, {**numbers, "free_memory_bytes": free_bytes}), tasks, None
         if self.most_nodes < len(tasks):
             fitting = sum(nlargest(self.most_nodes, tasks))

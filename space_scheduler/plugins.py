@@ -17,6 +17,7 @@ from space_scheduler.machine.state import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.memory import memory_type
 from space_scheduler.policy.order import Key
+from space_scheduler.policy.place import place_of
 from space_scheduler.policy.presets import PRESETS, compose
 
 GROUP: Final = "cosched.policies"
@@ -33,12 +34,20 @@ def resolve(
 ) -> Policy:
     """The policy of a name, with another order or selection where given.
 
-    Raises :class:`BadInput`; ``where`` is the option or key that the name was given by.
+    A preset that chooses nodes may have variants of its place, ``uniform-hard(subset)`` (``policy.place``). Raises
+    :class:`BadInput`; ``where`` is the option or key that the name was given by.
     """
-    if name is None or name in PRESETS:
-        preset = PRESETS[name or "fcfs"]
+    base, bracket, variants = (name or "fcfs").partition("(")
+    if base in PRESETS:
+        preset = PRESETS[base]
+        if bracket and not preset.place:
+            raise BadInput(where, f"{name!r}", f"{base} without variants: it leaves the nodes to the machine")
+        place = preset.place + bracket + variants
+        if place:
+            place_of(place, where)
         beside = f"{where.removesuffix('policy')}order" if where.endswith("policy") else "--order"
-        return compose(order or preset.order, select or preset.select, preset.place, preset.mpl, where=beside)
+        return compose(order or preset.order, select or preset.select, place, preset.mpl, where=beside)
+    assert name is not None
     if order or select:
         raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:

@@ -10,6 +10,10 @@ them, none taking more than it uses alone (max-min fairness), by the time-sharin
 - ``spin``: a waiting task spins: communicating tasks want a whole CPU.
 - ``gang``: tasks take turns, each with the CPU to itself, whether it uses it or not.
 
+An owner who computes takes the whole CPU, for as long as he does: parallel work is in the idle class. On each desk that
+is at other moments, and a job stands still whenever it is on one of its nodes: with owners who compute for a fifth of
+their time on two of them, its rate is 0.8 times 0.8 of what ceilings and shares leave.
+
 What sharing costs beyond that is measured (``cosched calibrate``): a task is slower by so much for each task beyond
 the CPUs that it shares a node with, by the kinds of both; and by so much beside an owner.
 """
@@ -47,13 +51,15 @@ class Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Site(NamedTuple):
     """A node as rates depend on it: CPUs that parallel tasks may use together, CPUs it has, whether its owner is there.
 
-    ``lacking_permille``: memory that is asked for and not there, in thousandths of what there is.
+    ``lacking_permille``: memory that is asked for and not there, in thousandths of what there is. ``bursts_permille``:
+    which part of the time the owner computes, on all of its CPUs.
     """
 
     usable: float
     cpus: int
     owned: bool = False
     lacking_permille: int = 0
+    bursts_permille: int = 0
 
 
 class Load(NamedTuple):
@@ -118,7 +124,10 @@ class Floor:
             return self._balanced(touched)
         jobs = self.near(touched)
         paces = {name: self._paces(name) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
-        return {job_id: _ppm(min(paces[name][job_id] for name in self.jobs[job_id].tasks)) for job_id in sorted(jobs)}
+        return {
+            job_id: _ppm(min(paces[name][job_id] for name in self.jobs[job_id].tasks) * self._undisturbed(job_id))
+            for job_id in sorted(jobs)
+        }
 
     def _paces(self, name: str) -> dict[int, float]:
         """How fast each job on a node would be if this were its only node."""
@@ -156,10 +165,21 @@ class Floor:
         shares = most | fair_rates(tight, {job_id: self.jobs[job_id].tasks for job_id in held}, most)
         return {
             job_id: _ppm(
-                shares[job_id] / most[job_id] / max(self._cost(name, job_id) for name in self.jobs[job_id].tasks)
+                shares[job_id]
+                / most[job_id]
+                / max(self._cost(name, job_id) for name in self.jobs[job_id].tasks)
+                * self._undisturbed(job_id)
             )
             for job_id in sorted(jobs)
         }
+
+    def _undisturbed(self, job_id: int) -> float:
+        """Which part of the time no owner of a job's nodes computes."""
+        part = 1.0
+        for name in self.jobs[job_id].tasks:
+            if bursts := self.sites[name].bursts_permille:
+                part *= 1 - bursts / 1000
+        return part
 
     def _cost(self, name: str, job_id: int) -> float:
         """How many times slower than its share of CPU a task is there."""

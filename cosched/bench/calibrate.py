@@ -29,14 +29,18 @@ from cosched.model.job import Job
 from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
 
 KINDS: Final = {"cg": "comm", "is": "comm", "mg": "cpu", "bt": "cpu"}
-#: Sizes of which each does several iterations in a second, and at which those that compute do that.
-CLASSES: Final = {"cg": "S", "is": "S", "mg": "W", "bt": "S"}
+#: A size of which each does several iterations in a second.
+CLASSES: Final = dict.fromkeys(KINDS, "W")
 #: Four at a time: of different kinds, and two of each of two programs.
 FOURS: Final = (("cg", "is", "mg", "bt"), ("cg", "cg", "mg", "mg"), ("is", "is", "bt", "bt"))
 #: What the contract leaves to parallel work beside an owner.
 OWNED_CPUS: Final = 0.5
+#: Which part of the time owners compute, in thousandths: an XWindows user at one desk, an Internet user at the other.
+OWNERS_PERMILLE: Final = (150, 200)
 #: Uncounted at both ends, so that all jobs of a mix are there while any is measured.
 AROUND_S: Final = 2.5
+#: How often each is measured alone in a round.
+TIMES_ALONE: Final = 3
 _RESAMPLED: Final = 400
 Say = Callable[[str], None]
 
@@ -52,15 +56,23 @@ class Mix(NamedTuple):
 
 
 def mixes(*, owned: bool) -> list[Mix]:
-    """All that is measured: each alone, all pairs and some fours; beside owners each alone."""
+    """All that is measured: all pairs and some fours, and each alone, more often, since all else is held against that;
+    beside owners each alone.
+    """
     alone = [Mix((name,), owned) for name in KINDS]
     if owned:
         return alone
-    return [*alone, *(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)), *map(Mix, FOURS)]
+    return [
+        *alone * TIMES_ALONE,
+        *(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)),
+        *map(Mix, FOURS),
+    ]
 
 
 class Paced(msgspec.Struct, frozen=True):
-    """One job of a mix: how many iterations it did in a second, and which part of the time was communication."""
+    """One job of a mix: how many iterations it did in a second, which part of the time was communication, and which
+    part of the time its ranks were on a CPU.
+    """
 
     mode: str
     programs: list[str]
@@ -70,6 +82,7 @@ class Paced(msgspec.Struct, frozen=True):
     comm_ratio: float
     steal: float = 0.0
     others: float = 0.0
+    cpu_ratio: float = 1.0
 
     @property
     def is_alone(self) -> bool:
@@ -92,7 +105,8 @@ class Calibration:
         """All mixes under all modes, in an order of its own in each round."""
         rng = random.Random(seed)
         for number in range(rounds):
-            for mix in rng.sample(mixes(owned=owned), len(mixes(owned=owned))):
+            wanted = mixes(owned=owned)
+            for mix in rng.sample(wanted, len(wanted)):
                 lonely = len(mix.programs) == 1 and not owned
                 for mode in ["none"] if lonely else rng.sample(list(modes), len(modes)):
                     yield from self._one(number, mix, mode)
@@ -110,7 +124,8 @@ class Calibration:
         self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each['iterations_per_s']:.2f}/s" for each in found))
         for program, each in zip(mix.programs, found, strict=True):
             told = each["iterations_per_s"], each["comm_ratio"]
-            yield Paced(mode, list(mix.programs), mix.owned, program, *told, *taken)
+            cpu_ratio = min(1.0, each["cpu_ratio"])
+            yield Paced(mode, list(mix.programs), mix.owned, program, *told, *taken, cpu_ratio=cpu_ratio)
 
     def _together(self, mix: Mix, mode: str) -> list[dict[str, Any]]:
         with self._jobs.running() as started:
@@ -147,9 +162,8 @@ def observed(campaigns: Sequence[Sequence[Paced]]) -> list[Observed]:
             if run.is_alone:
                 alone.setdefault(run.program, []).append(run)
         rates = {name: float(np.median([run.iterations_per_s for run in each])) for name, each in alone.items()}
-        # what waits for messages leaves the processor to others: it asks for the rest
-        waits = {name: float(np.median([run.comm_ratio for run in each])) for name, each in alone.items()}
-        asked = {name: round(1000 * (1 - part)) for name, part in waits.items()}
+        # a rank that polls or yields while it waits asks for the whole of a CPU, one that sleeps for less
+        asked = {name: round(1000 * float(np.median([run.cpu_ratio for run in each]))) for name, each in alone.items()}
         for run in runs:
             if not run.is_alone and set(run.programs) <= set(rates):
                 pace = run.iterations_per_s / rates[run.program]
@@ -170,11 +184,13 @@ def _observed(run: Paced, pace: float, asked: Mapping[str, int]) -> Observed:
 def fair_pace(run: Paced, asked: Mapping[str, int]) -> float:
     """What a job's share of a node would make of it, if sharing cost nothing."""
     floor = Floor(Sharing(Mode(run.mode)))
-    floor.sites["node"] = Site(OWNED_CPUS if run.owned else 1.0, 1, run.owned)
+    for bursts in OWNERS_PERMILLE:
+        site = Site(OWNED_CPUS, 1, True, bursts_permille=bursts) if run.owned else Site(1.0, 1)
+        floor.sites[f"desk{len(floor.sites)}"] = site
+    places = Allocation(len(floor.sites), tuple(Share(name, 1) for name in floor.sites))
     for job_id, name in enumerate(run.programs):
-        job = Job(job_id, 1, 1, 0, kind=KINDS[name], cpu_permille=asked[name])
-        floor.enter(job, Allocation(1, (Share("node", 1),)))
-    return max(1, floor.rates_ppm(["node"])[run.programs.index(run.program)]) / ALONE_PPM
+        floor.enter(Job(job_id, places.procs, 1, 0, kind=KINDS[name], cpu_permille=asked[name]), places)
+    return max(1, floor.rates_ppm(floor.sites)[run.programs.index(run.program)]) / ALONE_PPM
 
 
 def fitted(found: Sequence[Observed], seed: int = 1) -> dict[str, dict[str, dict[str, Cost]]]:

@@ -32,7 +32,17 @@ class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def submit(self, script: str, mode: str, tasks: int, *, polls: bool = False) -> int:
+    def submit(
+        self,
+        script: str,
+        mode: str,
+        tasks: int,
+        *,
+        polls: bool = False,
+        kind: str | None = None,
+        memory_bytes: int | None = None,
+        time_limit_s: float = _LIMIT_S,
+    ) -> int:
         """Submit a script with this Python's environment; ``polls``: its MPI does not yield while it waits."""
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment["PATH"] = os.path.dirname(sys.executable) + ":" + environment.get("PATH", "/usr/bin:/bin")
@@ -42,7 +52,9 @@ class Jobs:
             tasks=tasks,
             directory="/",
             environment=environment,
-            time_limit_s=_LIMIT_S,
+            time_limit_s=time_limit_s,
+            memory_bytes=memory_bytes,
+            kind=kind,
             coscheduling=mode,
         )
         return self._client.submit(submission).job_id

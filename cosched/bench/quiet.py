@@ -16,7 +16,6 @@ MOST_STOLEN: Final = 0.005
 MOST_OTHERS: Final = 0.02
 _TRIES: Final = 4
 _STEAL: Final = 7
-_USED: Final = (0, 1, 2)  # by programs and for them; interrupts are nobody's in particular
 
 
 class Taken(NamedTuple):
@@ -31,12 +30,12 @@ class Taken(NamedTuple):
         return self.steal > MOST_STOLEN or self.others > MOST_OTHERS
 
 
-class _Clocks(NamedTuple):
-    """Ticks since the machine's start, and seconds of CPU: of the lab and of this process."""
+class Clocks(NamedTuple):
+    """Ticks since the machine's start, and seconds of CPU: of all processes, and of the lab and this process."""
 
     stolen: int
-    busy: int
     all: int
+    used_s: float
     ours_s: float
 
 
@@ -51,9 +50,9 @@ class Quiet:
         """Make a run until it had the machine to itself, four times at most: the best one, and what was taken of it."""
         tried: list[tuple[Made, Taken]] = []
         while not tried or (tried[-1][1].too_much and len(tried) < _TRIES):
-            before = self._clocks()
+            before = self.clocks()
             made = make()
-            taken = _between(before, self._clocks())
+            taken = self.taken(before)
             tried.append((made, taken))
             if taken.too_much:
                 self._say(
@@ -61,20 +60,24 @@ class Quiet:
                 )
         return min(tried, key=lambda each: each[1].steal / MOST_STOLEN + each[1].others / MOST_OTHERS)
 
-    def _clocks(self) -> _Clocks:
+    def taken(self, before: Clocks) -> Taken:
+        """What was taken of the machine since then."""
+        return _between(before, self.clocks())
+
+    def clocks(self) -> Clocks:
+        """Where the machine's clocks are now."""
         if self._lab is None:
-            return _Clocks(0, 0, 0, 0.0)
+            return Clocks(0, 0, 0.0, 0.0)
         with open("/proc/stat", encoding="ascii") as file:
             ticks = [int(field) for field in file.readline().split()[1:9]]
-        used = sum(ticks[at] for at in _USED)
         ours_s = cgroups.used_s(self._lab) + time.process_time()
-        return _Clocks(ticks[_STEAL], used, sum(ticks), ours_s)
+        return Clocks(ticks[_STEAL], sum(ticks), cgroups.all_used_s(), ours_s)
 
 
-def _between(before: _Clocks, after: _Clocks) -> Taken:
+def _between(before: Clocks, after: Clocks) -> Taken:
     total = after.all - before.all
     if not total:
         return Taken()
     tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
-    others_s = (after.busy - before.busy) * tick_s - (after.ours_s - before.ours_s)
+    others_s = after.used_s - before.used_s - (after.ours_s - before.ours_s)
     return Taken((after.stolen - before.stolen) / total, max(0.0, others_s / (total * tick_s)))

@@ -20,6 +20,7 @@ from cosched.cli.bench_contract import shown as contract_shown
 from cosched.cli.bench_memory import RUNS as MEMORY_RUNS
 from cosched.cli.bench_memory import memory
 from cosched.cli.bench_memory import shown as memory_shown
+from cosched.cli.bench_model import model
 from cosched.cli.service import service, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -45,6 +46,7 @@ def command() -> None:
 
 command.add_command(contract)
 command.add_command(memory)
+command.add_command(model)
 
 
 @command.command("coscheduling")

@@ -1,6 +1,7 @@
 """``cosched compare``: several policies over one log, side by side."""
 
 import math
+import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -64,7 +65,7 @@ def command(
     \b
     Example: cosched compare KTH-SP2-1996-2.1-cln.swf.gz --policies easy,conservative,sjbf
     """
-    names = [name.strip() for name in policies.split(",") if name.strip()] if policies is not None else None
+    names = _names(policies) if policies is not None else None
     expected = expected_of(repeat, "compare", given | {"policies": policies}) if repeat else None
     experiment = expected.configuration if expected else make_experiment(given | {"policies": names, "log": log})
     _check_policies(experiment)
@@ -115,6 +116,11 @@ def command(
     if out:
         click.echo(f"Written to {out}: see manifest.json for the list.")
     return 1 if differing else 0
+
+
+def _names(policies: str) -> list[str]:
+    """The policies of a list; commas in parentheses are the policy's own."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", policies) if name.strip()]
 
 
 def _check_policies(experiment: Experiment) -> None:

@@ -6,6 +6,7 @@ import msgspec
 from cosched.report.table import Table, console
 from space_scheduler import plugins
 from space_scheduler.policy.order import ORDERS
+from space_scheduler.policy.place import VARIANTS
 from space_scheduler.policy.presets import PRESETS, SELECTIONS
 
 
@@ -28,10 +29,15 @@ def command(as_json: bool) -> None:
     selections = Table("Selections (--select)", ("selection", "what it does"))
     for name, about in SELECTIONS.items():
         selections.add(name, about)
+    variants = Table(
+        "Variants of policies that choose nodes, as in normal(overcommit=1.5)", ("variant", "what it does")
+    )
+    for name, about in VARIANTS.items():
+        variants.add(name, about)
     if as_json:
-        tables = {"policies": presets, "orders": orders, "selections": selections}
+        tables = {"policies": presets, "orders": orders, "selections": selections, "variants": variants}
         click.echo(msgspec.json.encode({name: table.as_dicts() for name, table in tables.items()}))
         return
-    for table in (presets, orders, selections):
+    for table in (presets, orders, selections, variants):
         table.show(console())
     click.echo("A policy of your own: --policy module:name (docs/guide/own-policy.md).")

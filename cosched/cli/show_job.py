@@ -58,6 +58,7 @@ def _story(job: JobDoc) -> list[str]:
         ("waited", lasting(job.wait_s) if not job.start_time else ""),
         ("ended", _ended(job)),
         ("running for", lasting(job.run_s) if job.start_time and not ended(job) else ""),
+        ("measured", _measured(job)),
         ("directory", job.directory),
         ("output", _output(job.output, job, "")),
         ("error output", _output(job.error, job, " --stderr")),
@@ -88,8 +89,21 @@ def _asked(job: JobDoc) -> str:
     if job.memory_bytes:
         parts.append(f"{memory_text(job.memory_bytes)} of memory each")
     if job.kind:
-        parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}")
+        how = " (measured when it ran before)" if job.kind_from == "measured" else ""
+        parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
     return ", ".join(parts)
+
+
+def _measured(job: JobDoc) -> str:
+    """What agents saw of its processes."""
+    effort = job.effort
+    if effort is None or not effort.orientation:
+        return ""
+    told = f"{_KINDS[effort.orientation]}: {effort.communication:.0%} of its time was communication"
+    if not effort.arrivals_per_s:
+        return told
+    came = memory_text(round(effort.received_bytes_per_s))
+    return f"{told}, {effort.arrivals_per_s:.0f} messages and {came} came in a second"
 
 
 def _ended(job: JobDoc) -> str:

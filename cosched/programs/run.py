@@ -62,7 +62,7 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
     except Unsuitable as error:
         _say(f"{kernel.name} {options.letter}: {error}", comm)
         return UNUSABLE
-    done, seconds, account = _iterated(work, options, options.iterations or size["iterations"], comm)
+    done, seconds, cpu_s, account = _iterated(work, options, options.iterations or size["iterations"], comm)
     verdict = work.verify()
     report = {
         "program": kernel.name,
@@ -75,6 +75,7 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
         "allowed": verdict.allowed,
         "verified": verdict.right,
         "comm_ratio": comm.total(account[0]) / comm.size / seconds,
+        "cpu_ratio": comm.total(cpu_s) / comm.size / seconds,
         "calls_per_s": comm.total(account[1]) / comm.size / seconds,
         "bytes_per_call": comm.total(account[2]) / max(comm.total(account[1]), 1),
         "peak_memory_bytes": int(comm.largest(_peak_bytes())),
@@ -89,19 +90,25 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
     return 0
 
 
-def _iterated(work: Kernel, options: argparse.Namespace, iterations: int, comm: Comm) -> tuple[int, float, Account]:
-    """Iterate so often, or until rank 0's clock says that it is enough: how often, in what time, with what messages.
+def _iterated(
+    work: Kernel, options: argparse.Namespace, iterations: int, comm: Comm
+) -> tuple[int, float, float, Account]:
+    """Iterate so often, or until rank 0's clock says that it is enough.
+
+    How often, in what time, with how much CPU time of this rank, and with what messages.
 
     ``--around`` seconds before and after are not counted.
     """
     first = _on(work, 0, 0, options.around, comm)[0] if options.around else 0
     comm.barrier()
     comm.forget()
+    cpu_s = time.process_time()
     last, seconds = _on(work, first, iterations, options.seconds, comm)
+    cpu_s = time.process_time() - cpu_s
     account = (comm.seconds, comm.calls, comm.sent_bytes)
     if options.around:
         _on(work, last, 0, options.around, comm)
-    return last - first, seconds, account
+    return last - first, seconds, cpu_s, account
 
 
 def _on(work: Kernel, number: int, iterations: int, limit_s: float | None, comm: Comm) -> tuple[int, float]:

@@ -81,8 +81,25 @@ class Failure(msgspec.Struct, frozen=True):
     tail: list[str] = []
 
 
+class EffortDoc(msgspec.Struct, frozen=True):
+    """What agents saw of a job's processes: CPU seconds, which part of their time was communication, data that came.
+
+    ``orientation``: "cpu" or "comm" (empty: too little was seen), which a job of the same script and arguments counts
+    as next time.
+    """
+
+    orientation: str
+    seen_cpu_s: float
+    communication: float
+    arrivals_per_s: float
+    received_bytes_per_s: float
+
+
 class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """GET /v1/jobs/ID: a job, alive or ended."""
+    """GET /v1/jobs/ID: a job, alive or ended.
+
+    ``kind_from``: "declared", or "measured" when a job of the same program ran before; ``effort``: of an ended job.
+    """
 
     job_id: int
     name: str
@@ -91,6 +108,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     reason: WhyDoc | None = None
     tasks: int
     kind: str | None = None
+    kind_from: str = ""
     time_limit_s: float
     memory_bytes: int | None = None
     directory: str
@@ -108,6 +126,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     exit_status: int | None = None
     signal: int | None = None
     failure: Failure | None = None
+    effort: EffortDoc | None = None
     history: list[Step] = []
 
 

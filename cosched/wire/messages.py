@@ -23,6 +23,7 @@ import msgspec
 
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.effort import Effort
 from cosched.model.node import Presence, Usage
 from cosched.wire.sequence import HEADER_BYTES
 
@@ -119,7 +120,8 @@ class Hello(Message, frozen=True):
 class JobSigns(msgspec.Struct, frozen=True):
     """What a node sees of a job. ``receives``: :class:`cosched.model.coscheduling.Receives`; ``raises``: so far.
 
-    ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot.
+    ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
+    what they have done so far.
     """
 
     job_id: int
@@ -127,6 +129,7 @@ class JobSigns(msgspec.Struct, frozen=True):
     receives: str
     raises: int
     transports: tuple[str, ...] = ()
+    effort: Effort = Effort()
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -16,17 +16,21 @@ MOST_PROCESSES: Final = 64
 MOST_THREADS: Final = 64
 #: Sockets that are asked at every poll; a rank has one or two for each peer it talks to.
 MOST_SOCKETS: Final = 32
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _TREES: Final = ("", "cpuacct", "cpu", "freezer", "memory")
 
 
 class Thread(NamedTuple):
-    """One thread, with what the kernel has counted of it; ``pid`` is its process."""
+    """One thread, with what the kernel has counted of it; ``pid`` is its process, ``queued_us`` how long it had to wait
+    for a CPU.
+    """
 
     pid: int
     tid: int
     cpu_us: int
     voluntary: int
     involuntary: int
+    queued_us: int = 0
 
 
 class Sockets(NamedTuple):
@@ -88,13 +92,22 @@ def threads(pids: Iterable[int]) -> list[Thread]:
             continue
         for name in names:
             try:
-                ran_ns = int(files.read(f"/proc/{pid}/task/{name}/schedstat").split()[0])
+                ran_ns, queued_ns = map(int, files.read(f"/proc/{pid}/task/{name}/schedstat").split()[:2])
                 switches = dict(_SWITCHES.findall(files.read(f"/proc/{pid}/task/{name}/status")))
             except (OSError, ValueError, IndexError):
                 continue
             counts = int(switches.get("", 0)), int(switches.get("non", 0))
-            found.append(Thread(pid, int(name), ran_ns // 1000, *counts))
+            found.append(Thread(pid, int(name), ran_ns // 1000, *counts, queued_ns // 1000))
     return found
+
+
+def kernel_us(thread: Thread) -> int:
+    """How much of its CPU time a thread has spent in the kernel. Raises OSError where it has ended."""
+    text = files.read(f"/proc/{thread.pid}/task/{thread.tid}/stat")
+    try:
+        return int(text.rpartition(")")[2].split()[12]) * (1_000_000 // _TICKS_PER_S)
+    except (IndexError, ValueError):
+        raise ProcessLookupError(thread.tid) from None
 
 
 def shares_memory(pid: int) -> bool:

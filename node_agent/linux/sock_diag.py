@@ -22,7 +22,8 @@ _UNIX_ANSWER: Final = struct.Struct("=BBBBIII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _INFO: Final = 2
 _INFO_BIT: Final = 1 << (_INFO - 1)
-_DATA_SEGS_IN_AT: Final = 152  # in struct tcp_info
+_BYTES_RECEIVED_AT: Final = 128  # in struct tcp_info
+_DATA_SEGS_IN_AT: Final = 152
 _ESTABLISHED: Final = 1
 _CLOSED: Final = 7  # what a UDP socket without a peer is
 _UNIX_RQLEN: Final = 4
@@ -37,7 +38,9 @@ _UDP_STATES: Final = 1 << _ESTABLISHED | 1 << _CLOSED
 
 
 class Inet(NamedTuple):
-    """A TCP or UDP socket as it was found: how to ask for it again, what waits, how often data has come (TCP)."""
+    """A TCP or UDP socket as it was found: how to ask for it again, what waits; of TCP how often data has come, and
+    how much.
+    """
 
     inode: int
     family: int
@@ -45,6 +48,7 @@ class Inet(NamedTuple):
     name: bytes
     waiting_bytes: int
     arrivals: int
+    received_bytes: int = 0
 
 
 class SockDiag:
@@ -124,14 +128,15 @@ class SockDiag:
 
 def _inet(body: bytes, protocol: int) -> Inet:
     family, _, _, _, name, _, rqueue, _, _, inode = _INET_ANSWER.unpack_from(body)
-    arrivals = 0
+    arrivals = received_bytes = 0
     if protocol == socket.IPPROTO_TCP:
         info = _attribute(body, _INET_ANSWER.size, _INFO)
         if len(info) >= _DATA_SEGS_IN_AT + 4:
             (arrivals,) = struct.unpack_from("=I", info, _DATA_SEGS_IN_AT)
+            (received_bytes,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED_AT)
     else:  # asked for by name, UDP wants to hear the peer first
         name = name[2:4] + name[0:2] + name[20:36] + name[4:20] + name[36:]
-    return Inet(inode, family, protocol, name, rqueue, arrivals)
+    return Inet(inode, family, protocol, name, rqueue, arrivals, received_bytes)
 
 
 def _unix_rqlen(body: bytes) -> int:

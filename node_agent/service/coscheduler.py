@@ -118,7 +118,7 @@ class Coscheduler:
         now_us = boottime_us()
         here = self._follow()
         if here and now_us - self._looked_us >= SELDOM_US:
-            self._look()
+            self._look(now_us)
             self._looked_us = now_us
         if now_us - self._told_us > _TOLD_US:
             return SELDOM_US  # what was asked for ends by itself
@@ -141,12 +141,12 @@ class Coscheduler:
             self._watched[key] = Watching(key, self._groups)
         return here
 
-    def _look(self) -> None:
+    def _look(self, now_us: int) -> None:
         if self._diag is None:
             self._diag = SockDiag()
         inet = {each.inode: each for each in self._diag.inet()}
         for watched in self._watched.values():
-            watched.look(inet)
+            watched.look(inet, now_us)
 
     def _job(self, turn: Turn) -> Job:
         watched = self._watched[turn.job_id, turn.attempt]

@@ -8,11 +8,13 @@ import socket
 from typing import Final
 
 from cosched.model.coscheduling import Receives
+from cosched.model.effort import Effort
 from cosched.wire.messages import JobSigns
+from node_agent.linux import job_signs
 from node_agent.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, seen, shares_memory, threads
 from node_agent.linux.sock_diag import Inet, SockDiag
 from node_agent.policy.raising import Key
-from node_agent.policy.receives import Counts, received, settled
+from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 
 #: A connection on which less comes between two looks carries no messages worth waiting for (a daemon's, say).
 _LEAST_ARRIVALS: Final = 4
@@ -30,8 +32,11 @@ class Watching:
         self.cpu_us = 0
         self._name = f"job-{key[0]}.{key[1]}"
         self._groups = groups
-        self._threads: dict[int, Counts] = {}
-        self._arrivals: dict[int, int] = {}
+        self.effort = Effort()
+        self._looked_us = 0
+        self._threads: dict[int, Thread] = {}
+        self._kernel_us: dict[int, int] = {}  # of the busiest threads
+        self._inet_before: dict[int, Inet] = {}
         self._polled: dict[int, int] = {}  # the same, at the last poll
         self._inet: tuple[Inet, ...] = ()
         self._unix: tuple[int, ...] = ()
@@ -45,7 +50,7 @@ class Watching:
 
     def signs(self) -> JobSigns:
         """For the scheduler."""
-        return JobSigns(*self.key, self.receives.value, self.raises, self._transports)
+        return JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort)
 
     def waiting(self, diag: SockDiag) -> bool:
         """Whether bytes wait to be read by the job now, or (of TCP) have come since this was asked. Raises OSError.
@@ -59,16 +64,18 @@ class Watching:
                 self._polled[now.inode] = now.arrivals
         return came or (bool(self._unix) and any(count > 0 for count in diag.unix_waiting(self._unix)))
 
-    def look(self, inet: dict[int, Inet]) -> None:
+    def look(self, inet: dict[int, Inet], now_us: int) -> None:
         """See how the job has received since the last look. ``inet``: a dump of all sockets, by inode."""
         self.count_cpu()
         pids = self._groups.pids(self._name)
         found = seen(pids, inet)
         busy = {pid: sum(map(self._came, sockets)) >= _LEAST_ARRIVALS for pid, sockets in found.inet.items()}
         now = threads(pids)
-        self.receives = settled(self.receives, self._judged(found, now, busy))
-        self._threads = {thread.tid: Counts(*thread[2:]) for thread in now}
-        self._arrivals = {each.inode: each.arrivals for each in inet.values() if self._is_ours(found, each)}
+        how = self._judged(found, now, busy)
+        self.receives = settled(self.receives, how)
+        self._count(found, now, busy, how, now_us)
+        self._threads, self._looked_us = {thread.tid: thread for thread in now}, now_us
+        self._inet_before = {each.inode: each for sockets in found.inet.values() for each in sockets}
         talking = [each for pid, sockets in found.inet.items() for each in sockets if busy[pid] or _is_udp(each)]
         self._inet = tuple(talking[:MOST_SOCKETS])
         self._polled = {each.inode: self._polled[each.inode] for each in self._inet if each.inode in self._polled}
@@ -80,24 +87,58 @@ class Watching:
     def _judged(self, found: Seen, now: list[Thread], busy: dict[int, bool]) -> Receives:
         """By the busiest thread of those that get messages; else by the busiest that sleeps beside a Unix socket."""
         seen_last = [thread for thread in now if thread.tid in self._threads]
-        seen_last.sort(key=lambda thread: thread.cpu_us - self._threads[thread.tid].cpu_us, reverse=True)
+        seen_last.sort(key=self._ran_us, reverse=True)
         for thread in seen_last:
             if busy.get(thread.pid):
-                return received(self._threads[thread.tid], Counts(*thread[2:]), messages=True)
+                return received(_counts(self._threads[thread.tid]), _counts(thread), messages=True)
         for thread in seen_last:
             local = thread.pid in found.unix
-            how = received(self._threads[thread.tid], Counts(*thread[2:]), messages=local)
+            how = received(_counts(self._threads[thread.tid]), _counts(thread), messages=local)
             if how is Receives.BLOCKS:
                 return how
         return Receives.NOTHING if seen_last else Receives.UNKNOWN
 
+    def _ran_us(self, thread: Thread) -> int:
+        """On a CPU since the last look; 0 for a thread that is new."""
+        return thread.cpu_us - self._threads.get(thread.tid, thread).cpu_us
+
+    def _count(self, found: Seen, now: list[Thread], busy: dict[int, bool], how: Receives, now_us: int) -> None:
+        """Add what each process's busiest thread has done since the last look.
+
+        What one does in the kernel, or asleep, while no message comes is no communication: it reads files, or waits for
+        its children.
+        """
+        busiest: dict[int, Thread] = {}
+        for thread in now:
+            if thread.pid not in busiest or self._ran_us(thread) > self._ran_us(busiest[thread.pid]):
+                busiest[thread.pid] = thread
+        before_us, self._kernel_us = self._kernel_us, {}
+        for pid, thread in busiest.items():
+            try:
+                kernel_us = self._kernel_us[thread.tid] = job_signs.kernel_us(thread)
+            except OSError:
+                continue
+            before = self._threads.get(thread.tid)
+            if before is None or thread.tid not in before_us or thread.cpu_us - before.cpu_us < LEAST_CPU_US:
+                continue
+            ran_us, queued_us = thread.cpu_us - before.cpu_us, thread.queued_us - before.queued_us
+            if not (busy.get(pid) or (how is Receives.BLOCKS and pid in found.unix)):
+                self.effort = self.effort.plus(Effort(ran_us))
+                continue
+            asleep_us = max(0, now_us - self._looked_us - ran_us - queued_us)
+            sockets = found.inet.get(pid, ())
+            came = sum(map(self._came, sockets)), sum(map(self._came_bytes, sockets))
+            self.effort = self.effort.plus(
+                Effort(ran_us, min(ran_us, kernel_us - before_us[thread.tid]), asleep_us, *came)
+            )
+
     def _came(self, connection: Inet) -> int:
         """How often data has come since the last look; nothing is known of a connection that is new."""
-        return connection.arrivals - self._arrivals.get(connection.inode, connection.arrivals)
+        return connection.arrivals - self._inet_before.get(connection.inode, connection).arrivals
 
-    @staticmethod
-    def _is_ours(found: Seen, connection: Inet) -> bool:
-        return any(connection in sockets for sockets in found.inet.values())
+    def _came_bytes(self, connection: Inet) -> int:
+        """How much that was."""
+        return connection.received_bytes - self._inet_before.get(connection.inode, connection).received_bytes
 
     def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
         told = set()
@@ -113,6 +154,10 @@ class Watching:
         if sum(self._shared.values()) > 1:
             told.add(_SHARED_MEMORY)
         self._transports = tuple(sorted(told))
+
+
+def _counts(thread: Thread) -> Counts:
+    return Counts(thread.cpu_us, thread.voluntary, thread.involuntary)
 
 
 def _is_udp(connection: Inet) -> bool:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 #: What has no place on empty nodes never will.
-_NEVER: Final = {Why.SPREAD_OUT: Why.SPANS_NODES, Why.NO_UNIFORM_SET: Why.NEVER_UNIFORM}
+_NEVER: Final = {
+    Why.SPREAD_OUT: Why.SPANS_NODES,
+    Why.NO_UNIFORM_SET: Why.NEVER_UNIFORM,
+    Why.NOT_ENOUGH_CPU: Why.MORE_CPU_THAN_ADMITTED,
+}
 
 
 def refusal(state: "OnNodes", job: Job) -> Reason | None:

@@ -13,7 +13,7 @@ from space_scheduler.machine.paces import Paces
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Changes, Policy
-from space_scheduler.policy.place import PLACES
+from space_scheduler.policy.place import place_of
 from space_scheduler.reasons import Reason, Why
 
 
@@ -35,7 +35,7 @@ class OnNodes:
     @property
     def place(self) -> Place:
         """How tasks are laid on nodes: the policy's way, or where it has none, the machine's."""
-        return PLACES[getattr(self.policy, "place", "") or self.rules.place]
+        return place_of(getattr(self.policy, "place", "") or self.rules.place)
 
     def nodes(self) -> list[NodeStatus]:
         """The named nodes in their order, with what is used of them and by whom."""

@@ -26,7 +26,8 @@ class Paces:
         total = node.total_memory_bytes or node.memory_bytes
         lacking = 0 if asked <= total else 1000 * (asked - total) // max(1, total)
         usable = cpus * node.owned_cpu_permille / 1000 if owner else float(cpus)
-        site = Site(usable, cpus, owner is not None, lacking)
+        bursts = min(1000, owner.cpu_permille // max(1, cpus)) if owner else 0
+        site = Site(usable, cpus, owner is not None, lacking, bursts)
         if self.floor.sites.get(node.name) != site:
             self.floor.sites[node.name] = site
             self._touched.add(node.name)

@@ -4,13 +4,16 @@ Each gets how many tasks fit on each node (in the nodes' order), and answers wit
 nodes' order. It is asked only when there is a place: when the nodes that take most, as many as may be used, take all
 tasks. What fits, by processors (the multiprogramming level has been counted in) and memory, is
 :class:`~space_scheduler.feasibility.Room`'s to say; these choose. Uniform's rules are in
-:mod:`~space_scheduler.policy.uniform`.
+:mod:`~space_scheduler.policy.uniform`. A name may have variants in parentheses, see :func:`place_of`.
 """
 
+import re
 from collections.abc import Sequence
+from functools import cache, partial
 from heapq import heapify, heapreplace, nlargest
 from typing import Final
 
+from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
 from space_scheduler.feasibility import Place, Room
 from space_scheduler.policy import uniform
@@ -71,9 +74,11 @@ def normal(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]
     return [(index, here) for index, here in chosen.items() if here]
 
 
-def uniform_light(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]]:
+def uniform_light(
+    room: Room, job: Job, fitting: Sequence[int], rules: uniform.Rules = uniform.STRICT
+) -> list[tuple[int, int]]:
     """A uniform set of nodes where there is one, else Normal's."""
-    return uniform.chosen(room, job, fitting) or normal(room, job, fitting)
+    return uniform.chosen(room, job, fitting, rules) or normal(room, job, fitting)
 
 
 #: More memory than there is: a node that takes no more tasks comes last.
@@ -86,3 +91,48 @@ PLACES: Final[dict[str, Place]] = {
     "uniform-light": Place(uniform_light),
     "uniform-hard": Place(uniform.chosen, uniform.allows),
 }
+#: What may stand in the parentheses.
+VARIANTS: Final[dict[str, str]] = {
+    "overcommit=X": "tasks and owner together use at most X times a node's CPUs (max_cpu_overcommit)",
+    "subset": "of Uniform: a part of a resident's nodes will do (uniform_subset)",
+    "any-owners": "of Uniform: owners may be at some of a job's desks and not at others",
+}
+_SPEC: Final = re.compile(r"\s*([a-z-]+)\s*(?:\(([^()]*)\))?\s*")
+_MOST_OVERCOMMIT: Final = 1000.0
+
+
+@cache
+def place_of(spec: str, where: str = "place") -> Place:
+    """The way of that name, with its variants: ``normal(overcommit=1.5)``, ``uniform-hard(subset,any-owners)``.
+
+    ``where`` is the option or key that it was given by. Raises :class:`BadInput`, with the nearest.
+    """
+    match = _SPEC.fullmatch(spec)
+    name = match[1] if match else spec
+    if name not in PLACES:
+        raise BadInput(where, f"{spec!r}", "one of " + ", ".join(PLACES), nearest=nearest(name, PLACES))
+    place, rules = PLACES[name], uniform.STRICT
+    words = match[2].split(",") if match and match[2] is not None else []
+    for word in map(str.strip, words):
+        key, _, value = word.partition("=")
+        if key == "overcommit":
+            place = place._replace(most_cpu_permille=_overcommit(spec, value, where))
+        elif word in ("subset", "any-owners") and name.startswith("uniform"):
+            rules = rules._replace(**{word.replace("-", "_"): True})
+        else:
+            raise BadInput(where, f"{word!r} in {spec!r}", "of " + ", ".join(VARIANTS), nearest=nearest(key, VARIANTS))
+    if rules != uniform.STRICT:
+        lay = uniform.chosen if place.refuses else uniform_light
+        allows = partial(uniform.allows, rules=rules) if place.refuses else None
+        place = place._replace(lay=partial(lay, rules=rules), allows=allows)
+    return place
+
+
+def _overcommit(spec: str, value: str, where: str) -> int:
+    try:
+        times = float(value)
+    except ValueError:
+        times = 0.0
+    if not 0 < times <= _MOST_OVERCOMMIT:
+        raise BadInput(where, f"{value!r} in {spec!r}", f"a number above 0, at most {_MOST_OVERCOMMIT:g}")
+    return round(1000 * times)

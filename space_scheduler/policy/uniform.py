@@ -9,15 +9,29 @@ on the same set of nodes. What it leaves open is reconstructed here, as the desi
 - (b) The nodes of the newcomer are all idle; or one and the same jobs are on all of them, and these jobs are nowhere
   else. A newcomer then has tasks on each node of theirs. Owners are at all of its desks or at none.
 
+Two variants (:class:`Rules`): ``subset`` lets a newcomer have a part of the residents' nodes, and ``any-owners`` does
+not ask where owners are.
+
 Of several such sets, the one comes first on which fewest of the job's own tasks share a CPU; then the one whose nodes
 are used least: by memory, then tasks, then CPU.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from cosched.model.job import Job
 from cosched.model.node import Owner
 from space_scheduler.feasibility import Resident, Room
+
+
+class Rules(NamedTuple):
+    """What a uniform set is. ``subset``: its residents may be elsewhere, too; ``any_owners``: at some of its desks."""
+
+    subset: bool = False
+    any_owners: bool = False
+
+
+STRICT: Final = Rules()
 
 
 def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int, int, int]:
@@ -30,10 +44,10 @@ def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int
     return memory_bytes, tasks, cpu_permille
 
 
-def chosen(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]] | None:
+def chosen(room: Room, job: Job, fitting: Sequence[int], rules: Rules = STRICT) -> list[tuple[int, int]] | None:
     """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
     places = _all_of_the_kind(room, job, fitting)
-    laid = [each for nodes in _sets(room, job, places) if (each := _evenly(nodes, job, places))]
+    laid = [each for nodes in _sets(room, job, places, rules) if (each := _evenly(nodes, job, places))]
     return min(
         laid,
         key=lambda pairs: (_crowd(room, pairs), _load_of(room, [index for index, _ in pairs]), pairs),
@@ -46,37 +60,31 @@ def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
     return max(-(-tasks // (room.cpus[index] if room.cpus else tasks)) for index, tasks in pairs)
 
 
-def _sets(room: Room, job: Job, places: Sequence[int]) -> list[list[int]]:
+def _sets(room: Room, job: Job, places: Sequence[int], rules: Rules) -> list[list[int]]:
     """The uniform sets on which the job's tasks find their places."""
-    found = [idle for owned in (False, True) if (idle := _idle(room, job, places, owned=owned))]
-    shared: dict[frozenset[int], list[int]] = {}
+    most = min(room.most_nodes, job.procs)
+    alike: dict[tuple[frozenset[int], bool], list[int]] = {}
     nodes_of: dict[int, int] = {}
     for index, residents in enumerate(room.residents):
-        if residents:
-            shared.setdefault(frozenset(each.job_id for each in residents), []).append(index)
-        for each in residents:
-            nodes_of[each.job_id] = nodes_of.get(each.job_id, 0) + 1
-    found += [
-        nodes
-        for jobs, nodes in shared.items()
-        if all(nodes_of[job_id] == len(nodes) for job_id in jobs)
-        and len({room.owners[index] is None for index in nodes}) == 1
-        and len(nodes) <= min(room.most_nodes, job.procs)
-        and _evenly(nodes, job, places) is not None
-    ]
+        company = frozenset([each.job_id for each in residents])
+        owned = not rules.any_owners and room.owners[index] is not None
+        alike.setdefault((company, owned), []).append(index)
+        for job_id in company:
+            nodes_of[job_id] = nodes_of.get(job_id, 0) + 1
+    found = []
+    for (company, _), nodes in alike.items():
+        if rules.subset or not company:
+            if part := _roomiest(nodes, job, places, most):
+                found.append(part)
+        elif len(nodes) <= most and all(nodes_of[job_id] == len(nodes) for job_id in company):
+            found.append(nodes)
     return found
 
 
-def _idle(room: Room, job: Job, places: Sequence[int], *, owned: bool) -> list[int] | None:
-    """As many idle nodes as the job has tasks, or as there are, if they take it; the roomiest where not all may."""
-    idle = [
-        index
-        for index, tasks in enumerate(places)
-        if tasks and not room.residents[index] and (room.owners[index] is not None) is owned
-    ]
-    idle.sort(key=lambda index: (-places[index], index))
-    nodes = sorted(idle[: min(room.most_nodes, job.procs)])
-    return nodes if sum(places[index] for index in nodes) >= job.procs else None
+def _roomiest(nodes: Iterable[int], job: Job, places: Sequence[int], most: int) -> list[int] | None:
+    """As many of these as the job has tasks, or as there are, if they take it; the roomiest where not all may."""
+    usable = sorted((index for index in nodes if places[index]), key=lambda index: (-places[index], index))[:most]
+    return sorted(usable) if sum(places[index] for index in usable) >= job.procs else None
 
 
 def _of_the_kind(room: Room, index: int, job: Job, fitting: int) -> int:
@@ -126,15 +134,15 @@ def _all_of_the_kind(room: Room, job: Job, fitting: Sequence[int]) -> list[int]:
     return [_of_the_kind(room, index, job, tasks) if tasks else 0 for index, tasks in enumerate(fitting)]
 
 
-def allows(room: Room, job: Job, pairs: Sequence[tuple[int, int]]) -> bool:
+def allows(room: Room, job: Job, pairs: Sequence[tuple[int, int]], rules: Rules = STRICT) -> bool:
     """Whether these places, (index of a node, tasks), keep both rules for the newcomer and the residents."""
     nodes = [index for index, _ in pairs]
     jobs = {frozenset(each.job_id for each in room.residents[index]) for index in nodes}
-    if len(jobs) != 1 or len({room.owners[index] is None for index in nodes}) != 1:
+    if len(jobs) != 1 or not (rules.any_owners or len({room.owners[index] is None for index in nodes}) == 1):
         return False
     inside = set(nodes)
     residents = next(iter(jobs))
-    elsewhere = any(
+    elsewhere = not rules.subset and any(
         each.job_id in residents for index, here in enumerate(room.residents) if index not in inside for each in here
     )
     fitting = room.tasks(job)

@@ -39,6 +39,7 @@ from space_scheduler.service.members import Members
 from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import Orders
+from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
@@ -95,7 +96,8 @@ class Service:
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")
         self.book = NodeBook(members.nodes)
-        self.launches = Launches(config, core, self.book, Orders(config, fence, key), self.log)
+        orientations = Orientations(self.host)
+        self.launches = Launches(config, core, self.book, Orders(config, fence, key), orientations, self.log)
         self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches, members)
         self.coscheduling = Coscheduling(config, self.book, self.launches.flights)
         self.link.answer = self.coscheduling.answer
@@ -121,6 +123,7 @@ class Service:
             self.coscheduling,
             callers,
             self.launches.comparison,
+            orientations,
         )
         app.add_routes(openapi.routes(api, administration))
         app.router.add_get(AGENTS, self.link.accept)

@@ -5,8 +5,9 @@ from datetime import datetime
 
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
-from cosched.wire.api import Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
+from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
+from space_scheduler.service.orientations import measured
 from space_scheduler.service.records import Explained, JobRecord, Transition
 
 When = Callable[[int], datetime]
@@ -43,7 +44,9 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         state=record.state.value,
         reason=why_doc(reason, when) if reason else None,
         tasks=submission.tasks,
-        kind=submission.kind,
+        kind=record.job.kind or None,
+        kind_from=("declared" if submission.kind else "measured") if record.job.kind else "",
+        effort=_effort(record),
         time_limit_s=seconds(record.job.estimate_us),
         memory_bytes=record.job.memory_bytes or None,
         directory=submission.directory if own else "",
@@ -63,6 +66,17 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         failure=_failure(facts.failure, own=own),
         history=[_step(each, when, own=own) for each in record.history],
     )
+
+
+def _effort(record: JobRecord) -> EffortDoc | None:
+    """What was measured of an ended job, where that is anything."""
+    found = measured(record)
+    if not found.ran_us:
+        return None
+    seen_s = seconds(found.ran_us + found.asleep_us)
+    communication = round(found.communication, 4)
+    rates = found.arrivals / seen_s, found.received_bytes / seen_s
+    return EffortDoc(found.orientation, seconds(found.ran_us), communication, *(round(rate, 1) for rate in rates))
 
 
 def _failure(failure: Failure | None, *, own: bool) -> Failure | None:

@@ -27,6 +27,7 @@ from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Ord
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import Flight, Orders
+from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.owners import AtDesks, Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
 from space_scheduler.service.sharing import shared
@@ -59,7 +60,9 @@ class Sender(Protocol):
 class Launches:
     """All jobs that hold nodes."""
 
-    def __init__(self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, log: Log) -> None:
+    def __init__(
+        self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, orientations: Orientations, log: Log
+    ) -> None:
         """``link`` has to be set before anything happens."""
         self.config = config
         self.core = core
@@ -68,6 +71,7 @@ class Launches:
         self.link: Sender
         self.flights: dict[int, Flight] = {}
         self._orders = orders
+        self._orientations = orientations
         self._timeout_us = config.time_us("launch_timeout")
         self.suspects = Suspects(config, book)
         self.comparison = Comparison(log)
@@ -129,7 +133,11 @@ class Launches:
     # the nodes' side
 
     def beat(self, entry: NodeEntry) -> None:
-        """A heartbeat has come: pass its owner's word on to the core."""
+        """A heartbeat has come: pass its owner's word on to the core, and keep what it says of jobs."""
+        for sign in entry.beat.jobs if entry.beat else ():
+            flight = self.flights.get(sign.job_id)
+            if flight and sign.attempt == flight.attempt and entry.name in flight.gang.sides:
+                flight.efforts[entry.name] = sign.effort
         if event := self._owners.event(entry):
             self._post(event, note="by its owner")
         if self._desks and (came_or_left := self._desks.event(entry)):
@@ -282,12 +290,14 @@ class Launches:
     def _ended(self, flight: Flight, end: Ended) -> None:
         if end.outcome is JobState.COMPLETED and flight.peers and (lost := unnoticed(end.error_tail, flight.peers)):
             end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
+        self._orientations.seen(flight.record.user, flight.record.submission, flight.efforts)
         failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, flight)
         facts = Facts(
             exit=end.exit,
             failure=failure,
             cpu_us=end.cpu_us or None,
             memory_peak_bytes=end.memory_peak_bytes or None,
+            efforts=flight.efforts or None,
         )
         if end.blamed and end.code in NODES_OWN:
             self._run(self._set_aside(self.suspects.failed(end.blamed, end.message)))

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
+from cosched.model.effort import Effort
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
@@ -27,6 +28,7 @@ class Flight:
         self.limit_us = limit_us
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()
+        self.efforts: dict[str, Effort] = {}  # by node, as its last heartbeat had it
         self.held: set[str] = set()  # nodes whose Prepare waits for the others' addresses
         self.timer: asyncio.TimerHandle | None = None
 

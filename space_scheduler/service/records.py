@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cosched.model.allocation import Allocation
+from cosched.model.effort import Effort
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
@@ -37,14 +38,16 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
 class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What nodes report of a job and the core does not want to know. None: not known (yet).
 
-    Given to ``CoreHost.post`` or ``annotate``, fields that are not None replace what was known. ``cpu_us`` and
-    ``memory_peak_bytes`` are by node's name, so that a report that comes twice is not counted twice; they are merged.
+    Given to ``CoreHost.post`` or ``annotate``, fields that are not None replace what was known. ``cpu_us``,
+    ``memory_peak_bytes`` and ``efforts`` are by node's name, so that a report that comes twice is not counted twice;
+    they are merged.
     """
 
     exit: Exit | None = None
     failure: Failure | None = None
     cpu_us: dict[str, int] | None = None
     memory_peak_bytes: dict[str, int] | None = None
+    efforts: dict[str, Effort] | None = None
     output: str | None = None
     error: str | None = None
     peers: tuple[Peer, ...] | None = None

@@ -97,6 +97,14 @@ def test_what_sharing_costs_is_counted_for_each_task_beyond_the_cpus() -> None:
     assert paces(floor(sharing, {"a": Site(2.0, 2)}, *jobs))[1] == pytest.approx(2 / 3 / 1.35, abs=2e-6)
 
 
+def test_a_job_stands_still_while_the_owner_of_one_of_its_desks_computes() -> None:
+    """Half a CPU, and two owners who compute for a fifth and a quarter of their time, each when he likes."""
+    sites = {"a": Site(0.5, 1, True, bursts_permille=200), "b": Site(0.5, 1, True, bursts_permille=250)}
+    jobs = [("cpu", 1000, {"a": 1, "b": 1}), ("cpu", 1000, {"a": 1})]
+    assert paces(floor(Mode.NONE, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
+    assert paces(floor(Mode.CCS, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
+
+
 def test_memory_that_is_not_there_costs_paging() -> None:
     sharing = Sharing(Mode.NONE, paging_permille=4000)
     site = {"a": Site(1.0, 1, lacking_permille=250)}

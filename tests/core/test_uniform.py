@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosched.errors import BadInput
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
-from space_scheduler.feasibility import Resident, Room
-from space_scheduler.policy.place import PLACES
+from cosched.model.node import Owner
+from space_scheduler.feasibility import Limit, Resident, Room
+from space_scheduler.plugins import resolve
+from space_scheduler.policy.place import PLACES, place_of
 from space_scheduler.policy.presets import PRESETS
 from space_scheduler.reasons import Why
 
@@ -22,7 +25,7 @@ def job(number: int, tasks: int, kind: str, memory: int = 10, cpu: int = 700) ->
 def cluster(place: str, *there: tuple[Job, str], nodes: str = "abcd", mpl: int = MPL) -> Room:
     """Nodes of one CPU; ``there``: jobs, and on which nodes they have a task each."""
     names = list(nodes)
-    room = Room(names, [mpl] * len(names), [MEMORY] * len(names), None, PLACES[place], cpus=[1] * len(names))
+    room = Room(names, [mpl] * len(names), [MEMORY] * len(names), None, place_of(place), cpus=[1] * len(names))
     for resident, on in there:
         room.take(resident, Allocation(len(on), tuple(Share(name, 1) for name in on)))
     return room
@@ -110,6 +113,68 @@ def test_memory_keeps_a_job_out_of_a_uniform_set() -> None:
     there = (job(1, 2, "comm", memory=95), "ab")
     assert placed(cluster("uniform-hard", there, nodes="ab"), job(2, 2, "cpu")) is None
     assert cluster("uniform-hard", there, nodes="ab").obstacle(job(2, 2, "cpu")).why is Why.NOT_ENOUGH_MEMORY  # type: ignore[union-attr]
+
+
+def test_a_part_of_a_residents_nodes_will_do_where_the_policy_says_so() -> None:
+    there = (job(1, 3, "cpu"), "abc")
+    assert placed(cluster("uniform-hard", there, nodes="abc"), job(2, 2, "comm")) is None
+    part = cluster("uniform-hard(subset)", there, nodes="abc")
+    assert placed(part, job(2, 2, "comm")) == "ab"
+    assert placed(part, job(2, 2, "cpu")) is None  # of its own kind, all the same
+    assert part.misfit(job(2, 2, "comm"), Allocation(2, (Share("b", 1), Share("c", 1)))) is None
+    across = (job(1, 2, "cpu"), "ab"), (job(2, 2, "cpu"), "bc")
+    assert (
+        placed(cluster("uniform-hard(subset)", *across, nodes="abc"), job(3, 2, "comm")) == "aa"
+    )  # b has other company
+
+
+def test_owners_at_some_of_the_desks_will_do_where_the_policy_says_so() -> None:
+    for place, expected in (("uniform-hard", None), ("uniform-hard(any-owners)", "ab")):
+        room = cluster(place, nodes="ab", mpl=1)
+        room.owners = [Owner(150, 10), None]
+        assert placed(room, job(1, 2, "cpu")) == expected
+        assert (room.misfit(job(1, 2, "cpu"), Allocation(2, (Share("a", 1), Share("b", 1)))) is None) is bool(expected)
+
+
+def test_cpu_is_a_limit_where_the_policy_says_so() -> None:
+    """``max_cpu_overcommit``: tasks and owner together use at most so many times a node's CPUs."""
+    room = cluster("normal(overcommit=1.5)", (job(1, 1, "cpu", cpu=700), "a"), nodes="ab")
+    room.owners = [None, Owner(150, 10)]
+    assert room.tasks(job(2, 4, "comm", cpu=400)) == [2, 3]
+    assert placed(room, job(2, 2, "comm", cpu=800)) == "ab"
+    assert placed(room, job(2, 3, "comm", cpu=800)) is None
+    assert room.obstacle(job(2, 3, "comm", cpu=800)).why is Why.NOT_ENOUGH_CPU  # type: ignore[union-attr]
+    assert room.limit(0, job(2, 1, "comm", cpu=801)) is Limit.CPU
+    assert placed(cluster("normal", nodes="a"), job(2, 4, "comm", cpu=1000)) == "aaaa"  # not by itself
+    hard = cluster("uniform-hard(overcommit=1)", (job(1, 2, "cpu", cpu=700), "ab"), nodes="ab")
+    assert placed(hard, job(2, 2, "comm", cpu=400)) is None
+    assert placed(hard, job(2, 2, "comm", cpu=300)) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("uniform-hrd", "did you mean 'uniform-hard'"),
+        ("normal(subset)", "'subset' in 'normal(subset)'"),
+        ("normal(overcommit=0)", "above 0"),
+        ("normal(overcommit=nan)", "above 0"),
+        ("uniform-light(overcommit)", "above 0"),
+        ("uniform-hard(subsets)", "did you mean 'subset'"),
+        ("uniform-hard(", "'uniform-hard('"),
+    ],
+)
+def test_a_variant_that_is_none_is_refused(spec: str, told: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        place_of(spec, "--policy")
+    assert told in str(caught.value)
+    assert str(caught.value).startswith("--policy")
+
+
+def test_a_presets_name_takes_variants() -> None:
+    policy = resolve("3dbf-hard(subset, any-owners)")
+    assert policy.place == "uniform-hard(subset, any-owners)"  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="leaves the nodes to the machine"):
+        resolve("easy(subset)")
 
 
 kinds = st.sampled_from(["cpu", "comm", ""])

@@ -135,3 +135,17 @@ def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> 
     found = coscheduling(client, job_id)
     assert (found.mode, found.rows, found.raises) == ("none", 0, 0)
     assert not levers(shared)
+
+
+def test_whether_a_program_computes_or_communicates_is_measured_and_remembered(on_shared: Jobs) -> None:
+    client = on_shared.client
+    scripts = {"comm": (f"exec mpirun {PULSE} --rounds 6000", 2), "cpu": (f"{COMPUTES} --rounds 6000", 1)}
+    first = {kind: on_shared.submit(script, tasks=tasks) for kind, (script, tasks) in scripts.items()}
+    for kind, job_id in first.items():
+        effort = on_shared.ended(job_id).effort
+        assert effort is not None
+        assert effort.orientation == kind, effort
+        assert (effort.arrivals_per_s > 10) == (kind == "comm")
+    for kind, (script, tasks) in scripts.items():
+        again = client.job(on_shared.submit(script, tasks=tasks, hold=True))
+        assert (again.kind, again.kind_from) == (kind, "measured")

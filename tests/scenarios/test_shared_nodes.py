@@ -49,7 +49,7 @@ def test_a_bt_task_is_admitted_beside_an_xwindows_user_and_a_large_is_task_is_no
     drive = lab("normal", XWINDOWS)
     drive.submit(1, 1, 60, memory=60 * MIB, kind="cpu", cpu_permille=930)
     drive.submit(2, 1, 60, memory=200 * MIB, kind="comm", cpu_permille=690)
-    assert drive.decide() == ["start 1 on n1 (limit 60 s): FITS, free_procs 4", "pace 1 0.538"]
+    assert drive.decide() == ["start 1 on n1 (limit 60 s): FITS, free_procs 4", "pace 1 0.457"]
     assert drive.why(2).startswith("NOT_ENOUGH_MEMORY")  # 196 MiB are left of the contract's half
 
 
@@ -66,11 +66,11 @@ def test_an_owner_slows_a_job_down_and_gives_back_what_he_took() -> None:
     drive.submit(1, 2, 60)
     drive.decide_and_launch()
     drive.at(20).owner("a")
-    assert drive.decide() == ["pace 1 0.5"]
-    assert drive.state.records[1].end_us == 100_000_000  # 40 s of work at half the pace
+    assert drive.decide() == ["pace 1 0.425"]  # half a CPU, for the 85 % of the time that the owner does not compute
+    assert drive.state.records[1].end_us == 114_117_648  # 40 s of work at that pace
     drive.at(40).owner_left("a")
     assert drive.decide() == ["pace 1 1"]
-    assert drive.state.records[1].end_us == 70_000_000
+    assert drive.state.records[1].end_us == 71_500_000
     drive.at(40).owner_left("a")  # told twice
     assert drive.decide() == []
 
@@ -132,8 +132,8 @@ def test_behind_a_head_that_waits_for_a_uniform_set_starts_who_leaves_it_one(est
 
 def test_beside_an_owner_all_takes_longer() -> None:
     drive = Drive("3dbf-hard", nodes=TWO)
-    drive.owner("a")
-    drive.owner("b")
+    drive.owner("a", cpu_permille=0)
+    drive.owner("b", cpu_permille=0)
     drive.decide()
     drive.submit(1, 1, 15, kind="cpu")
     drive.submit(2, 2, 60, kind="cpu")

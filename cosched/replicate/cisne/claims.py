@@ -2,8 +2,11 @@
 each policy that the simulator was tried with.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from itertools import product
+from typing import Final, NamedTuple
 
+from cosched.replicate.cisne.setup import POLICIES
 from cosched.replicate.claims import Predicate, Region
 
 BELOW: Final = Region(high=0.0, open=True)
@@ -109,5 +112,34 @@ LATENCY: Final = Predicate(
     quantity="latency of system calls, ms",
     region=Region(high=400.0),
     paper=400.0,
+)
+
+
+class Compared(NamedTuple):
+    """What a claim on policies compares: a measure of one policy against another's, for these pairs, on these loads."""
+
+    claim: Predicate
+    measure: str
+    pairs: tuple[tuple[str, str], ...]
+    workloads: tuple[str, ...] = ("SIT", "DIT")
+
+
+def _pairs(ours: Iterable[str], bases: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((policy, base) for policy, base in product(ours, bases) if policy != base)
+
+
+_BACKFILLED: Final = (("2dbf", "basic"), ("3dbf-light", "uniform-light"), ("3dbf-hard", "uniform-hard"))
+#: In a simulation and in real runs alike.
+COMPARED: Final = (
+    Compared(MPL_TURNAROUND, "turnaround_s", _pairs(MANY, ONE)),
+    Compared(MPL_EXECUTION, "execution_s", _pairs(MANY, ONE)),
+    Compared(HARD_SIT, "execution_s", (("uniform-hard", "normal"),), ("SIT",)),
+    Compared(HARD_DIT, "execution_s", _pairs(("uniform-light", "uniform-hard"), ("normal",)), ("DIT",)),
+    Compared(HARD_BACKFILLING, "execution_s", (("3dbf-hard", "3dbf-light"),)),
+    Compared(BEST_SIT, "turnaround_s", _pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
+    Compared(BEST_DIT, "turnaround_s", _pairs(POLICIES, ("3dbf-hard",)), ("DIT",)),
+    Compared(MAKESPAN_BEST, "makespan_s", _pairs(POLICIES, ("3dbf-light",)), ("SIT",)),
+    Compared(MAKESPAN, "makespan_s", (("3dbf-light", "basic"),), ("SIT",)),
+    Compared(HARMLESS, "turnaround_s", _BACKFILLED),
 )
 REAL_ALONE: Final = (CCS_SIT, CCS_DIT, CCS_ONE, LATENCY)

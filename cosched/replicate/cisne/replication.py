@@ -3,7 +3,7 @@
 Every seed has its own jobs, arrivals and owners, the same for all policies: differences are paired.
 """
 
-from collections.abc import Sequence
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +32,6 @@ CALIBRATION: Final = "input: calibration"
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run the simulated part, full or quick."""
-    if request.real:
-        raise BadInput("--real", "the real part is not made yet", "without --real: the simulated part")
     if request.log is not None:
         raise BadInput("LOG", request.log, "none: the paper's workload is generated")
     scale = QUICK if request.quick else FULL
@@ -133,44 +131,17 @@ def _three(interval: Interval) -> tuple[float, float, float]:
 
 
 def _judge(runs: Runs, result: Result) -> None:
-    sit, dit = WORKLOADS["SIT"], WORKLOADS["DIT"]
-
-    def against(what: str, ratio: float, policy: str, base: str, level: float = 0.95) -> Interval:
-        ours, others = (column(runs, Mode.CCS, ratio, each, what) for each in (policy, base))
-        return relative_difference(ours, others, level)
-
-    def cases(what: str, policies: Sequence[str], bases: Sequence[str], ratios: Sequence[float]) -> dict[str, Interval]:
-        names = {ratio: name for name, ratio in WORKLOADS.items()}
-        return {
-            f"{policy} against {base}, {names[ratio]}": against(what, ratio, policy, base)
-            for ratio in ratios
-            for policy in policies
-            for base in bases
-            if policy != base
-        }
-
-    every, one = judging.judge_every, judging.judge
-    both = (sit, dit)
-    harmless = {
-        case: interval
-        for policy, base in (("2dbf", "basic"), ("3dbf-light", "uniform-light"), ("3dbf-hard", "uniform-hard"))
-        for case, interval in cases("turnaround_s", [policy], [base], both).items()
-    }
-    hard_dit, hard_sit = (column(runs, Mode.CCS, ratio, "uniform-hard", "makespan_s") for ratio in (dit, sit))
-    result.claims += [
-        every(claims.MPL_TURNAROUND, cases("turnaround_s", claims.MANY, claims.ONE, both)),
-        every(claims.MPL_EXECUTION, cases("execution_s", claims.MANY, claims.ONE, both)),
-        one(claims.HARD_SIT, against("execution_s", sit, "uniform-hard", "normal")),
-        every(claims.HARD_DIT, cases("execution_s", ["uniform-light", "uniform-hard"], ["normal"], [dit])),
-        every(claims.HARD_BACKFILLING, cases("execution_s", ["3dbf-hard"], ["3dbf-light"], both)),
-        every(claims.BEST_SIT, cases("turnaround_s", POLICIES, ["3dbf-light"], [sit])),
-        every(claims.BEST_DIT, cases("turnaround_s", POLICIES, ["3dbf-hard"], [dit])),
-        every(claims.MAKESPAN_BEST, cases("makespan_s", POLICIES, ["3dbf-light"], [sit])),
-        one(claims.MAKESPAN, against("makespan_s", sit, "3dbf-light", "basic")),
-        one(claims.MAKESPAN_HARD, relative_difference(hard_dit, hard_sit)),
-        every(claims.HARMLESS, harmless),
-        *(judging.cannot_judge(each, "decided by real runs alone") for each in claims.REAL_ALONE),
-    ]
+    for claim, what, pairs, workloads in claims.COMPARED:
+        cases = {}
+        for workload, (policy, base) in product(workloads, pairs):
+            ours, others = (column(runs, Mode.CCS, WORKLOADS[workload], each, what) for each in (policy, base))
+            cases[f"{policy} against {base}, {workload}"] = relative_difference(ours, others)
+        result.claims.append(judging.judge_every(claim, cases))
+    hard_dit, hard_sit = (
+        column(runs, Mode.CCS, WORKLOADS[workload], "uniform-hard", "makespan_s") for workload in ("DIT", "SIT")
+    )
+    result.claims.append(judging.judge(claims.MAKESPAN_HARD, relative_difference(hard_dit, hard_sit)))
+    result.claims += [judging.cannot_judge(each, "decided by real runs alone") for each in claims.REAL_ALONE]
 
 
 def _costless(runs: Runs, costless: Runs, result: Result) -> None:

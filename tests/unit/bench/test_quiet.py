@@ -12,19 +12,19 @@ class Watched(Quiet):
     def __init__(self, taken: list[tuple[float, float]]) -> None:
         self.said: list[str] = []
         super().__init__("lab", self.said.append)
-        self._now = quiet._Clocks(0, 0, 0, 0.0)
+        self._now = quiet.Clocks(0, 0, 0.0, 0.0)
         self._taken = taken
 
     def make(self) -> int:
         """A run that uses 1.2 CPUs; which one it was."""
         steal, others = self._taken.pop(0)
         now = self._now
-        self._now = quiet._Clocks(
-            now.stolen + round(2000 * steal), now.busy + round(1200 + 2000 * others), now.all + 2000, now.ours_s + 12.0
+        self._now = quiet.Clocks(
+            now.stolen + round(2000 * steal), now.all + 2000, now.used_s + 12 + 20 * others, now.ours_s + 12.0
         )
         return len(self._taken)
 
-    def _clocks(self) -> quiet._Clocks:
+    def clocks(self) -> quiet.Clocks:
         return self._now
 
 

@@ -114,8 +114,6 @@ def test_what_is_measured_is_the_papers(result: Result) -> None:
     assert measured.makespan_s == pytest.approx(float(found.end_us.max() - found.workload.submit_us[0]) / 1e6)
 
 
-def test_the_real_part_and_other_logs_are_refused() -> None:
-    with pytest.raises(BadInput, match="--real"):
-        replicate(Request(paper="cisne", real=True), silent)
+def test_other_logs_are_refused() -> None:
     with pytest.raises(BadInput, match="the paper's workload is generated"):
         replicate(Request(paper="cisne", log="x.swf"), silent)

@@ -1,0 +1,88 @@
+"""``cosched bench model``: what the simulator predicts of real jobs that share nodes, against what they took."""
+
+import os
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from cosched.bench.kept import Kept
+from cosched.bench.model import LEVEL, SHAPES, Ran, Series
+from cosched.bench.model_results import judged, plot, table, verdict
+from cosched.cli.service import whole_number
+from cosched.config import coefficients
+from cosched.errors import BadInput, Failed, nearest
+from cosched.lab.lab import Lab
+from cosched.model.coscheduling import Mode
+from cosched.report.table import console
+from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
+
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "model-runs"
+
+
+@click.command("model")
+@click.option("--modes", default="none,ccs", show_default=True, metavar="LIST", help="Coscheduling modes.")
+@click.option("--policy", default="normal", show_default=True, help="Of the service, and of the simulation.")
+@click.option("--series", default="4", callback=whole_number(0, 1000), show_default=True, help="A dozen jobs each.")
+@click.option("--coefficients", "costs", type=click.Path(path_type=Path), help="Of 'cosched calibrate'.")
+@click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
+@click.option("--add", is_flag=True, help="Add to the runs of --out; with --series 0 only judge them again.")
+def model(modes: str, policy: str, series: int, costs: Path | None, out: Path | None, add: bool) -> int:
+    """Hold the simulator's execution times against those of real jobs that share nodes.
+
+    Makes a lab of two nodes with a CPU each, and ends it. Exit status 1 where half of the jobs or more are predicted
+    worse than within 15 %.
+
+    \b
+    Example: cosched bench model --modes ccs --series 4 --out results
+    """
+    chosen = [word.strip() for word in modes.split(",") if word.strip()]
+    for word in chosen:
+        if word not in set(Mode):
+            near = nearest(word, [mode.value for mode in Mode])
+            raise BadInput("--modes", f"{word!r}", ", ".join(Mode), nearest=near)
+    resolve(policy)
+    read = coefficients.read(costs)
+    kept = Kept(out, RUNS, Ran)
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    if series:
+        if len(os.sched_getaffinity(0)) < 2:
+            raise Failed("a lab of two nodes with a CPU each needs two CPUs")
+        kept.begin({"policy": policy, "level": LEVEL, "shapes": [str(shape) for shape in SHAPES]}, add=add)
+        first = 1 + max((run.series for run in chain.from_iterable(kept.campaigns)), default=0)
+        with Lab.up(2, name=f"model-{os.getpid()}", pin=True, mpl=LEVEL, policy=policy, say=say) as lab:
+            if lab.tier != 1:
+                raise Failed(f"shares of a CPU need control groups, a lab of tier 1: {lab.why}")
+            with lab.client() as client:
+                for number in range(first, first + series):
+                    for mode in chosen:
+                        for run in Series(client, mode, say, lab.name).run(number):
+                            kept.keep(run)
+    return shown(kept, read, out)
+
+
+def shown(kept: Kept[Ran], read: coefficients.Coefficients, out: Path | None) -> int:
+    """Print the table and verdicts, write the files; the command's exit status."""
+    runs = list(chain.from_iterable(kept.campaigns))
+    sharings = {mode: Sharing(Mode(mode), read.permille(Mode(mode))) for mode in {run.mode for run in runs}}
+    found = judged(runs, sharings, kept.hows[-1]["policy"]) if runs else []
+    if not found:
+        raise Failed("no job was measured beside others and alone")
+    table(found).show(console())
+    verdicts = [verdict(found, mode) for mode in sorted(sharings)]
+    for _, words in verdicts:
+        click.echo(words)
+    if out is not None:
+        path = out / "model.json"
+        document = {"how": kept.hows, "coefficients": read.made, "jobs": msgspec.to_builtins(found)}
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        for each in [path, *plot(found, out)]:
+            click.echo(f"wrote {each}")
+    return 0 if all(met for met, _ in verdicts) else 1

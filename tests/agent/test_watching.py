@@ -1,0 +1,101 @@
+"""What is measured of real processes while they run: time in the kernel, asleep, and what comes over TCP."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cosched.model.effort import LEAST_COMMUNICATION, Effort
+from node_agent.linux.job_signs import JobGroups
+from node_agent.linux.process import boottime_us
+from node_agent.linux.sock_diag import SockDiag
+from node_agent.service.watching import Watching
+
+_ECHO_S = 0.003
+_COMPUTES = "while True: pass"
+_TALKS = """
+import socket, sys, time
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+blocks = sys.argv[2] == "block"
+peer.setblocking(blocks)
+while True:
+    end = time.thread_time() + 0.001
+    while time.thread_time() < end: pass
+    peer.sendall(b"?" * 100)
+    while True:
+        try:
+            peer.recv(100)
+            break
+        except BlockingIOError: pass
+"""
+
+
+class These(JobGroups):
+    """A job whose processes are these."""
+
+    def __init__(self, *pids: int) -> None:
+        self._pids = list(pids)
+
+    def pids(self, name: str) -> list[int]:
+        return self._pids
+
+    def cpu_us(self, name: str) -> int:
+        return 0
+
+
+@contextlib.contextmanager
+def echo() -> Iterator[int]:
+    """A peer that answers after a while; its port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(ConnectionError):  # the child is killed in the end
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while data := connection.recv(1000):
+                time.sleep(_ECHO_S)
+                connection.sendall(data)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    with listening:
+        yield listening.getsockname()[1]
+    thread.join(10)
+
+
+def watched(*argv: str, until_ran_us: int = 400_000) -> Effort:
+    """What is measured of a Python program until it has run so long."""
+    diag = SockDiag()
+    with subprocess.Popen([sys.executable, "-S", "-c", *argv]) as child:
+        try:
+            watching = Watching((1, 1), These(child.pid))
+            deadline_s = time.monotonic() + 60
+            while watching.effort.ran_us < until_ran_us:
+                assert time.monotonic() < deadline_s, watching.effort
+                watching.look({each.inode: each for each in diag.inet()}, boottime_us())
+                time.sleep(0.2)
+            return watching.effort
+        finally:
+            child.kill()
+            diag.close()
+
+
+def test_who_only_computes_communicates_nothing() -> None:
+    found = watched(_COMPUTES)
+    assert (found.kernel_us, found.asleep_us, found.arrivals, found.communication) == (0, 0, 0, 0.0)
+
+
+@pytest.mark.parametrize("how", ["block", "poll"])
+def test_who_waits_for_messages_communicates_whether_he_sleeps_or_polls(how: str) -> None:
+    with echo() as port:
+        found = watched(_TALKS, str(port), how)
+    assert found.communication > LEAST_COMMUNICATION
+    assert found.arrivals > 10
+    assert found.received_bytes >= 100 * found.arrivals * 0.5  # some may come together
+    assert (found.asleep_us > found.ran_us / 2) == (how == "block")

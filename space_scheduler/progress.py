@@ -15,7 +15,8 @@ is at other moments, and a job stands still whenever it is on one of its nodes: 
 their time on two of them, its rate is 0.8 times 0.8 of what ceilings and shares leave.
 
 What sharing costs beyond that is measured (``cosched calibrate``): a task is slower by so much for each task beyond
-the CPUs that it shares a node with, by the kinds of both; and by so much beside an owner.
+the CPUs that it shares a node with, by the kinds of both; and by so much beside an owner. A job of one task waits for
+nobody, and pays nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -184,7 +185,8 @@ class Floor:
     def _cost(self, name: str, job_id: int) -> float:
         """How many times slower than its share of CPU a task is there."""
         site, own = self.sites[name], self.jobs[job_id]
-        costs = self.sharing.cost_permille.get(own.kind, {})
+        waits = sum(own.tasks.values()) > 1
+        costs = self.sharing.cost_permille.get(own.kind, {}) if waits else {}
         cost = 1000.0 + (costs.get(OWNER, 0) if site.owned else 0)
         here = [self.jobs[other] for other in self.on(name)]
         tasks = sum(load.tasks[name] for load in here)

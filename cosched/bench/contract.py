@@ -164,12 +164,29 @@ def _worded(felt: Felt) -> str:
     return f"p99 ms: {', '.join(told)}; {felt.parallel_cpus:.3f} CPUs" if told else f"{felt.parallel_cpus:.3f} CPUs"
 
 
-def reaction_s(lab: Lab, times: int, say: Say) -> list[float]:
-    """From a key at the desk to the ceiling in the kernel, so many times: seconds each.
+class Reaction(NamedTuple):
+    """Seconds from a key at the desk to the ceiling in the kernel, and to the moment when that is gone again."""
+
+    limited_s: float
+    back_s: float
+
+
+def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
+    """What follows from a single key, so many times.
 
     The key is pressed by a process of the node's, at a terminal of its own; the moment is taken just before.
     """
     node = lab.nodes[0]
+
+    def ceiling(*, there: bool) -> float:
+        """Wait until it is there, or not; when that was."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while (cgroups.ceiling_cpus(lab.name, node, "cosched") is not None) is not there:
+            if time.monotonic() > deadline_s:
+                raise Failed(f"the contract on {node} was not {'armed' if there else 'relaxed'} in {_PATIENCE_S:g} s")
+            time.sleep(0.0002 if there else _POLL_S)
+        return time.monotonic()
+
     typist = (
         "import os, pty, sys, time\n"
         "keys, program = pty.openpty()\n"
@@ -189,16 +206,11 @@ def reaction_s(lab: Lab, times: int, say: Say) -> list[float]:
         assert desk.stdout is not None
         time.sleep(1.0)  # by then the agent has seen the new terminal
         for _ in range(times):
-            deadline_s = time.monotonic() + _PATIENCE_S
-            while cgroups.ceiling_cpus(lab.name, node, "cosched") is not None:
-                if time.monotonic() > deadline_s:
-                    raise Failed(f"the contract on {node} was not relaxed within {_PATIENCE_S:g} s")
-                time.sleep(_POLL_S)
+            ceiling(there=False)
             desk.stdin.write(b"\n")
             desk.stdin.flush()
-            while cgroups.ceiling_cpus(lab.name, node, "cosched") is None and time.monotonic() < deadline_s:
-                time.sleep(0.0002)
-            in_force_s = time.monotonic()
-            found.append(in_force_s - float(desk.stdout.readline()))
-            say(f"reaction: {1000 * found[-1]:.1f} ms")
+            in_force_s = ceiling(there=True)
+            pressed_s = float(desk.stdout.readline())
+            found.append(Reaction(in_force_s - pressed_s, ceiling(there=False) - pressed_s))
+            say(f"reaction: {1000 * found[-1].limited_s:.1f} ms, whole node back after {found[-1].back_s:.2f} s")
     return found

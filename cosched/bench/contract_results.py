@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cosched.bench.cells import Spread, spread
-from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, HARM_S, IDLE, UNPROTECTED, WAKE_UPS, Felt, Measured, Runs
+from cosched.bench.contract import (
+    ABSENT,
+    ABSENT_UNPROTECTED,
+    HARM_S,
+    IDLE,
+    UNPROTECTED,
+    WAKE_UPS,
+    Felt,
+    Measured,
+    Reaction,
+    Runs,
+)
 from cosched.report.plots import COLOURS, figure
 from cosched.report.table import Table
 
@@ -150,13 +161,13 @@ def plot(made: Sequence[Cell], directory: Path) -> list[Path]:
 
 
 def document(
-    made: Sequence[Cell], reactions_s: Sequence[float], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]
+    made: Sequence[Cell], reactions: Sequence[Reaction], refused: Mapping[str, str], hows: Sequence[Mapping[str, Any]]
 ) -> str:
     """Everything, as JSON; ``how`` has an entry for each campaign."""
     raw = {
         "how": list(hows),
         "cells": msgspec.to_builtins(list(made)),
-        "reactions_s": list(reactions_s),
+        "reactions": [each._asdict() for each in reactions],
         "refused": dict(refused),
     }
     return json.dumps(raw, indent=1) + "\n"

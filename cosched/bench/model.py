@@ -126,7 +126,7 @@ class Series:
             assert job.run_s is not None
             nodes = {share.name: share.tasks for share in job.nodes}
             submit_s, start_s = _at_s(job.submit_time) - began_s, _at_s(job.start_time) - began_s
-            self._say(f"series {number}: {shape}{', alone' if alone else ''}: {job.run_s:.2f} s")
+            self._say(f"series {number}, {self._mode}: {shape}{', alone' if alone else ''}: {job.run_s:.2f} s")
             yield Ran(
                 number,
                 self._mode,

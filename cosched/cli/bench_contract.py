@@ -3,16 +3,18 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
 
 from cosched.bench.cells import MODES
-from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Measured, Plan, reaction_s
+from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Measured, Plan, Reaction, reactions
 from cosched.bench.contract_results import by_cell, cells, document, plot, table
 from cosched.bench.kept import Kept
 from cosched.cli.service import whole_number
 from cosched.errors import BadInput, Failed, nearest
+from cosched.lab.files import AWAY_AFTER_S
 from cosched.lab.lab import Lab
 from cosched.report.table import console
 
@@ -28,7 +30,12 @@ RUNS: Final = "contract-runs"
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
 @click.option(
-    "--reactions", default="10", callback=whole_number(0, 1000), show_default=True, help="How often a key is timed."
+    "--reactions",
+    "times",
+    default="10",
+    callback=whole_number(0, 1000),
+    show_default=True,
+    help="How often a key is timed.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
 @click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
@@ -37,7 +44,7 @@ def contract(
     tasks: str,
     rounds: int,
     seconds: float,
-    reactions: int,
+    times: int,
     out: Path | None,
     add: bool,
 ) -> int:
@@ -70,17 +77,22 @@ def contract(
             experiment = Experiment(made, client, plan, say)
             for measured in experiment.run():
                 kept.keep(measured)
-            reacted = reaction_s(made, reactions, say)
+            reacted = reactions(made, times, say)
     return shown(kept, reacted, experiment.refused, out)
 
 
-def shown(kept: Kept[Measured], reacted: Sequence[float], refused: Mapping[str, str], out: Path | None) -> int:
+def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[str, str], out: Path | None) -> int:
     """Print the table, write the files; the command's exit status."""
     found = cells(by_cell(kept.campaigns))
     table(found).show(console())
     if reacted:
-        middle, worst = sorted(reacted)[len(reacted) // 2], max(reacted)
-        click.echo(f"first key to the ceiling in force: median {1000 * middle:.1f} ms, worst {1000 * worst:.1f} ms")
+        limited_ms, back_s = [1000 * each.limited_s for each in reacted], [each.back_s for each in reacted]
+        middle, worst = median(limited_ms), max(limited_ms)
+        click.echo(f"first key to the ceiling in force: median {middle:.1f} ms, worst {worst:.1f} ms")
+        click.echo(
+            f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f} s; "
+            f"the lab's quiet time is {AWAY_AFTER_S:g} s"
+        )
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
     if out is not None:

@@ -90,11 +90,19 @@ def test_the_contract_is_what_there_is(mode: Mode, found: dict[int, float]) -> N
 
 def test_what_sharing_costs_is_counted_for_each_task_beyond_the_cpus() -> None:
     sharing = Sharing(Mode.NONE, {"comm": {"cpu": 200, "comm": 500, "owner": 100}})
-    jobs = [("comm", 1000, {"a": 1}), ("cpu", 1000, {"a": 1}), ("comm", 1000, {"a": 1})]
+    wide = ("comm", 1000, {"a": 1, "b": 1})
+    jobs = [wide, ("cpu", 1000, {"a": 1}), wide]
     assert paces(floor(sharing, IDLE, *jobs)) == pytest.approx({1: 1 / 3 / 1.7, 2: 1 / 3, 3: 1 / 3 / 1.7}, abs=2e-6)
-    assert paces(floor(sharing, OWNED, *jobs[:1])) == pytest.approx({1: 0.5 / 1.1}, abs=2e-6)
+    assert paces(floor(sharing, IDLE | OWNED, wide)) == pytest.approx({1: 0.5 / 1.1}, abs=2e-6)
     # three tasks on two CPUs: one of two neighbours is beyond them
-    assert paces(floor(sharing, {"a": Site(2.0, 2)}, *jobs))[1] == pytest.approx(2 / 3 / 1.35, abs=2e-6)
+    assert paces(floor(sharing, {"a": Site(2.0, 2), "b": Site(2.0, 2)}, *jobs))[1] == pytest.approx(
+        2 / 3 / 1.35, abs=2e-6
+    )
+
+
+def test_a_job_of_one_task_waits_for_nobody_and_pays_nothing() -> None:
+    sharing = Sharing(Mode.NONE, {"cpu": {"cpu": 400, "comm": 400, "owner": 400}})
+    assert paces(floor(sharing, IDLE, ("cpu", 1000, {"a": 1}), ("cpu", 1000, {"a": 1}))) == {1: 0.5, 2: 0.5}
 
 
 def test_a_job_stands_still_while_the_owner_of_one_of_its_desks_computes() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, IDLE, UNPROTECTED
+from cosched.lab.files import AWAY_AFTER_S
 
 
 @pytest.mark.xdist_group("live")
@@ -27,8 +28,10 @@ def test_one_short_round_of_everything(tmp_path: Path) -> None:
     assert cells["none"]["parallel_cpus"]["median"] > 0
     assert cells[IDLE]["parallel_cpus"]["median"] == 0
     assert cells[UNPROTECTED]["wake_up_p99_s"]["median"] > 0
-    assert len(raw["reactions_s"]) == 1
+    (reaction,) = raw["reactions"]
+    assert 0 < reaction["limited_s"] < AWAY_AFTER_S < reaction["back_s"]
     assert "first key to the ceiling in force" in done.stdout
+    assert "last key to the whole node back" in done.stdout
 
 
 def measured(runtime: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, CALLS, IDLE, UNPROTECTED, Felt, Runs
+from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, CALLS, IDLE, UNPROTECTED, Felt, Reaction, Runs
 from cosched.bench.contract_results import Cell, cells, document, plot, table
 
 
@@ -67,9 +67,9 @@ def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
         (1, "idle desk"), (1, "unprotected"), (2, "idle desk"), (2, "none"), (2, "unprotected"),
     ]  # fmt: skip
     assert [row["goals"] for row in rows] == ["", "", "", "wake-up p99 0.060 ms above the idle desk's", ""]
-    raw = json.loads(document(made, [0.009], {"4 tasks | ccs": "no room"}, [{"seconds": 3}]))
+    raw = json.loads(document(made, [Reaction(0.009, 3.1)], {"4 tasks | ccs": "no room"}, [{"seconds": 3}]))
     assert raw["how"] == [{"seconds": 3}]
-    assert raw["reactions_s"] == [0.009]
+    assert raw["reactions"] == [{"limited_s": 0.009, "back_s": 3.1}]
     assert len(raw["cells"]) == 5
     assert [path.name for path in plot(made, tmp_path)] == ["contract-wake-up.png", "contract-wake-up.svg"]
     assert (tmp_path / "contract-wake-up.png").stat().st_size > 5000

@@ -90,8 +90,8 @@ def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[st
         middle, worst = median(limited_ms), max(limited_ms)
         click.echo(f"first key to the ceiling in force: median {middle:.1f} ms, worst {worst:.1f} ms")
         click.echo(
-            f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f} s; "
-            f"the lab's quiet time is {AWAY_AFTER_S:g} s"
+            f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f}, "
+            f"of which the lab's quiet time is {AWAY_AFTER_S:g} s"
         )
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")

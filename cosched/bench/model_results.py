@@ -15,6 +15,7 @@ import numpy as np
 
 from cosched.bench.cells import spread
 from cosched.bench.model import BY_NAME, LEVEL, Ran
+from cosched.bench.quiet import Taken
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node
@@ -71,7 +72,8 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judged(runs: Sequence[Ran], sharings: Mapping[str, Sharing], policy: str) -> list[Judged]:
-    """The jobs of all series; of one whose shapes did not all run alone, those that did."""
+    """The jobs of all series; of one whose shapes did not all run alone, those that did. Disturbed runs don't count."""
+    runs = [run for run in runs if not Taken(run.steal, run.others).too_much]
     found: list[Judged] = []
     for key in sorted({(run.mode, run.series) for run in runs}):
         found += _of_one(*key, [run for run in runs if (run.mode, run.series) == key], sharings[key[0]], policy)

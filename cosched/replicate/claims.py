@@ -132,8 +132,8 @@ def _judge_cases(predicate: Predicate, measured: Mapping[str, Measured], note: s
     pick = min if every else max
     case = pick(measured, key=lambda each: region.margin(*_bounds(measured[each])))
     counts = ", ".join(f"{list(verdicts.values()).count(v)} {v}" for v in Verdict if v in found)
-    told = f"{'worst' if every else 'best'} case: {case} (of {len(measured)}: {counts})"
-    return _claim(predicate, measured[case], overall, f"{told}; {note}" if note else told)
+    told = [f"{'worst' if every else 'best'} case: {case} (of {len(measured)}: {counts})"] if len(measured) > 1 else []
+    return _claim(predicate, measured[case], overall, "; ".join([*told, note] if note else told))
 
 
 def _claim(predicate: Predicate, measured: Measured, decided: Verdict, note: str) -> Claim:

@@ -77,15 +77,8 @@ def normal(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]
 def uniform_light(
     room: Room, job: Job, fitting: Sequence[int], rules: uniform.Rules = uniform.STRICT
 ) -> list[tuple[int, int]]:
-    """A uniform set of nodes where there is one, else Normal's.
-
-    Normal's also where fewer of the job's own tasks share a CPU there: one node for all of them is uniform, and slow.
-    """
-    chosen = uniform.chosen(room, job, fitting, rules)
-    if chosen is not None and (crowd := uniform.crowd(room, chosen)) == 1:
-        return chosen
-    spread_out = normal(room, job, fitting)
-    return spread_out if chosen is None or uniform.crowd(room, spread_out) < crowd else chosen
+    """A uniform set of nodes where there is one, else Normal's."""
+    return uniform.chosen(room, job, fitting, rules) or normal(room, job, fitting)
 
 
 #: More memory than there is: a node that takes no more tasks comes last.

@@ -13,8 +13,7 @@ Two variants (:class:`Rules`): ``subset`` lets a newcomer have a part of the res
 not ask where owners are.
 
 Of several such sets, the one comes first on which fewest of the job's own tasks share a CPU; then the one whose nodes
-are used least: by memory, then tasks, then CPU. Where the job's own tasks would share a CPU, Light places them as
-Normal does if fewer of them share one there.
+are used least: by memory, then tasks, then CPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,13 +50,13 @@ def chosen(room: Room, job: Job, fitting: Sequence[int], rules: Rules = STRICT) 
     laid = [each for nodes in _sets(room, job, places, rules) if (each := _evenly(nodes, job, places))]
     return min(
         laid,
-        key=lambda pairs: (crowd(room, pairs), _load_of(room, [index for index, _ in pairs]), pairs),
+        key=lambda pairs: (_crowd(room, pairs), _load_of(room, [index for index, _ in pairs]), pairs),
         default=None,
     )
 
 
-def crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
-    """How many of the job's own tasks share a CPU on these places, where most do."""
+def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
+    """How many of the job's own tasks share a CPU."""
     return max(-(-tasks // (room.cpus[index] if room.cpus else tasks)) for index, tasks in pairs)
 
 

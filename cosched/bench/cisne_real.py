@@ -30,8 +30,8 @@ from cosched.replicate.result import Result
 from cosched.report.table import Table
 
 RUNS: Final = "trials"
-#: Where a mode is compared with plain Linux: policy, workload, modes. On two nodes of which one has an owner Uniform would
-#: have all tasks of a job on the other: it does not ask here where owners are.
+#: Where a mode is compared with plain Linux: policy, workload, modes. On two nodes of which one has an owner Uniform
+#: would have all tasks of a job on the other: it does not ask here where owners are.
 _MODES: Final = (
     ("3dbf-light(any-owners)", "SIT", (Mode.NONE, Mode.CCS, Mode.DCS, Mode.SPIN, Mode.GANG)),
     ("normal", "DIT", (Mode.NONE, Mode.CCS)),

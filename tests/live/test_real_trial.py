@@ -12,6 +12,7 @@ pytestmark = pytest.mark.xdist_group("live")
 SMALL = trial.Cluster("coscheduling", 2, 1, 4, 0.03, "S", pin=len(os.sched_getaffinity(0)) >= 2)
 
 
+@pytest.mark.long
 def test_a_workload_is_run_to_its_end_by_real_programs() -> None:
     said: list[str] = []
     try:

@@ -78,9 +78,10 @@ async def test_where_the_policy_looks_at_owners_it_is_told_of_them(make_cluster:
             job_id = await service.submit(kind="cpu", tasks=2)
             await service.job_in(job_id, "running")
             core = service.service.host._worker._core.state
-            # two tasks on one of two CPUs, which the contract leaves, and what an owner costs a task
+            # two tasks on one of two CPUs, which the contract leaves; what an owner costs a task; and he computes on a
+            # quarter of one CPU, an eighth of what there is
             costs = coefficients.read().permille(Mode.NONE)["cpu"]
-            assert core.records[job_id].rate_ppm == round(500_000 / (1 + costs["owner"] / 1000))
+            assert core.records[job_id].rate_ppm == round(500_000 / (1 + costs["owner"] / 1000) * 0.875)
             await present(service, agent, Presence.AWAY, owned=False)
             assert core.records[job_id].rate_ppm == 1_000_000
             await present(service, agent, Presence.UNKNOWN, owned=True)

@@ -214,9 +214,13 @@ def _draw(axes: "Axes", found: Sequence[Judged]) -> None:
         here = [each for each in found if each.mode == mode]
         took = [each.took_s for each in here]
         axes.scatter(
-            took, [each.by_rates_s for each in here], s=14, color=COLOURS[2 * at], label=f"{mode}: rates alone"
+            took,
+            [each.by_rates_s for each in here],
+            s=14,
+            color=COLOURS[2 * at % len(COLOURS)],
+            label=f"{mode}: rates alone",
         )
-        style = {"s": 22, "facecolors": "none", "edgecolors": COLOURS[2 * at + 1]}
+        style = {"s": 22, "facecolors": "none", "edgecolors": COLOURS[(2 * at + 1) % len(COLOURS)]}
         axes.scatter(took, [each.simulated_s for each in here], label=f"{mode}: simulated", **style)  # type: ignore[arg-type]
     axes.set(xlabel="measured execution time (s)", ylabel="predicted (s)", xlim=(0, most), ylim=(0, most))
     axes.set_title(f"Prediction against {len(found)} real jobs (band: {GOAL:.0%})", loc="left")

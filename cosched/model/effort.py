@@ -6,10 +6,12 @@ and each message, a blocking one sleeps until one comes; neither depends much on
 programs: docs/design/sharing.md.)
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
+#: What is decoded as one is not negative.
+Count = Annotated[int, msgspec.Meta(ge=0)]
 #: From this part on a job counts as communicating.
 LEAST_COMMUNICATION: Final = 0.09
 #: Less CPU time than this says nothing, in microseconds.
@@ -23,11 +25,11 @@ class Effort(msgspec.Struct, frozen=True, omit_defaults=True):
     counts data that came over TCP.
     """
 
-    ran_us: int = 0
-    kernel_us: int = 0
-    asleep_us: int = 0
-    arrivals: int = 0
-    received_bytes: int = 0
+    ran_us: Count = 0
+    kernel_us: Count = 0
+    asleep_us: Count = 0
+    arrivals: Count = 0
+    received_bytes: Count = 0
 
     def plus(self, other: "Effort") -> "Effort":
         """Both together."""

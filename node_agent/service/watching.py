@@ -129,16 +129,19 @@ class Watching:
             sockets = found.inet.get(pid, ())
             came = sum(map(self._came, sockets)), sum(map(self._came_bytes, sockets))
             self.effort = self.effort.plus(
-                Effort(ran_us, min(ran_us, kernel_us - before_us[thread.tid]), asleep_us, *came)
+                Effort(ran_us, max(0, min(ran_us, kernel_us - before_us[thread.tid])), asleep_us, *came)
             )
 
     def _came(self, connection: Inet) -> int:
-        """How often data has come since the last look; nothing is known of a connection that is new."""
-        return connection.arrivals - self._inet_before.get(connection.inode, connection).arrivals
+        """How often data has come since the last look; nothing is known of a connection that is new.
+
+        A number that has gone down is another connection's: it has the inode now.
+        """
+        return max(0, connection.arrivals - self._inet_before.get(connection.inode, connection).arrivals)
 
     def _came_bytes(self, connection: Inet) -> int:
         """How much that was."""
-        return connection.received_bytes - self._inet_before.get(connection.inode, connection).received_bytes
+        return max(0, connection.received_bytes - self._inet_before.get(connection.inode, connection).received_bytes)
 
     def _tell_transports(self, pids: list[int], found: Seen, busy: dict[int, bool]) -> None:
         told = set()

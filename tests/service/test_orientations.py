@@ -1,5 +1,8 @@
 """A program's orientation: measured by agents, kept with the job, remembered for its user's next one."""
 
+import pytest
+
+from cosched.errors import BadInput
 from cosched.model.effort import Effort
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
@@ -56,3 +59,10 @@ async def test_what_was_measured_is_the_kind_of_the_next_job_of_the_program_also
         assert (await service.job(await service.submit(script=computes, hold=True))).kind == "cpu"
         wide = await service.job(await service.submit(script=talks, tasks=2, hold=True))
         assert wide.kind is None, "alone it has nobody to talk to"
+
+
+def test_an_effort_below_nothing_is_none() -> None:
+    sign = wire.JobSigns(1, 1, "polls", 0, (), Effort(5, 0, -5))
+    frame = wire.encode(wire.Heartbeat(Usage(), Presence.UNKNOWN, "tty", 1.5, True, jobs=(sign,)))
+    with pytest.raises(BadInput, match="asleep_us"):
+        wire.from_agent(frame)

@@ -1,9 +1,11 @@
 """Jobs as they ran against what the model says of them, worked out by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from cosched.bench.model import SHAPES, Ran
-from cosched.bench.model_results import GOAL, Judged, judged, verdict
+from cosched.bench.model_results import GOAL, Judged, judged, plot, table, verdict
 from cosched.model.coscheduling import Mode
 from space_scheduler.progress import Sharing
 
@@ -50,3 +52,9 @@ def test_half_of_the_jobs_within_the_goal_will_do() -> None:
     assert met
     assert f"within the goal of {GOAL:.0%}" in words
     assert not verdict([good, bad, bad], "ccs")[0]
+
+
+def test_all_modes_are_drawn(tmp_path: Path) -> None:
+    found = [Judged(1, mode.value, WIDE, 5, 10, 5.5, 10.5) for mode in Mode]
+    assert [path.suffix for path in plot(found, tmp_path)] == [".png", ".svg"]
+    assert len(table(found).rows) == 2 * len(Mode)

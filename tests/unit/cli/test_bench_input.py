@@ -18,6 +18,10 @@ from kit.command import Call
         (["coscheduling", "--modes", "css"], "--modes"),
         (["coscheduling", "--works", "nothing such"], "--works"),
         (["coscheduling", "--seconds", "0.01"], "--seconds"),
+        (["model", "--modes", "css"], "--modes: 'css'; expected none, ccs"),
+        (["model", "--policy", "normol"], "did you mean 'normal'"),
+        (["model", "--coefficients", "none.json"], "none.json"),
+        (["model", "--series", "some"], "--series"),
     ],
 )
 def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], complaint: str) -> None:
@@ -28,7 +32,7 @@ def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], co
 
 def test_results_cannot_be_written_into_a_file(cosched: Call, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
-    for experiment in ("contract", "coscheduling"):
+    for experiment in ("contract", "coscheduling", "model"):
         done = cosched("bench", experiment, "--out", str(tmp_path / "there"))
         assert done.status == 2
         assert f"--out: {tmp_path}/there: " in done.err

@@ -175,8 +175,19 @@ def test_compare_pairs_the_policies_by_job(cosched: Call, log: Path) -> None:
     }
 
 
+def test_commas_in_parentheses_are_a_policys_own(cosched: Call, log: Path) -> None:
+    names = ["normal(overcommit=1.5)", "uniform-hard(subset,any-owners)"]
+    ended = cosched("compare", log, "--policies", ",".join(names), "--json")
+    assert ended.status == 0, ended.err
+    assert list(json.loads(ended.out)["policies"]) == names
+    refused = cosched("compare", log, "--policies", "easy,uniform-hard(subsets)")
+    assert refused.status == 2
+    assert "did you mean 'subset'" in refused.err
+
+
 def test_policies_lists_all_that_can_be_named(cosched: Call) -> None:
     found = json.loads(cosched("policies", "--json").out)
+    assert {row["variant"] for row in found["variants"]} == {"overcommit=X", "subset", "any-owners"}
     assert {"fcfs", "easy", "sjbf", "conservative", "fpfs"} <= {row["policy"] for row in found["policies"]}
     assert [row["order"] for row in found["orders"]] == ["fcfs", "sjf", "ljf"]
 

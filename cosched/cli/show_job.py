@@ -103,7 +103,7 @@ def _measured(job: JobDoc) -> str:
     if not effort.arrivals_per_s:
         return told
     came = memory_text(round(effort.received_bytes_per_s))
-    return f"{told}, {effort.arrivals_per_s:.0f} messages and {came} came in a second"
+    return f"{told}, {effort.arrivals_per_s:.0f} TCP segments with {came} came in a second"
 
 
 def _ended(job: JobDoc) -> str:

@@ -101,7 +101,7 @@ def test_a_raise_is_said_again_before_it_ends_and_not_more_often() -> None:
 
 def test_a_raise_that_is_needed_again_and_again_is_said_more_seldom() -> None:
     state, other = Coscheduling(), Job(B, receives=Receives.NOTHING, share=0.5)
-    job = Job(A, Mode.CCS, Receives.BLOCKS, share=0.9)
+    job = Job(A, Mode.CCS, Receives.BLOCKS, share=2.0)  # of two CPUs: what is saved up lasts longer than a hold
     state.decide([job, other], SLOT_US, 0, contended=True)
     now_us = S
     holds = []
@@ -117,7 +117,7 @@ def test_a_long_raise_does_not_outlast_the_budget() -> None:
     job = Job(A, Mode.CCS, Receives.BLOCKS, waiting=True, share=0.5)
     state.decide([job._replace(waiting=False), other], SLOT_US, 0, contended=True)
     state.decide([job, other], SLOT_US, S, contended=True)
-    left_us = 60_000
+    left_us = 30_000
     used = job._replace(cpu_us=KEPT_US // 2 - left_us)  # half a CPU is its share
     (weight,) = state.decide([used, other], SLOT_US, S + 30_000, contended=True).weights
     assert weight.until_us - (S + 30_000) == left_us + 15_000  # what has come in meanwhile

@@ -16,8 +16,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs root: guards that make cgroups and become other users"))
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(name="cluster")
+def _cluster() -> Iterator[Cluster]:
+    yield from _made()
+
+
+@pytest.fixture(name="users_cluster")
+def _users_cluster() -> Iterator[Cluster]:
+    """For nodes that are whoever runs the tests: no rights needed."""
+    yield from _made()
+
+
+def _made() -> Iterator[Cluster]:
     # A short path: Unix sockets have 108 bytes for theirs.
     base = Path(tempfile.mkdtemp(prefix="cosched-"))
     base.chmod(0o755)

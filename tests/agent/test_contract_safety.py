@@ -1,6 +1,7 @@
 """Promises to the person at the desk, on real processes: whatever becomes of an agent, the desk is protected."""
 
 import os
+import pwd
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from kit.agents import Cluster, Node, until
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
 
+#: As an ordinary user has it: a guard of his own, and no control groups.
+ORDINARY = {"cgroup": 'mode = "none"', "security": 'users = "self"\nallow_root = true'}
 NOBODYS = 'preset = "dedicated"\npoll_s = 0.2'
 
 
@@ -98,3 +101,31 @@ async def test_the_first_key_puts_the_ceiling_in_force(cluster: Cluster) -> None
             await until(lambda: ceiling(node) == 1.0, "the ceiling")
     finally:
         keyboard.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("harm", ["killed", "stopped", "cut off"])
+async def test_without_cgroups_tasks_go_back_to_fewer_cpus(users_cluster: Cluster, harm: str) -> None:
+    """There the ceiling is whole CPUs, by affinity: half of two is one."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs: of one nothing can be taken away by affinity")
+    scheduler = users_cluster.scheduler()
+    scheduler.lease_us = 1_000_000 if harm == "cut off" else scheduler.lease_us
+    async with scheduler:
+        node = users_cluster.node("a", presence=NOBODYS, **ORDINARY)
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        await scheduler.tell("a", users_cluster.prepare(scheduler.fence, 5, "a", user=user))
+        await scheduler.next("a", wire.Prepared)
+        script = b"#!/bin/sh\nexec sleep 600\n"
+        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script=script, arguments=()))
+        task = (await scheduler.next("a", wire.Started)).pid
+        try:
+            await until(lambda: len(os.sched_getaffinity(task)) > 1, "nobody to be there")
+            assert node.agent is not None
+            if harm == "cut off":
+                await scheduler.close()
+            else:
+                node.agent.send_signal(signal.SIGKILL if harm == "killed" else signal.SIGSTOP)
+            await until(lambda: len(os.sched_getaffinity(task)) == 1, "the ceiling")
+        finally:
+            node.agent.send_signal(signal.SIGCONT)
+            os.kill(task, signal.SIGKILL)  # without a group of its own nothing else ends it

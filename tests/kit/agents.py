@@ -78,6 +78,10 @@ class Scheduler:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Be there no more."""
         assert self._server is not None
         self._server.close()
         await self._server.wait_closed()
@@ -140,6 +144,8 @@ class Node:
         extra = {
             "presence": "away_after_s = 60.0\npoll_s = 0.2",
             "contract": "cpu_ratio = 0.5\nmemory_ratio = 0.5\nmpl = 1",
+            "cgroup": f'cosched = "{self.group}/cosched"\ndesk = "{self.group}/desk"',
+            "security": "allow_root = true\nmin_uid = 1",
         }
         sections = "\n".join(f"[{section}]\n{text}" for section, text in (extra | settings).items())
         self.config.write_text(f"""\
@@ -157,12 +163,6 @@ run = "{self.run}"
 state = "{self.state}"
 identity = "{self.identity}"
 keep = ["{base}"]
-[cgroup]
-cosched = "{self.group}/cosched"
-desk = "{self.group}/desk"
-[security]
-allow_root = true
-min_uid = 1
 {sections}
 """)
         self.guard: subprocess.Popen[bytes] | None = None

@@ -33,6 +33,7 @@ SYSTEM_PACKAGES = {
     "shellcheck": ("shellcheck",),
     "strace": ("strace",),
     "systemd": ("/lib/systemd/systemd",),
+    "iproute2": ("ip", "tc"),
     "user-mode-linux": ("linux.uml",),
     "xdotool": ("xdotool",),
     "xvfb": ("Xvfb",),

@@ -19,6 +19,7 @@ from cosched.model.presets import DEDICATED, Hours, hours_of
 from cosched.model.time import US_PER_S
 
 _LAST_PORT: Final = 65_535
+_NORMAL_WEIGHT: Final = 100
 
 
 class SchedulerLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +59,16 @@ class Cgroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cosched: str = "cosched"
     desk: str = "user.slice"
     decoys: bool = False
+
+
+class SideWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What parallel work weighs beside others; 0: as everybody's.
+
+    ``io``: of the 100 that others' groups weigh on disks; ``network_priority``: of its packets (``skb->priority``).
+    """
+
+    io: int = 0
+    network_priority: int = 0
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,6 +162,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     presence: PresenceSettings = PresenceSettings()
     coscheduling: NodeCoscheduling = NodeCoscheduling()
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+    weights: SideWeights = SideWeights()
     parallel: bool = True
     output: OutputSettings = OutputSettings()
 
@@ -211,6 +223,10 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
     yield from _unfit_paths(config)
     if config.security.min_uid < 0:
         yield "security.min_uid", config.security.min_uid, "a user's number"
+    if not 0 <= config.weights.io <= _NORMAL_WEIGHT:
+        yield "weights.io", config.weights.io, f"1 to {_NORMAL_WEIGHT}, or 0 for none"
+    if not 0 <= config.weights.network_priority < 1 << 31:
+        yield "weights.network_priority", config.weights.network_priority, "a priority of packets, or 0 for none"
 
 
 def _unfit_paths(config: NodeConfig) -> Iterator[tuple[str, object, str]]:

@@ -37,7 +37,8 @@ class Guard:
         """Raises OSError or :class:`NoCgroups` where the machine does not have what the settings ask for."""
         agent_uid = _uid(settings.security.agent_user)
         self._settings = settings
-        self._cgroups = find(settings.cgroup.mode, settings.cgroup.mount, settings.cgroup.cosched)
+        cgroup = settings.cgroup
+        self._cgroups = find(cgroup.mode, cgroup.mount, cgroup.cosched, settings.weights)
         records_fd, jobs_fd = _state(settings.paths.state, agent_uid)
         self._records = Records(records_fd)
         self._limiter = Limiter(

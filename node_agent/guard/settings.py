@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from node_agent.linux.weights import Weights
+
 
 class BadSettings(ValueError):
     """The settings cannot be used, and why: file and key, what was found, what was expected."""
@@ -62,6 +64,7 @@ class Settings(NamedTuple):
     cgroup: Cgroup = Cgroup()
     security: Security = Security()
     contract: Contract = Contract()
+    weights: Weights = Weights()
     parallel: bool = True
 
 
@@ -102,6 +105,7 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
         Cgroup(**_table(raw, "cgroup", Cgroup())),
         Security(**_table(raw, "security", Security())),
         Contract(**_table(raw, "contract", Contract())),
+        Weights(**_table(raw, "weights", Weights())),
         raw.get("parallel", True),
     )
     _check(settings)
@@ -109,7 +113,7 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
 
 
 def _check(settings: Settings) -> None:
-    paths, cgroup, security, contract, parallel = settings[2:]
+    paths, cgroup, security, contract, weights, parallel = settings[2:]
     _expect(isinstance(parallel, bool), "parallel", parallel, "true or false")
     for key, path in (("run", paths.run), ("state", paths.state), *(("keep", kept) for kept in paths.keep)):
         _expect(os.path.isabs(path), f"paths.{key}", path, "an absolute path")
@@ -123,6 +127,9 @@ def _check(settings: Settings) -> None:
     for key, share in (("cpu_ratio", contract.cpu_ratio), ("memory_ratio", contract.memory_ratio)):
         _expect(0 < share <= 1, f"contract.{key}", share, "a share above 0, up to 1")
     _expect(contract.mpl >= 1, "contract.mpl", contract.mpl, "at least 1")
+    _expect(0 <= weights.io <= 100, "weights.io", weights.io, "1 to 100, or 0 for none")
+    priority = weights.network_priority
+    _expect(0 <= priority < 1 << 31, "weights.network_priority", priority, "a priority of packets, or 0 for none")
 
 
 def _expect(holds: bool, key: str, found: object, expected: str) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from node_agent.linux import process
 from node_agent.linux.cgroups import MARK, Cgroups, GroupUsage
+from node_agent.linux.weights import NONE, Weights, disks
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NICEST: Final = 19
@@ -33,8 +34,9 @@ class CgroupsNone(Cgroups):
     kind = "none"
     kernel_groups = False
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, weights: Weights = NONE) -> None:
         self._why = why
+        self._weights = weights
         self._groups: dict[str, _Watched] = {}
         self._cpus = sorted(os.sched_getaffinity(0))
         self._allowed = set(self._cpus)
@@ -54,12 +56,17 @@ class CgroupsNone(Cgroups):
         problems = [f"memory limit {memory_bytes}: not without cgroups ({self._why})"]
         if cpus is not None and count > cpus:
             problems.append(f"CPU ceiling {cpus}: {count} whole CPU, by affinity")
+        if self._weights.network_priority:
+            problems.append(f"network priority {self._weights.network_priority}: not without cgroups ({self._why})")
         return problems
 
     def can(self) -> dict[str, str]:
         """What can be done to one's own processes."""
         several = len(self._cpus) > 1
-        return {
+        can = {"io weight": f"no weight, but the disks' idle class; {disks()}"} if self._weights.io else {}
+        if self._weights.network_priority:
+            can["network priority"] = f"no: packets have none of a group without cgroups ({self._why})"
+        return can | {
             "cpu ceiling": f"{'only in whole CPUs, by affinity' if several else 'no: one CPU'} ({self._why})",
             "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
             "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
@@ -79,6 +86,8 @@ class CgroupsNone(Cgroups):
         if self._idle:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, _NICEST)
+        if self._weights.io:
+            process.disks_idle_class()
         os.sched_setaffinity(0, self._allowed)
         limit = self._groups[name].memory_bytes
         if limit is not None:

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Final
 
-from node_agent.linux import files, process
+from node_agent.linux import files, packet_priority, process, weights
 from node_agent.linux.cgroups import (
     HERALD,
     PERIOD_US,
@@ -26,6 +26,11 @@ from node_agent.linux.cgroups import (
 
 _NEEDED: Final = ("cpu", "memory")
 _USED: Final = ("freezer", "pids", "cpu", "cpuacct", "memory")
+_WEIGHS_IO: Final = "blkio"
+#: The tree of version 2, without controllers, that systemd mounts beside those of version 1: packets are its.
+#: (The controller net_prio of version 1 was tried: on Linux 6.18 packets stay as they are.)
+_WEIGHS_PACKETS: Final = "unified"
+_IO_WEIGHTS: Final = ("blkio.bfq.weight", "blkio.weight")
 _LOWEST_SHARES: Final = 2
 _NORMAL_SHARES: Final = 1024
 _MOST_SHARES: Final = 1 << 18
@@ -37,12 +42,14 @@ class CgroupsV1(Cgroups):
 
     kind = "v1"
 
-    def __init__(self, mount: str, cosched: str) -> None:
+    def __init__(self, mount: str, cosched: str, wanted: weights.Weights = weights.NONE) -> None:
         """Make the parallel side's groups where they are missing. Raises :class:`NoCgroups`."""
         self._made: list[str] = []
         self._mount = mount
         self._sides: dict[str, str] = {}
-        for controller in _USED:
+        self._weights = wanted
+        more = ((_WEIGHS_IO, wanted.io), (_WEIGHS_PACKETS, wanted.network_priority))
+        for controller in (*_USED, *(name for name, weight in more if weight)):
             top = os.path.join(mount, controller)
             side = os.path.join(top, cosched.strip("/"))
             if not os.path.exists(os.path.join(top, "cgroup.procs")):
@@ -55,6 +62,8 @@ class CgroupsV1(Cgroups):
                     self._account_below(side)
                 os.rmdir(_made(os.path.join(side, f"try-{os.getpid()}")))
             except OSError as error:
+                if controller not in _USED:
+                    continue  # ``can`` says so
                 self.close()
                 raise NoCgroups(f"{side}: {error.strerror}") from None
             self._sides[controller] = side
@@ -79,13 +88,17 @@ class CgroupsV1(Cgroups):
         except OSError as error:
             why = "more is in use by running jobs" if error.errno == errno.EBUSY else error.strerror
             problems.append(f"memory limit {memory_bytes}: {why}; {read_number(limit)} is kept")
+        try:
+            self._set_weights()
+        except OSError as error:
+            problems.append(f"{self._weights}: {error.filename}: {error.strerror}")
         return problems
 
     def can(self) -> dict[str, str]:
         """What the trees offer."""
         cpu = self._sides["cpu"]
         has_idle = os.path.exists(os.path.join(cpu, "cpu.idle"))
-        return {
+        return self._can_weigh() | {
             "cpu ceiling": YES if os.path.exists(os.path.join(cpu, "cpu.cfs_quota_us")) else "no: no CFS bandwidth",
             "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest shares instead",
             "memory limit": YES,
@@ -93,6 +106,15 @@ class CgroupsV1(Cgroups):
             "processes limit": YES if "pids" in self._sides else "no: no controller pids",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
+
+    def _can_weigh(self) -> dict[str, str]:
+        """Of the weights that are wanted, which there are."""
+        can = {}
+        if self._weights.io:
+            can["io weight"] = weights.disks() if self._io_weight() else "no: no weights in a controller blkio"
+        if self._weights.network_priority:
+            can["network priority"] = self._can_prioritize()
+        return can
 
     def create(self, name: str, memory_bytes: int | None, processes: int) -> list[str]:
         """As the interface says."""
@@ -245,6 +267,22 @@ class CgroupsV1(Cgroups):
         else:
             shares = _LOWEST_SHARES if idle else _NORMAL_SHARES
             files.write(os.path.join(self._sides["cpu"], "cpu.shares"), str(shares))
+
+    def _set_weights(self) -> None:
+        if path := self._io_weight():
+            files.write(path, str(self._weights.io))
+        if _WEIGHS_PACKETS in self._sides:
+            packet_priority.set_priority(self._sides[_WEIGHS_PACKETS], self._weights.network_priority)
+
+    def _can_prioritize(self) -> str:
+        if _WEIGHS_PACKETS not in self._sides:
+            return "no: no cgroup v2 mounted at unified"
+        return packet_priority.can(self._sides[_WEIGHS_PACKETS], self._weights.network_priority)
+
+    def _io_weight(self) -> str:
+        """The file for the parallel side's weight; empty where there is none, or none is wanted."""
+        group = self._sides.get(_WEIGHS_IO, "")
+        return next((path for name in _IO_WEIGHTS if os.path.exists(path := os.path.join(group, name))), "")
 
     @staticmethod
     def _account_below(side: str) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Final
 
-from node_agent.linux import files
+from node_agent.linux import files, packet_priority, weights
 from node_agent.linux.cgroups import (
     HERALD,
     YES,
@@ -25,6 +25,9 @@ from node_agent.linux.cgroups import (
 
 _NEEDED: Final = ("cpu", "memory")
 _USED: Final = (*_NEEDED, "pids")
+_IO: Final = "io"
+#: Of iocost, and of bfq.
+_IO_WEIGHTS: Final = ("io.weight", "io.bfq.weight")
 _LOWEST_WEIGHT: Final = 1
 _NORMAL_WEIGHT: Final = 100
 _MOST_WEIGHT: Final = 10_000
@@ -37,13 +40,16 @@ class CgroupsV2(Cgroups):
 
     kind = "v2"
 
-    def __init__(self, mount: str, cosched: str) -> None:
+    def __init__(self, mount: str, cosched: str, wanted: weights.Weights = weights.NONE) -> None:
         """Make the parallel side's group where it is missing, with controllers. Raises :class:`NoCgroups`.
 
         When this very process is in it (systemd started it there), it moves to a group of its own inside.
         """
         self._made: list[str] = []
         self._mount = mount
+        self._weights = wanted
+        self._used = (*_USED, _IO) if wanted.io else _USED
+        self._plain = False
         try:
             there = files.read(os.path.join(mount, "cgroup.controllers")).split()
         except OSError:
@@ -83,13 +89,17 @@ class CgroupsV2(Cgroups):
                 files.write(self._path("memory.max"), str(memory_bytes))
         except OSError as error:
             problems.append(f"memory limit {memory_bytes}: {error.strerror}")
+        try:
+            self._set_weights()
+        except OSError as error:
+            problems.append(f"{self._weights}: {error.filename}: {error.strerror}")
         return problems
 
     def can(self) -> dict[str, str]:
         """What the tree offers."""
         has_idle = os.path.exists(self._path("cpu.idle"))
         has_pids = "pids" in files.read(self._path("cgroup.subtree_control")).split()
-        return {
+        return self._can_weigh() | {
             "cpu ceiling": YES if os.path.exists(self._path("cpu.max")) else "no: no cpu.max",
             "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest weight instead",
             "memory limit": YES,
@@ -97,6 +107,15 @@ class CgroupsV2(Cgroups):
             "processes limit": YES if has_pids else "no: no controller pids",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
+
+    def _can_weigh(self) -> dict[str, str]:
+        """Of the weights that are wanted, which there are."""
+        can = {}
+        if self._weights.io:
+            can["io weight"] = weights.disks() if self._io_weights() else "no: no weights in a controller io"
+        if self._weights.network_priority:
+            can["network priority"] = packet_priority.can(self._side, self._weights.network_priority)
+        return can
 
     def idle_above(self) -> bool:
         """As the interface says."""
@@ -230,13 +249,31 @@ class CgroupsV2(Cgroups):
         else:
             files.write(self._path("cpu.weight"), str(_LOWEST_WEIGHT if idle else _NORMAL_WEIGHT))
 
+    def _set_weights(self) -> None:
+        for path in self._io_weights():
+            files.write(path, str(self._weights.io))
+        if self._weights.network_priority:
+            packet_priority.set_priority(self._side, self._weights.network_priority)
+        elif not self._plain:  # an earlier guard may have been asked for one
+            self._plain = True
+            with contextlib.suppress(OSError):
+                packet_priority.forget_priority(self._side)
+
+    def _io_weights(self) -> list[str]:
+        """The files for the parallel side's weight, in the group that is the owner's sibling (systemd: a slice)."""
+        if not self._weights.io:
+            return []
+        top = os.path.join(self._mount, os.path.relpath(self._side, self._mount).split("/")[0])
+        group = top if self.idle_above() else self._side
+        return [path for name in _IO_WEIGHTS if os.path.exists(path := os.path.join(group, name))]
+
     def _enable(self, group: str) -> None:
         """Give the groups below ``group`` the controllers that it has and we use."""
         control = os.path.join(group, "cgroup.subtree_control")
         there = files.read(os.path.join(group, "cgroup.controllers")).split()
         if missing := [name for name in _NEEDED if name not in there]:
             raise OSError(errno.ENOTSUP, f"no controller {' and no '.join(missing)}", group)
-        wanted = [name for name in _USED if name in there and name not in files.read(control).split()]
+        wanted = [name for name in self._used if name in there and name not in files.read(control).split()]
         if not wanted:
             return
         order = " ".join(f"+{name}" for name in wanted)

@@ -45,7 +45,10 @@ class Cgroups(ABC):
 
     @abstractmethod
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
-        """Limit the whole parallel side; ``cpus`` None: no ceiling. Returns what could not be set, and why."""
+        """Limit the whole parallel side; ``cpus`` None: no ceiling. Returns what could not be set, and why.
+
+        Its weights on disks and network, with which this was made, are set too.
+        """
 
     @abstractmethod
     def can(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from node_agent.linux import cgroup_find, namespaces, process, users
 from node_agent.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk
+from node_agent.linux.weights import Weights
 
 _TRIED: Final = "check-{}"  # not a job's name: should this process be killed in the midst, nobody takes it for one
 _PATIENCE_S: Final = 5.0
@@ -44,6 +45,18 @@ class SecuritySettings(Protocol):
         """Whether a job gets a /tmp of its own."""
 
 
+class WeightSettings(Protocol):
+    """Of ``node.toml``: ``[weights]``."""
+
+    @property
+    def io(self) -> int:
+        """On disks."""
+
+    @property
+    def network_priority(self) -> int:
+        """Of packets."""
+
+
 class NodeSettings(Protocol):
     """Of ``node.toml``, as the guard or ``cosched.config.node`` reads it."""
 
@@ -55,6 +68,10 @@ class NodeSettings(Protocol):
     def security(self) -> SecuritySettings:
         """Section ``[security]``."""
 
+    @property
+    def weights(self) -> WeightSettings:
+        """Section ``[weights]``."""
+
 
 def what_can(config: NodeSettings) -> dict[str, str]:
     """Capability -> "yes", or what holds instead and why. Leaves nothing behind.
@@ -62,7 +79,8 @@ def what_can(config: NodeSettings) -> dict[str, str]:
     Run it with the rights of the guard; a running guard tells the same by ``status``.
     """
     try:
-        cgroups = cgroup_find.find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched)
+        weights = Weights(config.weights.io, config.weights.network_priority)
+        cgroups = cgroup_find.find(config.cgroup.mode, config.cgroup.mount, config.cgroup.cosched, weights)
     except NoCgroups as error:
         return {"cgroups": f"no: {error}"}
     try:

@@ -39,6 +39,9 @@ desk_users = ["ann"]
 cpu_ratio = 1
 memory_ratio = 0.25
 mpl = 2
+[weights]
+io = 10
+network_priority = 2
 """
 
 
@@ -57,7 +60,7 @@ def test_both_readers_read_the_same(tmp_path: Path) -> None:
     path = written(tmp_path, WHOLE)
     theirs, ours = node.load_node(Path(path)), settings.load(path)
     assert (ours.procs, ours.memory_bytes) == (theirs.procs, theirs.memory_bytes)
-    for section in ("paths", "cgroup", "security", "contract"):
+    for section in ("paths", "cgroup", "security", "contract", "weights"):
         assert plain(getattr(ours, section)) == msgspec.to_builtins(getattr(theirs, section))
     assert ours.parallel == theirs.parallel
 
@@ -68,7 +71,7 @@ def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
     least = WHOLE[: WHOLE.index("[paths]")]
     path = written(tmp_path, least)
     theirs, ours = node.load_node(Path(path)), settings.load(path)
-    for section in ("paths", "cgroup", "security", "contract"):
+    for section in ("paths", "cgroup", "security", "contract", "weights"):
         assert plain(getattr(ours, section)) == msgspec.to_builtins(getattr(theirs, section))
     assert ours.parallel == theirs.parallel
 
@@ -94,6 +97,8 @@ def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
         ('["/tmp/kept"]', '"/tmp/kept"', "paths.keep: found '/tmp/kept'"),
         ("cpu_ratio = 1", "cpu_ratio = 1.5", "contract.cpu_ratio: found 1.5; expected a share above 0, up to 1"),
         ("mpl = 2", "mpl = 0", "contract.mpl: found 0; expected at least 1"),
+        ("io = 10", "io = 101", "weights.io: found 101; expected 1 to 100, or 0 for none"),
+        ("priority = 2", "priority = -1", "weights.network_priority: found -1; expected a priority of packets"),
         ("mpl = 2", "mpl 2", "not TOML"),
     ],
 )

@@ -45,6 +45,9 @@ LONG_TESTS = (
     "test_levers.py::test_a_weight_holds_and_is_undone_when_its_time_is_over",
     "test_levers.py::test_a_guard_that_ends_leaves_neutral_levers",
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[weight]",
+    "test_weights.py::test_packets_of_jobs_have_the_priority_that_was_asked_for",
+    "test_weights.py::test_a_priority_is_replaced_and_taken_back",
+    "../test_contract_safety.py",
 )
 
 

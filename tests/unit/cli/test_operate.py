@@ -190,6 +190,8 @@ BAD_NODES = {
     ("[launch]", '[paths]\nkeep = ["/a", "b"]\n[launch]'): ["paths.keep[1]: found 'b'", "an absolute path"],
     ("[launch]", '[cgroup]\ncosched = "../x"\n[launch]'): ["cgroup.cosched: found '../x'", "below the mount"],
     ("[launch]", "[security]\nmin_uid = -1\n[launch]"): ["security.min_uid: found -1", "a user's number"],
+    ("[launch]", "[weights]\nio = 101\n[launch]"): ["weights.io: found 101", "1 to 100, or 0 for none"],
+    ("[launch]", "[weights]\nnetwork_priority = -1\n[launch]"): ["weights.network_priority", "a priority of packets"],
     ("[launch]", '[security]\nusers = "swich"\n[launch]'): ["security.users", "did you mean 'switch'?"],
     ("[launch]", "[lunch]"): ["lunch: unknown key", "did you mean 'launch'?"],
     ('name = "a"', "name = a"): ["not TOML"],

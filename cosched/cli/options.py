@@ -9,6 +9,7 @@ import msgspec
 
 from cosched.config.experiment import RULES, Experiment
 from cosched.config.load import convert, load
+from cosched.config.site import SiteSettings
 from cosched.errors import BadInput, nearest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -41,6 +42,12 @@ _SETTINGS = (
         "--rules", metavar="NAME", help="A named set of rules: default, or oracle (docs/design/semantics.md)."
     ),
     click.option(
+        "--site",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A non-dedicated cluster in YAML: nodes, contract, owners (docs/guide/simulate.md).",
+    ),
+    click.option(
         "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
     ),
 )
@@ -57,6 +64,8 @@ def experiment(given: dict[str, Any]) -> Experiment:
     """The settings from a file, a named set of rules and options, the later overriding the earlier."""
     given = {key: value for key, value in given.items() if value is not None}
     rules, path = given.pop("rules", None), given.pop("config", None)
+    if "site" in given:
+        given["site"] = msgspec.to_builtins(_site(given["site"]))
     base = load(path, Experiment).checked(str(path)) if path else Experiment()
     if rules is not None and rules not in RULES:
         raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
@@ -65,6 +74,13 @@ def experiment(given: dict[str, Any]) -> Experiment:
             _check_choice(key, given[key])
     merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given
     return convert(merged, Experiment, "options").checked("")
+
+
+def _site(path: Path) -> SiteSettings:
+    """The settings of a site's file."""
+    site = load(path, SiteSettings)
+    site.check(f"{path}: ")
+    return site
 
 
 def _check_choice(key: str, value: str) -> None:

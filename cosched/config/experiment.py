@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
+from cosched.config.site import SiteSettings
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
-from cosched.model.contract import SocialContract
 from cosched.model.time import US_PER_S
 from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
 
@@ -31,7 +31,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     load: float | None = None
     launch_delay: str = "0s"
     strict: bool = False
-    contract: SocialContract = SocialContract()
+    site: SiteSettings | None = None
 
     def checked(self, where: str) -> "Experiment":
         """Itself, when the settings make sense together; else :class:`BadInput` with the key's path."""
@@ -47,15 +47,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad("load", self.load, "an offered load above 0, such as 0.8 (0.001 to 100)")
         if self.seed < 0:
             raise bad("seed", self.seed, "a whole number of 0 or more")
-        if problem := self.contract.impossible():
-            key, found, expected = problem
-            raise bad(f"contract.{key}", found, expected)
-        if not self.contract.dedicated:
-            raise bad(
-                "contract",
-                msgspec.to_builtins(self.contract),
-                "the dedicated machine's: the policies here plan for one",
-            )
+        if self.site is not None:
+            self.site.check(f"{where}: site." if where else "--site: ")
+            if self.ties != "batch":
+                raise bad("ties", self.ties, "batch: rules of other simulators know no shared nodes")
         if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:
             raise bad("launch_delay", self.launch_delay, "30 days at most")
         return self

@@ -70,6 +70,15 @@ class InputRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     at_limit: AtLimit = AtLimit.KILL
 
 
+class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What tasks need where nodes are shared, if the log does not tell; ``programs``: kinds by executable's number."""
+
+    memory_bytes: int
+    cpu_permille: int = 1000
+    kind: str = ""
+    programs: Mapping[int, str] = {}
+
+
 @dataclass(frozen=True)
 class Tasks:
     """What each job's tasks need where nodes are shared. Arrays of shape (n,), in the workload's order.
@@ -138,7 +147,12 @@ def to_us(seconds: NDArray[np.float64]) -> Times:
 
 
 def prepare(
-    log: Log, rules: InputRules | None = None, *, procs_total: int | None = None, strict: bool = False
+    log: Log,
+    rules: InputRules | None = None,
+    *,
+    procs_total: int | None = None,
+    strict: bool = False,
+    tasks: TaskRules | None = None,
 ) -> Workload:
     """Apply the rules to a log. Raises :class:`BadInput` in strict mode at the first job that would be skipped."""
     rules = rules or InputRules()
@@ -225,6 +239,22 @@ def prepare(
         unix_start_s=log.header.integer("UnixStartTime"),
         timezone=log.header.entries.get("TimeZoneString"),
         timezone_offset_s=log.header.integer("TimeZone"),
+        tasks=_tasks(log, index, tasks) if tasks is not None else None,
+    )
+
+
+def _tasks(log: Log, index: NDArray[np.intp], rules: TaskRules) -> Tasks:
+    """What the tasks of these jobs need: memory as requested, else as used; CPU time over run time; kind by program."""
+    asked, used, cpu_s, run_s, program = (
+        log.column(field)[index]
+        for field in (Field.MEMORY_REQUESTED_KB, Field.MEMORY_KB, Field.CPU_TIME_S, Field.RUN_S, Field.EXECUTABLE)
+    )
+    memory_kb = np.where(asked > 0, asked, used)
+    permille = np.where((cpu_s > 0) & (run_s > 0), np.round(1000 * cpu_s / np.maximum(run_s, 1e-6)), rules.cpu_permille)
+    return Tasks(
+        np.where(memory_kb > 0, memory_kb * 1024, rules.memory_bytes).astype(np.int64),
+        np.clip(permille, 1, 1000).astype(np.int64),
+        tuple(rules.programs.get(int(number), rules.kind) for number in program),
     )
 
 

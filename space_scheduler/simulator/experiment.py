@@ -11,6 +11,7 @@ from cosched.workload import catalogue, estimates, scaling, swf
 from cosched.workload.rules import Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import Observer, Outcome, Ties, simulate
+from space_scheduler.simulator.shared import site_of, task_rules
 
 
 def find_log(name: str) -> Path:
@@ -26,9 +27,13 @@ def find_log(name: str) -> Path:
 def prepare_workload(experiment: Experiment, path: Path) -> Workload:
     """The workload that an experiment runs: the log by its rules, its load and its estimates."""
     log = swf.read(path, strict=experiment.strict)
+    site, procs = experiment.site, experiment.procs
+    if site is not None and site.nodes is not None:
+        procs = site.nodes * site.cpus
     if experiment.load is not None:
-        log = scaling.to_load(log, experiment.load, procs_total=experiment.procs, rules=experiment.input_rules)
-    load = prepare(log, experiment.input_rules, procs_total=experiment.procs, strict=experiment.strict)
+        log = scaling.to_load(log, experiment.load, procs_total=procs, rules=experiment.input_rules)
+    tasks = task_rules(site) if site is not None else None
+    load = prepare(log, experiment.input_rules, procs_total=procs, strict=experiment.strict, tasks=tasks)
     if not len(load):
         skipped = ", ".join(f"{n} {cause}" for cause, n in load.skipped.items()) or "none skipped"
         raise BadInput(str(path), f"no job can be simulated ({skipped})", "at least one usable job")
@@ -51,6 +56,7 @@ def run(
         ties=Ties(experiment.ties),
         at_limit=experiment.at_limit,
         launch_delay_us=experiment.launch_delay_us,
+        site=site_of(experiment.site, load, experiment.seed) if experiment.site is not None else None,
         observer=observer,
         progress=progress,
     )

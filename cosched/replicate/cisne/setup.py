@@ -5,7 +5,6 @@ are XWindows users, the others Internet users; a social contract that leaves par
 them and everything elsewhere; 90 jobs. What the paper leaves open is in ``docs/replications/cisne.md``.
 """
 
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,8 +16,7 @@ from cosched.model.time import US_PER_S
 from cosched.workload import estimates
 from cosched.workload.generators import registry
 from cosched.workload.generators.cisne import DIT, PROGRAMS, SIT
-from cosched.workload.log import Field
-from cosched.workload.rules import InputRules, Tasks, Workload, prepare
+from cosched.workload.rules import InputRules, TaskRules, Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import Outcome, Site, simulate
@@ -62,14 +60,9 @@ class Measured(NamedTuple):
 def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int | None = None) -> Workload:
     """The jobs of a seed: what they need, and when they come."""
     log = registry.generate("cisne", jobs or JOBS, NODES, np.random.default_rng(seed), {"ratio": ratio})
-    load = prepare(log, InputRules(), procs_total=NODES * MPL)
-    run_s, program = log.column(Field.RUN_S), log.column(Field.EXECUTABLE).astype(int) - 1
-    tasks = Tasks(
-        (log.column(Field.MEMORY_KB) * 1024).astype(np.int64),
-        np.round(1000 * log.column(Field.CPU_TIME_S) / run_s).astype(np.int64),
-        tuple(PROGRAMS[which].kind for which in program),
-    )
-    return estimates.with_estimates(replace(load, tasks=tasks), estimates.parse(estimate), np.random.default_rng(seed))
+    tasks = TaskRules(memory_bytes=0, programs={at: each.kind for at, each in enumerate(PROGRAMS, 1)})
+    load = prepare(log, InputRules(), procs_total=NODES * MPL, tasks=tasks)
+    return estimates.with_estimates(load, estimates.parse(estimate), np.random.default_rng(seed))
 
 
 def site(seed: int, sharing: Sharing, *, count: int = NODES) -> Site:

@@ -56,6 +56,7 @@ BAD_CALLS = {
     ("simulate", "small.swf", "--policy", "json:dumpz"): ["json has no 'dumpz'", "did you mean 'dump'"],
     ("simulate", "small.swf", "--policy", "json:JSONDecoder"): ["JSONDecoder has no plan", "own-policy"],
     ("simulate", "small.swf", "--policy", "json:decoder", "--order", "sjf"): ["--order or --select"],
+    ("simulate", "small.swf", "--policy", "normal", "--site", "none.yaml"): ["none.yaml", "no such file"],
     ("simulate", "small.swf", "--order", "fcsf"): ["no order 'fcsf'", "did you mean 'fcfs'"],
     ("simulate", "small.swf", "--select", "backfil(1)"): ["no selection", "did you mean 'backfill(N)'"],
     ("simulate", "small.swf", "--select", "backfill(-1)"): ["'-1' in 'backfill(-1)'", "a whole number of 0 or more"],
@@ -113,15 +114,14 @@ def test_a_bad_call_says_what_was_found_and_expected(arguments: tuple[str, ...],
 #: Configuration file → what the message must contain.
 BAD_FILES = {
     "polices: [easy]": ["bad.yaml: polices", "unknown key", "did you mean 'policies'"],
-    "contract: {cpu: 1}": ["bad.yaml: contract.cpu", "unknown key", "did you mean 'cpu_ratio'"],
+    "site: {contract: {cpu: 1}}": ["bad.yaml: site.contract.cpu", "unknown key", "did you mean 'cpu_ratio'"],
     "procs: many": ["bad.yaml: procs", "found 'many'", "int"],
     "procs: 0": ["bad.yaml: procs", "found 0", "at least 1"],
     "launch_delay: 5 parsecs": ["bad.yaml: launch_delay", "unknown unit 'parsecs'"],
     "at_limit: explode": ["bad.yaml: at_limit", "found 'explode'"],
-    "contract: {cpu_ratio: 1.5}": ["bad.yaml: contract.cpu_ratio", "found 1.5", "up to 1"],
-    "contract: {memory_ratio: 0}": ["bad.yaml: contract.memory_ratio", "found 0", "above 0"],
-    "contract: {mpl: 0}": ["bad.yaml: contract.mpl", "found 0", "at least 1"],
-    "contract: {cpu_ratio: 0.5}": ["bad.yaml: contract", "dedicated"],
+    "site: {contract: {cpu_ratio: 1.5}}": ["bad.yaml: site.contract.cpu_ratio", "found 1.5", "up to 1"],
+    "site: {contract: {memory_ratio: 0}}": ["bad.yaml: site.contract.memory_ratio", "found 0", "above 0"],
+    "site: {contract: {mpl: 0}}": ["bad.yaml: site.contract.mpl", "found 0", "at least 1"],
     "procs: 4\nprocs: 8": ["bad.yaml:2", "'procs' stands twice"],
     "procs: [4": ["bad.yaml:1", "not YAML"],
     "- easy": ["bad.yaml", "a list", "keys and values"],
@@ -272,3 +272,40 @@ def test_a_broken_policy_is_named_with_its_error(
     assert BROKEN_PLANS[body] in ended.err
     assert not ended.out
     monkeypatch.delitem(sys.modules, "broken", raising=False)
+
+
+#: A site's file → what the message must contain.
+BAD_SITES = {
+    "nodes: 0": ["site.yaml: nodes", "found 0", "1 to 100000 nodes"],
+    "nods: 4": ["site.yaml: nods", "unknown key", "did you mean 'nodes'"],
+    "cpus: 0": ["cpus", "CPUs in each node"],
+    "memory: 512": ["memory", "found 512"],
+    "memory: 512XB": ["memory", "unknown unit 'XB'"],
+    "memory: 0MiB": ["memory", "a size above 0"],
+    "contract: {mpl: 0}": ["contract.mpl", "at least 1 task"],
+    "contract: {cpu_ratio: 1.5}": ["contract.cpu_ratio", "a share above 0, up to 1"],
+    "coscheduling: css": ["coscheduling", "'css'", "one of none, ccs, dcs, spin, gang"],
+    "coscheduling: dcs": ["no costs were measured of 'dcs'", "one of ccs, none"],
+    "costs: missing.json": ["missing.json", "a file that 'cosched calibrate' wrote"],
+    "owners: {desks: 2}": ["owners.desks", "a part of the desks, 0 to 1"],
+    "owners: {cpu: 3}": ["owners.cpu", "0 to the node's 1"],
+    "owners: {hours: 9-17}": ["owners.hours", "a time such as 08:00"],
+    "owners: {hours: '09:00-17:00', days: [monday]}": ["owners.hours", "not 'monday'"],
+    "tasks: {cpu: 0}": ["tasks.cpu", "above 0, up to 1"],
+    "tasks: {kind: gpu}": ["tasks.kind", "cpu or comm"],
+    "tasks: {programs: {cg: comm}}": ["tasks.programs", "an executable's number"],
+}
+
+
+@pytest.mark.parametrize("text", BAD_SITES)
+def test_a_bad_site_is_told_by_its_key(text: str, cosched: Call, log: Path) -> None:
+    (log.parent / "site.yaml").write_text(text + "\n")
+    ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml")
+    assert ended.status == 2, ended.out
+    assert not [part for part in BAD_SITES[text] if part not in ended.err], ended.err
+
+
+def test_a_site_has_no_rules_of_other_simulators(cosched: Call, log: Path) -> None:
+    (log.parent / "site.yaml").write_text("nodes: 4\n")
+    ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml", "--rules", "oracle")
+    assert (ended.status, "--ties: found 'sequential'" in ended.err) == (2, True)

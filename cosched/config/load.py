@@ -4,7 +4,8 @@ import re
 from collections.abc import Hashable
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
@@ -77,9 +78,14 @@ def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, pre
             close = nearest(str(key), fields)
             expected = "one of " + ", ".join(fields)
             raise BadInput(f"{where}: {prefix}{key}", "unknown key", expected, nearest=close)
-        kind = fields[key]
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            _known_keys(value, kind, where, f"{prefix}{key}.")
+        if isinstance(value, dict) and (inner := _structure(fields[key])) is not None:
+            _known_keys(value, inner, where, f"{prefix}{key}.")
+
+
+def _structure(kind: Any) -> type[msgspec.Struct] | None:
+    """The structure that a key holds, be it one that may be left out."""
+    kinds = [kind, *get_args(kind)] if get_origin(kind) in (None, Union, UnionType) else []
+    return next((each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)), None)
 
 
 def _found(raw: Any, key: str) -> str:
@@ -97,8 +103,8 @@ def _found(raw: Any, key: str) -> str:
 def _choices(kind: Any, key: str) -> list[str]:
     """What a key may be set to, where that is one of a few words."""
     for part in re.findall(r"[^.\[\]]+", key):
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            kind = {field.name: field.type for field in msgspec.structs.fields(kind)}.get(part)
+        if (inner := _structure(kind)) is not None:
+            kind = {field.name: field.type for field in msgspec.structs.fields(inner)}.get(part)
         else:
             kind = next(iter(get_args(kind)), None)
     if get_origin(kind) is Literal:

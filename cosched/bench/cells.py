@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from cosched.bench.quiet import Taken
+
 ALONE: Final = "alone"
 MODES: Final = ("plain", "none", "ccs", "gang", "dcs", "spin")
 
@@ -118,10 +120,12 @@ def _outside(count: int, cut: int) -> float:
 def judged(campaigns: Iterable[Sequence[Run]]) -> list[Cell]:
     """The cells of all campaigns: each run against those of the same job alone in its campaign.
 
-    In the order of :data:`WORKS`, :data:`COMPANIES` and :data:`MODES`. A run without one alone is left out.
+    In the order of :data:`WORKS`, :data:`COMPANIES` and :data:`MODES`. A run without one alone is left out, and one
+    that was disturbed however often it was made.
     """
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    for runs in campaigns:
+    for campaign in campaigns:
+        runs = [run for run in campaign if not Taken(run.steal, run.others).too_much]
         alone: dict[tuple[str, str], list[float]] = {}
         for run in runs:
             if run.mode == ALONE:

@@ -53,7 +53,7 @@ class Coscheduling:
         most = max(job.share for job in jobs)
         weights = []
         for job in jobs:
-            wanted = self._weight(job, most, now_us)
+            wanted = self._weight(job, jobs, most, now_us)
             if wanted is not None and self._is_new(wanted, now_us):
                 self._given[job.key] = wanted
                 self._holds_us[job.key] = wanted.until_us - now_us
@@ -77,12 +77,12 @@ class Coscheduling:
             budget = self._budgets.setdefault(job.key, Budget(now_us, job.cpu_us))
             budget.account(job.share, now_us, job.cpu_us)
 
-    def _weight(self, job: Job, most: float, now_us: int) -> Weigh | None:
+    def _weight(self, job: Job, here: Sequence[Job], most: float, now_us: int) -> Weigh | None:
         """What the job should weigh: raised for a moment, else by its share where shares are unequal."""
         lasting = NEUTRAL
         if job.mode is Mode.CCS and 0 < job.share < (1 - _UNEQUAL) * most:
             lasting = max(10, round(NEUTRAL * job.share / most))
-        if job.mode is Mode.CCS and ccs.raised(job, self._budgets[job.key]):
+        if job.mode is Mode.CCS and ccs.raised(job, here, self._budgets[job.key]):
             return Weigh(job.key, RAISED, now_us + self._hold_us(job.key, now_us))
         if job.mode is Mode.DCS and dcs.raised(job):
             return Weigh(job.key, RAISED, now_us + HOLD_US)
@@ -99,7 +99,7 @@ class Coscheduling:
         """When to look again: for arrivals of those that may be raised and are not, or not for much longer."""
         nexts_us = [SELDOM_US]
         for job in jobs:
-            if not looks_for_arrivals(job):
+            if not looks_for_arrivals(job, jobs):
                 continue
             if job.mode is Mode.CCS and not self._budgets[job.key].open:
                 nexts_us.append(USED_UP_US)
@@ -121,6 +121,6 @@ class Coscheduling:
         return given.until_us - now_us < LEASE_US // 2
 
 
-def looks_for_arrivals(job: Job) -> bool:
-    """Whether somebody has to look out for the job's messages."""
-    return (job.mode is Mode.CCS and ccs.wants(job)) or (job.mode is Mode.DCS and dcs.wants(job))
+def looks_for_arrivals(job: Job, here: Sequence[Job]) -> bool:
+    """Whether somebody has to look out for the job's messages, beside the jobs that are here."""
+    return (job.mode is Mode.CCS and ccs.wants(job, here)) or (job.mode is Mode.DCS and dcs.wants(job))

@@ -6,6 +6,7 @@ while; so when this stops, or the scheduler is silent for some seconds, jobs are
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -122,7 +123,8 @@ class Coscheduler:
             self._looked_us = now_us
         if now_us - self._told_us > _TOLD_US:
             return SELDOM_US  # what was asked for ends by itself
-        jobs = [self._job(turn) for turn in self._turns.jobs if (turn.job_id, turn.attempt) in here]
+        there = [self._job(turn) for turn in self._turns.jobs if (turn.job_id, turn.attempt) in here]
+        jobs = [self._seen(job, there) for job in there] if self._turns.contended else there
         decision = self._core.decide(jobs, self._turns.slot_us, boottime_us(), contended=self._turns.contended)
         for weight in decision.weights:
             await self._ask({"do": "weigh", "percent": weight.percent, "until_us": weight.until_us}, weight.key)
@@ -155,10 +157,12 @@ class Coscheduler:
         except ValueError:
             mode = Mode.NONE
         rows = turn.rows if self._core.clock.good_for(self._turns.slot_us, boottime_us()) else 0
-        job = Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows)
-        if not self._turns.contended:
-            return job
-        waiting = self._diag is not None and looks_for_arrivals(job) and watched.waiting(self._diag)
+        return Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows)
+
+    def _seen(self, job: Job, here: Sequence[Job]) -> Job:
+        """A job with what it has used, and whether a message waits, where that matters."""
+        watched = self._watched[job.key]
+        waiting = self._diag is not None and looks_for_arrivals(job, here) and watched.waiting(self._diag)
         return job._replace(waiting=waiting, cpu_us=watched.count_cpu() if waiting else watched.cpu_us)
 
     async def _ask_slots(self, wanted: Slots | None, now_us: int) -> None:

@@ -63,6 +63,14 @@ def test_nothing_is_done_where_nothing_is_to_be_gained(receives: Receives) -> No
     assert node(job, Job(B, share=0.5)) == ((), None, SELDOM_US)
 
 
+def test_blocking_receivers_among_themselves_need_nobody() -> None:
+    job, other = (Job(key, Mode.CCS, Receives.BLOCKS, waiting=True, share=0.5) for key in (A, B))
+    assert node(job, other) == ((), None, SELDOM_US)
+    assert node(job, other, Job(C, share=0.5)).weights, "a third one computes, or may"
+    both = node(job._replace(receives=Receives.YIELDS), other).weights
+    assert both == (Weigh(A, RAISED, 100_000 + HOLD_US), Weigh(B, RAISED, 100_000 + HOLD_US)), "one of them does not"
+
+
 @pytest.mark.parametrize("mode", [Mode.NONE, Mode.SPIN, Mode.GANG])
 def test_these_modes_raise_nobody(mode: Mode) -> None:
     assert node(Job(A, mode, Receives.BLOCKS, waiting=True), Job(B)).weights == ()

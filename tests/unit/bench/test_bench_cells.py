@@ -50,6 +50,16 @@ def test_each_run_is_held_against_those_alone_of_its_own_campaign() -> None:
     assert cell.rate == Spread(pytest.approx(0.45), 0.4, 0.5)
 
 
+def test_runs_that_were_disturbed_do_not_count() -> None:
+    runs = [ran(ALONE, (2.0, 0.0)), ran("ccs", (4.0, 0.5))]
+    stolen, others = (
+        Run(WORK.name, ONE.name, "ccs", 9.0, 0.1, 0.006),
+        Run(WORK.name, ONE.name, ALONE, 9.0, 0.0, 0.0, 0.03),
+    )
+    (cell,) = judged([[*runs, stolen, others]])
+    assert (cell.runs, cell.slowdown.median) == (1, 2.0)
+
+
 def test_a_cell_that_meets_all_goals() -> None:
     ccs = cells_of((4.0, 0.49), (5.4, 0.47))["ccs"]
     assert (ccs.slowdown.median, ccs.rate.median, ccs.efficiency.median) == (2.0, 0.49, pytest.approx(0.99))

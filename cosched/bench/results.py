@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -13,6 +13,9 @@ from cosched.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_TICKS: Final = (1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 
 
 def table(cells: Sequence[Cell]) -> Table:
@@ -74,6 +77,10 @@ def _draw(axes: "Axes", cells: Sequence[Cell], fair: tuple[float, float]) -> Non
     axes.axvline(fair[0], color="#999999", linewidth=0.8, linestyle=":")
     axes.axhline(fair[1], color="#999999", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    ticks = [each for each in _TICKS if low <= each <= high]
+    axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("slowdown of the communicating job against alone (dotted: equal shares)")
     axes.set_ylabel("company's rate on each node")
     axes.set_title(f"beside {cells[0].company}")

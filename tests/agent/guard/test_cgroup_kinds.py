@@ -18,6 +18,7 @@ from node_agent.linux import cgroup_find, cgroups, check
 from node_agent.linux.cgroup_v1 import CgroupsV1
 from node_agent.linux.cgroup_v2 import CgroupsV2
 from node_agent.linux.cgroups import Cgroups, NoCgroups
+from node_agent.linux.weights import NONE
 
 NAME = "job-7.1"
 MOUNT = "/sys/fs/cgroup"
@@ -228,6 +229,7 @@ def test_nothing_of_the_check_is_left(side: str, groups: Cgroups) -> None:
 
     class Config:
         cgroup = security = Section
+        weights = NONE
 
     can = check.what_can(Config)  # type: ignore[arg-type]
     assert can["cgroups"] in {"v1", "v2"}

@@ -47,7 +47,9 @@ LONG_TESTS = (
     "test_levers.py::test_the_raised_job_gets_most_of_a_cpu[weight]",
     "test_weights.py::test_packets_of_jobs_have_the_priority_that_was_asked_for",
     "test_weights.py::test_a_priority_is_replaced_and_taken_back",
-    "../test_contract_safety.py",
+    "../test_contract_safety.py::test_an_agent_that_is_gone_leaves_the_desk_within_its_contract",
+    "../test_contract_safety.py::test_an_agent_cut_off_from_its_scheduler_arms_when_the_lease_ends",
+    "../test_contract_safety.py::test_a_guard_that_was_killed_while_relaxed_begins_armed",
 )
 
 

@@ -125,7 +125,8 @@ def gantt(axes: "Axes", schedule: Schedule, name: str) -> None:
     """Jobs as rectangles of processors × time, around the time when most jobs wait.
 
     A dedicated machine's processors are a pool with a count; the rows are given out for the drawing alone, lowest free
-    row first, and a job may be drawn in several pieces.
+    row first, and a job may be drawn in several pieces. Where tasks share processors there are more rows, one for each
+    task, and a line at the processors.
     """
     load = schedule.workload
     begin_us, end_us = _busiest_window(schedule)
@@ -136,6 +137,9 @@ def gantt(axes: "Axes", schedule: Schedule, name: str) -> None:
     for index in shown.tolist():
         start_us, stop_us = int(schedule.start_us[index]), int(schedule.end_us[index])
         rows = np.flatnonzero(free_at <= start_us)[: int(load.procs[index])]
+        if (more := int(load.procs[index]) - len(rows)) > 0:
+            rows = np.append(rows, np.arange(len(free_at), len(free_at) + more))
+            free_at = np.append(free_at, np.zeros(more, np.int64))
         free_at[rows] = stop_us
         left, right = (max(start_us, begin_us) - begin_us) / _HOUR_US, (min(stop_us, end_us) - begin_us) / _HOUR_US
         for piece in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
@@ -147,7 +151,10 @@ def gantt(axes: "Axes", schedule: Schedule, name: str) -> None:
                 linewidth=0.3,
                 alpha=0.85,
             )
-    axes.set(xlim=(0, (end_us - begin_us) / _HOUR_US), ylim=(0, load.procs_total), ylabel="processors")
+    axes.set(xlim=(0, (end_us - begin_us) / _HOUR_US), ylim=(0, len(free_at)), ylabel="processors")
+    if len(free_at) > load.procs_total:
+        axes.set_ylabel("tasks")
+        axes.axhline(load.procs_total, color="0.2", linestyle="--", linewidth=1, label="processors")
     axes.set_xlabel(f"hours since day {begin_us / _DAY_US:.2f} of the log")
     axes.set_title(f"{name} on {load.name}: {len(shown)} jobs around the longest queue", loc="left")
     for colour, label in ((COLOURS[0], "started in order"), (COLOURS[1], "backfilled past an earlier job")):

@@ -12,6 +12,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
 from cosched.replicate.cisne import setup
+from cosched.report.plots import figure, gantt
 from cosched.workload import estimates, swf
 from cosched.workload.generators import registry
 from cosched.workload.rules import Workload
@@ -136,3 +137,14 @@ def test_a_mode_of_which_no_costs_were_measured_is_refused() -> None:
         site_of(settings(coscheduling=Mode.DCS), workload(8, []), seed=1)
     alone = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
     assert site_of(settings(coscheduling=Mode.DCS, contract=alone), workload(8, []), seed=1).nodes
+
+
+def test_tasks_that_share_processors_are_drawn_each_in_a_row(tmp_path: Path) -> None:
+    """Two jobs of two tasks on one node of two CPUs: four rows, though there are two processors."""
+    wanted = settings(nodes=1, owners=SiteOwners(), contract=SocialContract(mpl=2))
+    load = workload(2, [J(0, 2, 100), J(0, 2, 100)])
+    done = simulate(load, resolve("normal"), site=site_of(wanted, load, 1))
+    assert done.start_us.tolist() == [0, 0]
+    heights = []
+    figure(lambda axes: (gantt(axes, done, "normal"), heights.append(axes.get_ylim()[1])), tmp_path / "gantt")
+    assert heights == [4]

@@ -49,6 +49,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad("seed", self.seed, "a whole number of 0 or more")
         if self.site is not None:
             self.site.check(f"{where}: site." if where else "--site: ")
+            if self.procs is not None and self.site.nodes is not None:
+                raise bad("procs", self.procs, f"nothing beside the site's {self.site.nodes} nodes")
             if self.ties != "batch":
                 raise bad("ties", self.ties, "batch: rules of other simulators know no shared nodes")
         if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:

@@ -4,6 +4,7 @@ A supervisor is a subreaper, so all descendants of its command stay below it how
 the mark in their environment still tells them. Killing is looking for them until there are none.
 """
 
+import contextlib
 import os
 import resource
 import signal
@@ -87,7 +88,8 @@ class CgroupsNone(Cgroups):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, 0, _NICEST)
         if self._weights.io:
-            process.disks_idle_class()
+            with contextlib.suppress(OSError):  # a wish: nothing is a reason not to run the job
+                process.disks_idle_class()
         os.sched_setaffinity(0, self._allowed)
         limit = self._groups[name].memory_bytes
         if limit is not None:

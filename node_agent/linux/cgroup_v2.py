@@ -92,7 +92,7 @@ class CgroupsV2(Cgroups):
         try:
             self._set_weights()
         except OSError as error:
-            problems.append(f"{self._weights}: {error.filename}: {error.strerror}")
+            problems.append(f"weights: {error.filename}: {error.strerror}")
         return problems
 
     def can(self) -> dict[str, str]:

@@ -45,7 +45,11 @@ NONE: Final = Weights()
 def disks(block: str = _BLOCK) -> str:
     """Whether this machine's disks go by weights of groups: "yes", or which don't."""
     deaf = []
-    for name in sorted(os.listdir(block)):
+    try:
+        names = sorted(os.listdir(block))
+    except OSError as error:
+        return f"yes, if the disks go by weights: which there are cannot be told ({error.strerror})"
+    for name in names:
         if name.startswith(_NO_DISKS):
             continue
         try:

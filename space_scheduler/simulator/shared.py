@@ -27,7 +27,7 @@ _AFTER_US: Final = 30 * _DAY_US
 def site_of(settings: SiteSettings, load: Workload, seed: int) -> Site:
     """The site for a workload; who has an owner is drawn. Raises :class:`BadInput`."""
     count = settings.nodes or -(-load.procs_total // settings.cpus)
-    return Site(_nodes(settings, count), list(_owners(settings, load, count, seed)), sharing_of(settings))
+    return Site(nodes_of(settings, count), list(_owners(settings, load, count, seed)), sharing_of(settings))
 
 
 def sharing_of(settings: SiteSettings) -> Sharing:
@@ -52,7 +52,7 @@ def task_rules(settings: SiteSettings) -> TaskRules:
     )
 
 
-def _nodes(settings: SiteSettings, count: int) -> list[Node]:
+def nodes_of(settings: SiteSettings, count: int) -> list[Node]:
     """All alike. In a simulation memory, too, is relaxed while nobody is there."""
     contract, memory_bytes = settings.contract, settings.memory_bytes
     beside = limits(contract, Presence.PRESENT, settings.cpus, memory_bytes)

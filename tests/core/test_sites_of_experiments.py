@@ -1,5 +1,6 @@
 """A site as its file describes it: nodes and contract, owners who come and go, what tasks need, what comes of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from cosched.workload import estimates, swf
 from cosched.workload.generators import registry
 from cosched.workload.rules import Workload
 from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
 from space_scheduler.simulator.experiment import prepare_workload, run
 from space_scheduler.simulator.host import Site, simulate
 from space_scheduler.simulator.shared import sharing_of, site_of
@@ -66,9 +68,7 @@ def test_a_log_without_a_start_begins_on_a_monday() -> None:
 
 def test_hours_are_those_of_the_logs_own_day_and_clock() -> None:
     """1996-09-23, a Monday, 13:00:30 in Stockholm: somebody is there already; hours over midnight are one stay."""
-    load = workload(1, [])
-    object.__setattr__(load, "unix_start_s", 843_476_430)
-    object.__setattr__(load, "timezone_offset_s", 7200)
+    load = replace(workload(1, []), unix_start_s=843_476_430, timezone_offset_s=7200)
     first, *_ = came_and_went(load, "09:00-17:00", ["mon"])
     assert first == (0, True)
     second = came_and_went(load, "09:00-17:00", ["mon"])[1]
@@ -85,7 +85,7 @@ def test_owners_who_leave_give_the_job_its_processor_back() -> None:
     )  # fmt: skip
     load = workload(1, [J(9 * 3600, 1, 36_000)])
     site = site_of(wanted, load, 1)
-    done = simulate(load, resolve("normal"), site=site._replace(sharing=site.sharing.__class__()))
+    done = simulate(load, resolve("normal"), site=site._replace(sharing=Sharing()))
     assert (done.end_us[0] - done.start_us[0]) / HOUR_US == pytest.approx(14.0, abs=1e-3)
 
 

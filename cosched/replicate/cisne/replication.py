@@ -188,7 +188,7 @@ def _configuration(scale: Scale, measured: coefficients.Coefficients, request: R
         "workloads": {name: {"jobs": setup.JOBS, "ratio": ratio} for name, ratio in WORKLOADS.items()},
         "nodes": {"count": setup.NODES, "memory_bytes": setup.MEMORY_BYTES, "cpus": 1, "mpl": setup.MPL},
         "owners": {"nodes": setup.OWNED_NODES, "kinds": {name: list(each) for name, each in setup.OWNERS.items()}},
-        "contract_permille": setup.CONTRACT_PERMILLE,
+        "contract_permille": round(1000 * setup.CONTRACT.cpu_ratio),
         "estimates": "exact",
         "time_sharing": [str(mode) for mode in TIME_SHARING],
         "coefficients": msgspec.to_builtins(measured),

@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from cosched.config.site import SiteSettings
+from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
-from cosched.model.node import Node, Owner
+from cosched.model.node import Owner
 from cosched.model.time import US_PER_S
 from cosched.workload import estimates
 from cosched.workload.generators import registry
@@ -20,11 +22,12 @@ from cosched.workload.rules import InputRules, TaskRules, Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import Outcome, Site, simulate
+from space_scheduler.simulator.shared import nodes_of
 
 NODES: Final = 16
 MEMORY_BYTES: Final = 512 << 20
-CONTRACT_PERMILLE: Final = 500
 MPL: Final = 4
+CONTRACT: Final = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=MPL)
 JOBS: Final = 90
 #: Table 2, in its order.
 POLICIES: Final = ("basic", "normal", "uniform-light", "uniform-hard", "2dbf", "3dbf-light", "3dbf-hard")
@@ -67,11 +70,7 @@ def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int | No
 
 def site(seed: int, sharing: Sharing, *, count: int = NODES) -> Site:
     """The cluster, with the owners of a seed at the desks of a quarter of it from beginning to end."""
-    owned_bytes = MEMORY_BYTES * CONTRACT_PERMILLE // 1000
-    nodes = [
-        Node(f"node{i}", MPL, MEMORY_BYTES, 1, CONTRACT_PERMILLE, owned_bytes, MEMORY_BYTES)
-        for i in range(1, count + 1)
-    ]
+    nodes = nodes_of(SiteSettings(memory=f"{MEMORY_BYTES}B", contract=CONTRACT), count)
     rng = np.random.default_rng((seed, count))
     owners = []
     for at in rng.choice(count, count * OWNED_NODES // NODES, replace=False):

@@ -305,6 +305,12 @@ def test_a_bad_site_is_told_by_its_key(text: str, cosched: Call, log: Path) -> N
     assert not [part for part in BAD_SITES[text] if part not in ended.err], ended.err
 
 
+def test_a_site_with_nodes_has_as_many_processors_as_they_have(cosched: Call, log: Path) -> None:
+    (log.parent / "site.yaml").write_text("nodes: 4\n")
+    ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml", "--procs", "8")
+    assert (ended.status, "--procs: found 8; expected nothing beside the site's 4 nodes" in ended.err) == (2, True)
+
+
 def test_a_site_has_no_rules_of_other_simulators(cosched: Call, log: Path) -> None:
     (log.parent / "site.yaml").write_text("nodes: 4\n")
     ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml", "--rules", "oracle")

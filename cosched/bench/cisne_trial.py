@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from cosched.bench.jobs import ENDED, Cannot, Jobs, why
 from cosched.bench.quiet import Quiet
@@ -24,17 +23,16 @@ from cosched.lab.lab import Lab
 from cosched.model.job import JobState
 from cosched.replicate.cisne import setup
 from cosched.wire.api import JobDoc
-from cosched.workload.generators import registry
 from cosched.workload.generators.cisne import PROGRAMS, SIZES
 from cosched.workload.log import Field
 
 Say = Callable[[str], None]
-#: A rank of Python with MPI needs so much, whatever the paper's program needs.
-_LEAST_BYTES: Final = 128 << 20
+#: Nodes and jobs have so many times the paper's memory, since a rank of Python with MPI needs at least so much.
+MEMORY_TIMES: Final = 2
+LEAST_BYTES: Final = 128 << 20
 _RATED_S: Final = 4.0
 _LONGEST_S: Final = 3600.0
-#: What users say: the time alone, with a little in hand, since starts vary.
-_ESTIMATE: Final = 1.25
+_IN_HAND: Final = 1.25
 _IN_HAND_S: Final = 5.0
 
 
@@ -110,7 +108,7 @@ def lab(cluster: Cluster, say: Say, *, policy: str = "normal", mode: str = "none
     made = Lab.up(
         cluster.nodes,
         name=f"cisne-{os.getpid()}",
-        memory_bytes=setup.MEMORY_BYTES * 2,
+        memory_bytes=setup.MEMORY_BYTES * MEMORY_TIMES,
         policy=policy,
         users=cluster.users if users is None else users,
         cap=cluster.cap,
@@ -181,13 +179,13 @@ class _Wanted(NamedTuple):
 
 
 def _jobs(cluster: Cluster, ratio: float, seed: int, alone: Mapping[str, tuple[float, float]]) -> list[_Wanted]:
-    log = registry.generate("cisne", cluster.jobs, cluster.nodes, np.random.default_rng(seed), {"ratio": ratio})
+    log = setup.log(ratio, seed, jobs=cluster.jobs, count=cluster.nodes)
     rows = zip(
         (log.column(Field.SUBMIT_S) * cluster.scale).tolist(),
         (log.column(Field.RUN_S) * cluster.scale).tolist(),
         log.column(Field.PROCS_REQUESTED).astype(int).tolist(),
         (log.column(Field.EXECUTABLE).astype(int) - 1).tolist(),
-        (log.column(Field.MEMORY_KB) * 1024 * 2).astype(int).tolist(),
+        (log.column(Field.MEMORY_KB) * 1024 * MEMORY_TIMES).astype(int).tolist(),
         strict=True,
     )
     found = []
@@ -197,7 +195,7 @@ def _jobs(cluster: Cluster, ratio: float, seed: int, alone: Mapping[str, tuple[f
         iterations = max(1, round((run_s - start_s) * rate))
         job = RealJob(program.name, program.kind, tasks, iterations / rate + start_s, submit_s, 0.0, 0.0, [])
         script = _script(program.name, cluster.size, "--iterations", str(iterations))
-        found.append(_Wanted(job, script, max(_LEAST_BYTES, memory_bytes)))
+        found.append(_Wanted(job, script, max(LEAST_BYTES, memory_bytes)))
     return found
 
 
@@ -208,9 +206,8 @@ def _carried_out(client: Client, mode: str, wanted: Sequence[_Wanted]) -> list[J
         begin_s = time.monotonic()
         for job, script, memory_bytes in wanted:
             time.sleep(max(0.0, begin_s + job.submit_s - time.monotonic()))
-            estimate_s = _ESTIMATE * job.alone_s + _IN_HAND_S
             job_id = jobs.submit(
-                script, mode, job.tasks, kind=job.kind, memory_bytes=memory_bytes, time_limit_s=estimate_s
+                script, mode, job.tasks, kind=job.kind, memory_bytes=memory_bytes, time_limit_s=estimate_s(job.alone_s)
             )
             started.append(job_id)
         end_s = time.monotonic() + _LONGEST_S
@@ -223,6 +220,11 @@ def _carried_out(client: Client, mode: str, wanted: Sequence[_Wanted]) -> list[J
                 raise Cannot(why(found))
             ended.append(found)
     return ended
+
+
+def estimate_s(alone_s: float) -> float:
+    """What users say: the time alone, with a little in hand, since starts vary."""
+    return _IN_HAND * alone_s + _IN_HAND_S
 
 
 def _script(program: str, size: str, *how: str) -> str:

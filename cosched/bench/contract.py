@@ -26,6 +26,8 @@ from cosched.lab import cgroups
 from cosched.lab.lab import Lab
 from cosched.model.node import Presence
 
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "contract-runs"
 IDLE: Final = "idle desk"
 UNPROTECTED: Final = "unprotected"
 #: Nobody there, and what follows: a mode, or that there is no contract.

@@ -119,6 +119,15 @@ def _missed(tasks: int, condition: str, found: Runs) -> list[str]:
     return [words for met, words in goals if not met]
 
 
+def waits_ms(campaigns: Iterable[Sequence[Measured]]) -> dict[tuple[int, str], list[float]]:
+    """How long the owner waited for wake-ups under the contract: each run's 99th percentile, by tasks and mode."""
+    return {
+        (tasks, condition): [1000 * max(run.p99_s[call] for call in WAKE_UPS) for run in runs]
+        for (tasks, condition), runs in sorted(by_cell(campaigns).items())
+        if condition not in _CONTROLS and not condition.startswith(ABSENT)
+    }
+
+
 def table(made: Sequence[Cell]) -> Table:
     """One line for each cell."""
     shown = Table(

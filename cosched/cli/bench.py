@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 import click
 
 from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
+from cosched.bench.contract import RUNS as CONTRACT_RUNS
 from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
 from cosched.bench.kept import Kept, writable
 from cosched.bench.memory import MemoryRun
 from cosched.bench.results import document, misses, plot, table
-from cosched.cli.bench_contract import RUNS as CONTRACT_RUNS
 from cosched.cli.bench_contract import contract
 from cosched.cli.bench_contract import shown as contract_shown
 from cosched.cli.bench_memory import RUNS as MEMORY_RUNS

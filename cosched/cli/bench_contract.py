@@ -4,12 +4,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
 
 import click
 
 from cosched.bench.cells import MODES
-from cosched.bench.contract import CALLS, RATE_HZ, Experiment, Measured, Plan, Reaction, reactions
+from cosched.bench.contract import CALLS, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
 from cosched.bench.contract_results import by_cell, cells, document, plot, table
 from cosched.bench.kept import Kept
 from cosched.cli.service import whole_number
@@ -20,8 +19,6 @@ from cosched.report.table import console
 
 _MODES = tuple(mode for mode in MODES if mode != "plain")
 _MOST_TASKS = 8
-#: Where runs are kept, in the directory of results.
-RUNS: Final = "contract-runs"
 
 
 @click.command("contract")

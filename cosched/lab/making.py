@@ -46,7 +46,7 @@ _HOLDER_S: Final = 30.0
 _ANSWER_S: Final = 5.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
-_SEATS_SEED: Final = 1
+SEATS_SEED: Final = 1
 #: Below the ports that the kernel gives to those who ask for none.
 _PORTS: Final = range(20_000, 32_000)
 
@@ -178,7 +178,7 @@ class Making:
             )
         one_host = possible.tier == 3
         ports = _free_ports(wanted.nodes + 1) if one_host else [SCHEDULER_PORT, *[AGENT_PORT] * wanted.nodes]
-        users = [wanted.user_profile] * wanted.users if wanted.user_profile else seated(wanted.users, _SEATS_SEED)
+        users = [wanted.user_profile] * wanted.users if wanted.user_profile else seated(wanted.users, SEATS_SEED)
         users += [""] * (wanted.nodes - wanted.users)
         nodes = tuple(
             Node(

@@ -1,6 +1,9 @@
 """The paper's figures 7 to 9, and the sweep, drawn from the tables."""
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
 from cosched.report.plots import COLOURS
@@ -18,7 +21,18 @@ def execution(axes: "Axes", table: Table) -> None:
     for at, model in enumerate(("plain Linux", "CCS")):
         places = [index + (at - 0.5) * _BAR for index in range(len(rows))]
         axes.bar(places, [row[model] for row in rows], _BAR, label=model, color=COLOURS[at])
-    _by_workload(axes, "mean execution time (s)")
+    _by_workload(axes, rows, "mean execution time (s)")
+
+
+def modes(axes: "Axes", table: Table) -> None:
+    """Fig. 7 of real runs: execution times by coscheduling mode, with their intervals."""
+    rows = table.as_dicts()
+    every = list(dict.fromkeys(row["mode"] for row in rows))
+    for mode in every:
+        places = [at for at, row in enumerate(rows) if row["mode"] == mode]
+        axes.bar(places, [rows[at]["mean"] for at in places], 0.7, label=mode, color=COLOURS[every.index(mode)])
+    _errors(axes, [(row["mean"], row["low"], row["high"]) for row in rows])
+    _by_workload(axes, rows, "mean execution time (s)")
 
 
 def users(axes: "Axes", table: Table) -> None:
@@ -29,7 +43,7 @@ def users(axes: "Axes", table: Table) -> None:
     axes.bar(places, waits, 0.7, label="wait", color=COLOURS[5])
     axes.bar(places, [row["execution"] for row in rows], 0.7, waits, label="execution", color=COLOURS[0])
     _errors(axes, [(row["turnaround"], row["turnaround low"], row["turnaround high"]) for row in rows])
-    _by_workload(axes, "mean turnaround (s)")
+    _by_workload(axes, rows, "mean turnaround (s)")
 
 
 def makespans(axes: "Axes", table: Table) -> None:
@@ -37,7 +51,21 @@ def makespans(axes: "Axes", table: Table) -> None:
     rows = table.as_dicts()
     axes.bar(range(len(rows)), [row["makespan"] for row in rows], 0.7, color=COLOURS[2], label="makespan")
     _errors(axes, [(row["makespan"], row["low"], row["high"]) for row in rows])
-    _by_workload(axes, "makespan (s)")
+    _by_workload(axes, rows, "makespan (s)")
+
+
+def waits(axes: "Axes", table: Table) -> None:
+    """Fig. 10: what an owner waits by the number of tasks on his CPU, a line for each mode; and the paper's line."""
+    rows = table.as_dicts()
+    for at, mode in enumerate(dict.fromkeys(row["mode"] for row in rows)):
+        mine = [row for row in rows if row["mode"] == mode]
+        axes.plot(
+            [row["tasks"] for row in mine], [row["mean"] for row in mine], marker="o", label=mode, color=COLOURS[at]
+        )
+    axes.axhline(400.0, color="0.4", linestyle="--", linewidth=1, label="noticed (the paper's 400 ms)")
+    axes.set(yscale="log", xlabel="computing tasks on the owner's CPU", ylabel="wake-up, 99th percentile (ms)")
+    axes.set_xticks(sorted({row["tasks"] for row in rows}))
+    axes.legend(fontsize=8)
 
 
 def sweep(axes: "Axes", table: Table) -> None:
@@ -58,19 +86,26 @@ def sweep(axes: "Axes", table: Table) -> None:
     axes.legend(fontsize=8)
 
 
-def _errors(axes: "Axes", values: list[tuple[float, float, float]]) -> None:
-    middles = [middle for middle, _, _ in values]
-    below = [middle - max(0.0, low) for middle, low, _ in values]
-    above = [min(high, 10 * middle) - middle for middle, _, high in values]
-    axes.errorbar(range(len(values)), middles, [below, above], fmt="none", ecolor="black", capsize=3, linewidth=1)
+def _errors(axes: "Axes", values: Sequence[tuple[float, float, float]]) -> None:
+    """Intervals, where there are any: one seed has none."""
+    known = [(at, *each) for at, each in enumerate(values) if math.isfinite(each[2])]
+    below = [middle - max(0.0, low) for _, middle, low, _ in known]
+    above = [min(high, 10 * middle) - middle for _, middle, _, high in known]
+    places, middles = [at for at, *_ in known], [middle for _, middle, *_ in known]
+    axes.errorbar(places, middles, [below, above], fmt="none", ecolor="black", capsize=3, linewidth=1)
 
 
-def _by_workload(axes: "Axes", what: str) -> None:
-    axes.set_xticks(range(len(POLICIES) * len(WORKLOADS)), list(POLICIES) * len(WORKLOADS), rotation=40, ha="right")
-    for at, name in enumerate(WORKLOADS):
-        middle = (at + 0.5) / len(WORKLOADS)
+def _by_workload(axes: "Axes", rows: Sequence[Mapping[str, Any]], what: str) -> None:
+    axes.set_xticks(range(len(rows)), [row["policy"] for row in rows], rotation=40, ha="right")
+    begin = 0
+    for name, group in groupby(rows, key=lambda row: str(row["workload"])):
+        count = len(list(group))
+        middle = (begin + count / 2) / len(rows)
         axes.text(middle, 0.98, name, transform=axes.transAxes, ha="center", va="top", fontweight="bold")
-    axes.axvline(len(POLICIES) - 0.5, color="grey", linewidth=0.8)
+        begin += count
+        if begin < len(rows):
+            axes.axvline(begin - 0.5, color="grey", linewidth=0.8)
+    axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.set_ylabel(what)
     axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
     if len(axes.get_legend_handles_labels()[1]) > 1:

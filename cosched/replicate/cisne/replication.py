@@ -11,10 +11,9 @@ import numpy as np
 
 from cosched.config import coefficients
 from cosched.errors import BadInput
-from cosched.metrics.intervals import Interval, of_replications
 from cosched.model.coscheduling import Mode
 from cosched.replicate import claims as judging
-from cosched.replicate.cisne import claims, figures, setup
+from cosched.replicate.cisne import claims, figures, setup, tables
 from cosched.replicate.cisne.setup import FULL, POLICIES, QUICK, TIME_SHARING, WORKLOADS, Measured, Scale
 from cosched.replicate.paired import relative_difference
 from cosched.replicate.papers import TITLES, Request
@@ -95,39 +94,24 @@ def _tables(runs: Runs, result: Result) -> None:
         f"Fig. 7: mean execution time, s ({CALIBRATION})",
         ["workload", "policy", "plain Linux", "CCS", "CCS is shorter by"],
     )
-    users = Table(
-        "Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals",
-        ["workload", "policy", *(f"{what} {which}".strip() for what in _USERS for which in ("", "low", "high"))],
-    )
-    makespans = Table(
-        "Fig. 9: makespan under CCS, s", ["workload", "policy", "makespan", "low", "high", "against Basic"]
-    )
-    for workload, ratio in WORKLOADS.items():
-        basic = column(runs, Mode.CCS, ratio, "basic", "makespan_s")
-        for policy in POLICIES:
-            linux, ccs = (column(runs, mode, ratio, policy, "execution_s") for mode in TIME_SHARING)
-            times.add(
-                workload, policy, *(float(each.mean()) for each in (linux, ccs)), float(1 - ccs.mean() / linux.mean())
-            )
-            spread = [of_replications(column(runs, Mode.CCS, ratio, policy, what)) for what in _USERS.values()]
-            users.add(workload, policy, *(value for each in spread for value in _three(each)))
-            makespan = column(runs, Mode.CCS, ratio, policy, "makespan_s")
-            against = float(makespan.mean() / basic.mean() - 1)
-            makespans.add(workload, policy, *_three(of_replications(makespan)), against)
+    for workload, policy in product(WORKLOADS, POLICIES):
+        linux, ccs = (column(runs, mode, WORKLOADS[workload], policy, "execution_s") for mode in TIME_SHARING)
+        times.add(
+            workload, policy, *(float(each.mean()) for each in (linux, ccs)), float(1 - ccs.mean() / linux.mean())
+        )
     times.notes.append("what time sharing costs was measured and put in: one column against the other is no finding")
+    cells = {
+        (workload, policy): {what: column(runs, Mode.CCS, WORKLOADS[workload], policy, what) for what in _AT}
+        for workload, policy in product(WORKLOADS, POLICIES)
+    }
+    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", cells)
+    makespans = tables.makespans("Fig. 9: makespan under CCS, s", cells)
     result.tables |= {"figure7": times, "figure8": users, "figure9": makespans}
     result.plots |= {
         "figure7": Plot(lambda axes: figures.execution(axes, times), (9.0, 4.5)),
         "figure8": Plot(lambda axes: figures.users(axes, users), (9.0, 5.0)),
         "figure9": Plot(lambda axes: figures.makespans(axes, makespans), (9.0, 4.5)),
     }
-
-
-_USERS: Final = {"wait": "wait_s", "execution": "execution_s", "turnaround": "turnaround_s"}
-
-
-def _three(interval: Interval) -> tuple[float, float, float]:
-    return interval.mean, interval.low, interval.high
 
 
 def _judge(runs: Runs, result: Result) -> None:

@@ -13,11 +13,12 @@ import numpy as np
 from cosched.config.site import SiteSettings
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
-from cosched.model.node import Owner
+from cosched.model.node import Node, Owner
 from cosched.model.time import US_PER_S
 from cosched.workload import estimates
 from cosched.workload.generators import registry
 from cosched.workload.generators.cisne import DIT, PROGRAMS, SIT
+from cosched.workload.log import Log
 from cosched.workload.rules import InputRules, TaskRules, Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
@@ -60,24 +61,39 @@ class Measured(NamedTuple):
     makespan_s: float
 
 
-def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int | None = None) -> Workload:
-    """The jobs of a seed: what they need, and when they come."""
-    log = registry.generate("cisne", jobs or JOBS, NODES, np.random.default_rng(seed), {"ratio": ratio})
+def log(ratio: float, seed: int, *, jobs: int = JOBS, count: int = NODES) -> Log:
+    """The jobs of a seed, as the paper's generator draws them for so many nodes."""
+    return registry.generate("cisne", jobs, count, np.random.default_rng(seed), {"ratio": ratio})
+
+
+def workload(ratio: float, seed: int, *, estimate: str = "exact", jobs: int = JOBS, count: int = NODES) -> Workload:
+    """What the jobs of a seed need, and when they come."""
+    drawn = log(ratio, seed, jobs=jobs, count=count)
     tasks = TaskRules(memory_bytes=0, programs={at: each.kind for at, each in enumerate(PROGRAMS, 1)})
-    load = prepare(log, InputRules(), procs_total=NODES * MPL, tasks=tasks)
+    load = prepare(drawn, InputRules(), procs_total=count * MPL, tasks=tasks)
     return estimates.with_estimates(load, estimates.parse(estimate), np.random.default_rng(seed))
 
 
 def site(seed: int, sharing: Sharing, *, count: int = NODES) -> Site:
     """The cluster, with the owners of a seed at the desks of a quarter of it from beginning to end."""
-    nodes = nodes_of(SiteSettings(memory=f"{MEMORY_BYTES}B", contract=CONTRACT), count)
+    desks = nodes(count)
     rng = np.random.default_rng((seed, count))
     owners = []
     for at in rng.choice(count, count * OWNED_NODES // NODES, replace=False):
         name = "XWindows" if rng.random() < OWNERS["XWindows"][0] else "Internet"
-        _, cpu_permille, memory_part = OWNERS[name]
-        owners.append((0, nodes[at].name, Owner(cpu_permille, round(memory_part * MEMORY_BYTES))))
-    return Site(nodes, owners, sharing)
+        owners.append((0, desks[at].name, owner(name)))
+    return Site(desks, owners, sharing)
+
+
+def nodes(count: int = NODES) -> list[Node]:
+    """The paper's workstations under its contract."""
+    return nodes_of(SiteSettings(memory=f"{MEMORY_BYTES}B", contract=CONTRACT), count)
+
+
+def owner(kind: str) -> Owner:
+    """One of the paper's owners."""
+    _, cpu_permille, memory_part = OWNERS[kind]
+    return Owner(cpu_permille, round(memory_part * MEMORY_BYTES))
 
 
 def simulated(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Outcome:
@@ -87,7 +103,11 @@ def simulated(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: 
 
 def measured(policy: str, ratio: float, seed: int, sharing: Sharing, estimate: str = "exact") -> Measured:
     """What came out of it."""
-    found = simulated(policy, ratio, seed, sharing, estimate)
+    return of(simulated(policy, ratio, seed, sharing, estimate))
+
+
+def of(found: Outcome) -> Measured:
+    """The measures of a simulated run."""
     submit_us = found.workload.submit_us
     wait_s = float((found.start_us - submit_us).mean() / US_PER_S)
     execution_s = float((found.end_us - found.start_us).mean() / US_PER_S)

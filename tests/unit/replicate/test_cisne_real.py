@@ -1,14 +1,18 @@
 """What is made of real trials: tables, verdicts, and nothing where there are none."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from cosched.bench.cisne_real import CLUSTERS, RUNS, judged, plan
+from cosched.bench import cisne_pairs, contract
+from cosched.bench.cisne_real import CLUSTERS, RUNS, plan
+from cosched.bench.cisne_results import judged
 from cosched.bench.cisne_trial import RealJob, Trial
 from cosched.bench.kept import Kept
 from cosched.cli.main import main
 from cosched.errors import Failed
+from cosched.replicate import result as results
 from cosched.replicate.cisne import claims
 from cosched.replicate.cisne.setup import POLICIES
 from cosched.replicate.claims import Verdict
@@ -34,7 +38,7 @@ def test_ccs_is_held_against_plain_linux_seed_by_seed() -> None:
         for seed in (1, 2, 3)
         for mode, seconds in (("none", 10.0), ("ccs", 8.0))
     ]
-    found = {claim.id: claim for claim in judged(trials, [{}], {"a": "b"}).claims}
+    found = {claim.id: claim for claim in judged(trials, [{}], {"a": "b"}, {}).claims}
     assert found[claims.CCS_SIT.id].verdict is Verdict.HOLDS
     assert found[claims.CCS_SIT.id].ours == pytest.approx(-0.2)
     assert found[claims.CCS_DIT.id].verdict is Verdict.UNDECIDED
@@ -48,7 +52,7 @@ def test_policies_are_compared_on_what_both_ran() -> None:
         for at, policy in enumerate(("3dbf-light", "basic"))
         for seed in ((1, 2, 3, 4) if policy == "basic" else (1, 2, 3))
     ]
-    result = judged(trials, [{}], {})
+    result = judged(trials, [{}], {}, {})
     found = {claim.id: claim for claim in result.claims}
     assert found[claims.BEST_SIT.id].verdict is Verdict.HOLDS
     assert len(result.tables["jobs"].rows) == 2 * 7
@@ -57,14 +61,57 @@ def test_policies_are_compared_on_what_both_ran() -> None:
 
 
 def test_a_plan_has_whole_replications_one_after_the_other() -> None:
-    found = plan(list(CLUSTERS), [4, 5])
-    assert [each.seed for each in found] == sorted(each.seed for each in found)
+    found = plan(list(CLUSTERS), 2, [])
+    assert [each.seed for each in found] == [1] * (len(found) // 2) + [2] * (len(found) // 2)
     assert len(found) == 2 * (9 + 2 * len(POLICIES))
+
+
+def test_what_was_interrupted_is_made_whole_before_another_seed_begins() -> None:
+    whole = plan(["policies"], 1, [])
+    made = [trial(each.policy, each.mode, each.workload, 1, 10.0, "policies") for each in whole]
+    rest = plan(list(CLUSTERS), 1, made[:-2])
+    assert [each for each in rest if each.cluster.experiment == "policies"] == whole[-2:]
+    assert {each.seed for each in plan(["policies"], 1, made)} == {2}
+    assert {each.seed for each in rest if each.cluster.experiment == "coscheduling"} == {1}
+
+
+def loaded(policy: str, seed: int, *, longer: float) -> Trial:
+    """Thirty jobs of two tasks that come at once and take 20 s alone; each ended so many times later than submitted."""
+    jobs = [RealJob("BT", "cpu", 2, 20.0, float(at), float(at), at + 20 * longer + seed, []) for at in range(30)]
+    return Trial("policies", policy, "ccs", "SIT", seed, RATES, jobs, 60.0)
+
+
+def test_pairs_of_policies_have_the_simulators_sign_or_the_other() -> None:
+    """Sixteen nodes take eight computing jobs at a time under basic; under normal they share, and all take longer."""
+    one = cisne_pairs.simulated(loaded("basic", 1, longer=1.0))
+    many = cisne_pairs.simulated(loaded("normal", 1, longer=1.0))
+    assert one.wait_s > 3 * many.wait_s
+    assert many.execution_s > 2 * one.execution_s >= 2 * 20
+    assert many.turnaround_s > one.turnaround_s
+
+    def says(basic: float, normal: float) -> dict[str, str]:
+        made = [loaded("basic", seed, longer=basic) for seed in (1, 2, 3)]
+        made += [loaded("normal", seed, longer=normal) for seed in (1, 2, 3)]
+        return {row["measure"]: row["says"] for row in cisne_pairs.compare(made)[0].as_dicts()}
+
+    assert set(says(2.0, 3.0).values()) == {cisne_pairs.SAME}
+    assert set(says(3.0, 2.0).values()) == {cisne_pairs.OTHER}
+    assert set(says(2.0, 2.0).values()) == {cisne_pairs.OPEN}
+
+
+def test_one_seed_decides_no_pair_and_draws_no_interval(tmp_path: Path) -> None:
+    result = judged([loaded("basic", 1, longer=2.0), loaded("normal", 1, longer=3.0)], [{}], {}, {})
+    assert {row["says"] for row in result.tables["pairs"].as_dicts()} == {cisne_pairs.OPEN}
+    assert any("0 are not" not in note and "not decided" in note for note in result.notes)
+    assert {path.name for path in results.write(result, tmp_path) and tmp_path.iterdir()} >= {
+        "figure8.png",
+        "pairs.parquet",
+    }
 
 
 def test_without_trials_there_is_nothing_to_judge() -> None:
     with pytest.raises(Failed, match="no trial was made; x: no control groups"):
-        judged([], [], {"x": "no control groups"})
+        judged([], [], {"x": "no control groups"}, {})
 
 
 def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,6 +125,28 @@ def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.C
     assert not ended.value.code
     assert "undecided" in capsys.readouterr().out
     assert (tmp_path / "jobs.parquet").exists()
+
+
+def test_what_owners_wait_is_judged_from_the_contracts_runs_beside_the_trials(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = Kept(tmp_path, RUNS, Trial)
+    kept.begin({}, add=False)
+    kept.keep(trial("basic", "ccs", "SIT", 1, 10.0))
+    felt = Kept(tmp_path, contract.RUNS, contract.Measured)
+    felt.begin({}, add=False)
+    for condition, wait_s in (("ccs", 0.5), (contract.UNPROTECTED, 0.01), ("none", 0.001)):
+        for more_s in (0.0, 0.001, 0.002):
+            waits = dict.fromkeys(contract.CALLS, wait_s + more_s)
+            felt.keep(contract.Measured(4, condition, contract.Felt(waits, waits, waits, 0.5)))
+    with pytest.raises(SystemExit):
+        main(["replicate", "cisne", "--real", "--seeds", "0", "--add", "--out", str(tmp_path), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    (claim,) = (each for each in found["claims"] if each["id"] == claims.LATENCY.id)
+    assert claim["verdict"] == "fails"
+    assert claim["ours"] == pytest.approx(501.0)
+    assert [row["mode"] for row in found["tables"]["figure10"]["rows"]] == ["ccs", "none"]
+    assert (tmp_path / "figure10.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,7 @@ class CgroupsV1(Cgroups):
         except OSError as error:
             why = "more is in use by running jobs" if error.errno == errno.EBUSY else error.strerror
             problems.append(f"memory limit {memory_bytes}: {why}; {read_number(limit)} is kept")
-        try:
-            self._set_weights()
-        except OSError as error:
-            problems.append(f"weights: {error.filename}: {error.strerror}")
-        return problems
+        return problems + weights.tried(self._weigh_disks, self._weigh_packets)
 
     def can(self) -> dict[str, str]:
         """What the trees offer."""
@@ -268,9 +264,11 @@ class CgroupsV1(Cgroups):
             shares = _LOWEST_SHARES if idle else _NORMAL_SHARES
             files.write(os.path.join(self._sides["cpu"], "cpu.shares"), str(shares))
 
-    def _set_weights(self) -> None:
+    def _weigh_disks(self) -> None:
         if path := self._io_weight():
             files.write(path, str(self._weights.io))
+
+    def _weigh_packets(self) -> None:
         if _WEIGHS_PACKETS in self._sides:
             packet_priority.set_priority(self._sides[_WEIGHS_PACKETS], self._weights.network_priority)
 

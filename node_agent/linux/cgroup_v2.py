@@ -89,11 +89,7 @@ class CgroupsV2(Cgroups):
                 files.write(self._path("memory.max"), str(memory_bytes))
         except OSError as error:
             problems.append(f"memory limit {memory_bytes}: {error.strerror}")
-        try:
-            self._set_weights()
-        except OSError as error:
-            problems.append(f"weights: {error.filename}: {error.strerror}")
-        return problems
+        return problems + weights.tried(self._weigh_disks, self._weigh_packets)
 
     def can(self) -> dict[str, str]:
         """What the tree offers."""
@@ -249,9 +245,11 @@ class CgroupsV2(Cgroups):
         else:
             files.write(self._path("cpu.weight"), str(_LOWEST_WEIGHT if idle else _NORMAL_WEIGHT))
 
-    def _set_weights(self) -> None:
+    def _weigh_disks(self) -> None:
         for path in self._io_weights():
             files.write(path, str(self._weights.io))
+
+    def _weigh_packets(self) -> None:
         if self._weights.network_priority:
             packet_priority.set_priority(self._side, self._weights.network_priority)
         elif not self._plain:  # an earlier guard may have been asked for one

@@ -7,6 +7,7 @@ whose queue looks at priorities. This module tells of those that are here which 
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from node_agent.linux import files
@@ -40,6 +41,17 @@ class Weights(NamedTuple):
 
 
 NONE: Final = Weights()
+
+
+def tried(*acts: Callable[[], None]) -> list[str]:
+    """Do all of these, whatever becomes of the others; what was refused."""
+    problems = []
+    for act in acts:
+        try:
+            act()
+        except OSError as error:
+            problems.append(f"weights: {error.filename}: {error.strerror}")
+    return problems
 
 
 def disks(block: str = _BLOCK) -> str:

@@ -1,7 +1,17 @@
-"""Control groups of this machine, found by pattern while other tests make and remove theirs."""
+"""Control groups of this machine: found by pattern while other tests make and remove theirs; made and removed."""
 
+import contextlib
+import errno
 import glob
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from kit.guards import wait_for
+from node_agent.linux import cgroup_find
+from node_agent.linux.cgroups import Cgroups
+from node_agent.linux.weights import NONE, Weights
 
 MOUNT = Path("/sys/fs/cgroup")
 
@@ -20,3 +30,29 @@ def pids(listings: str, below: Path = MOUNT) -> set[int]:
         except OSError:
             continue
     return found
+
+
+@contextlib.contextmanager
+def parallel_side(side: str, wanted: Weights = NONE) -> Iterator[Cgroups]:
+    """The machine's groups for jobs below ``side``; none of a job's is there afterwards. Skips where there are none."""
+    found = cgroup_find.find("auto", str(MOUNT), side, wanted)
+    if found.kind == "none":
+        pytest.skip(f"needs cgroups with controllers ({found.can()['cpu ceiling']})")
+    try:
+        yield found
+    finally:
+        for name in found.names():
+            wait_for(lambda name=name: found.kill(name) or found.empty(name), f"the end of {name}")
+            wait_for(lambda name=name: removed(found, name), f"the removal of {name}")
+        found.close()
+
+
+def removed(found: Cgroups, name: str) -> bool:
+    """Whether a group could be removed: for a moment after its last process's end it can't."""
+    try:
+        found.remove(name)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True

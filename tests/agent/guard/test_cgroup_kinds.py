@@ -1,6 +1,5 @@
 """cgroup v1 and v2 behind one interface, as this machine has them; v2 in a kernel of its own too (test_guard_uml)."""
 
-import errno
 import os
 import select
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.groups import parallel_side, removed
 from kit.guards import MIB, alive, places, wait_for
 
 from node_agent.linux import cgroup_find, cgroups, check
@@ -34,27 +34,9 @@ def groups(side: str) -> Iterator[Cgroups]:
     """The cgroups of this machine, and none of ours afterwards."""
     if os.geteuid() != 0:
         pytest.skip("needs root: makes cgroups")
-    found = cgroup_find.find("auto", MOUNT, side)
-    if found.kind == "none":
-        pytest.skip(f"needs cgroups with controllers ({found.can()['cpu ceiling']})")
-    try:
+    with parallel_side(side) as found:
         yield found
-    finally:
-        for name in found.names():
-            wait_for(lambda name=name: found.kill(name) or found.empty(name), f"the end of {name}")
-            wait_for(lambda name=name: removed(found, name), f"the removal of {name}")
-        found.close()
-        assert places(side) == []
-
-
-def removed(groups: Cgroups, name: str) -> bool:
-    try:
-        groups.remove(name)
-        return True
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        return False
+    assert places(side) == []
 
 
 def inside(groups: Cgroups, work: Callable[[], None], name: str = NAME) -> int:

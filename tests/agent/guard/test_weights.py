@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.groups import parallel_side
 from kit.guards import MIB, RealGuard, wait_for
 
-from node_agent.linux import cgroup_find, packet_priority, weights
+from node_agent.linux import packet_priority, weights
 from node_agent.linux.cgroup_none import CgroupsNone
 from node_agent.linux.cgroups import Cgroups
 from node_agent.linux.weights import Weights
@@ -38,21 +39,6 @@ def side() -> str:
     if os.geteuid() != 0:
         pytest.skip("needs root: makes cgroups")
     return f"cosched-test-{uuid.uuid4().hex[:12]}"
-
-
-@contextlib.contextmanager
-def parallel_side(side: str, wanted: Weights) -> Iterator[Cgroups]:
-    """The machine's cgroups with these weights, without any job's group at the end."""
-    groups = cgroup_find.find("auto", MOUNT, side, wanted)
-    if groups.kind == "none":
-        pytest.skip(f"needs cgroups with controllers ({groups.can()['job weights']})")
-    try:
-        yield groups
-    finally:
-        for name in groups.names():
-            wait_for(lambda name=name: groups.kill(name) or groups.empty(name), f"the end of {name}")
-            groups.remove(name)
-        groups.close()
 
 
 def run(*command: str) -> str:
@@ -312,3 +298,10 @@ def test_a_guard_sets_and_shows_them(make_guard: Callable[..., RealGuard]) -> No
     guard.config["weights"] = {"io": 10}
     guard.start()
     assert "io weight" in guard.ask({"do": "status"})["can"]
+
+
+def test_a_weight_that_is_refused_keeps_no_other_from_being_set(tmp_path: Path) -> None:
+    done: list[str] = []
+    problems = weights.tried((tmp_path / "gone").rmdir, lambda: done.append("packets"))
+    assert done == ["packets"]
+    assert problems == [f"weights: {tmp_path}/gone: No such file or directory"]

@@ -175,7 +175,12 @@ def prepare(
     keep = np.ones(len(log), np.bool_)
     problems = [
         ("negative_time", negative, "a negative time", "times of 0 or more"),
-        ("wider_than_machine", procs > size, f"wider than the machine's {size} processors", "a larger --procs"),
+        (
+            "wider_than_machine",
+            procs > size,
+            f"wider than the machine's {size} processors",
+            "a larger machine: --procs, or nodes of --site",
+        ),
     ]
     if rules.unusable == Unusable.SKIP:
         problems += [

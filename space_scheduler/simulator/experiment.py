@@ -10,6 +10,7 @@ from cosched.errors import BadInput
 from cosched.workload import catalogue, estimates, scaling, swf
 from cosched.workload.rules import Workload, prepare
 from space_scheduler.plugins import resolve
+from space_scheduler.simulator.fitting import fitting
 from space_scheduler.simulator.host import Observer, Outcome, Ties, simulate
 from space_scheduler.simulator.shared import site_of, task_rules
 
@@ -25,7 +26,7 @@ def find_log(name: str) -> Path:
 
 
 def prepare_workload(experiment: Experiment, path: Path) -> Workload:
-    """The workload that an experiment runs: the log by its rules, its load and its estimates."""
+    """The workload that an experiment runs: the log by its rules, its load and its estimates; what fits its site."""
     log = swf.read(path, strict=experiment.strict)
     site, procs = experiment.site, experiment.procs
     if site is not None and site.nodes is not None:
@@ -34,6 +35,10 @@ def prepare_workload(experiment: Experiment, path: Path) -> Workload:
         log = scaling.to_load(log, experiment.load, procs_total=procs, rules=experiment.input_rules)
     tasks = task_rules(site) if site is not None else None
     load = prepare(log, experiment.input_rules, procs_total=procs, strict=experiment.strict, tasks=tasks)
+    if site is not None and len(load):
+        names: list[str | None] = [*experiment.policies] or [None]
+        policies = [resolve(name, experiment.order, experiment.select) for name in names]
+        load = fitting(load, policies, site_of(site, load, experiment.seed), strict=experiment.strict)
     if not len(load):
         skipped = ", ".join(f"{n} {cause}" for cause, n in load.skipped.items()) or "none skipped"
         raise BadInput(str(path), f"no job can be simulated ({skipped})", "at least one usable job")

@@ -25,7 +25,7 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.simulator.run import Run, Stuck
 from space_scheduler.simulator.site import Site, SiteRun
 
-__all__ = ["Observer", "Outcome", "Site", "Stuck", "Ties", "World", "drive", "simulate"]
+__all__ = ["Observer", "Outcome", "Site", "Stuck", "Ties", "World", "drive", "simulate", "site_rules"]
 
 Observer = Callable[[int, Event, list[Instruction]], None]
 
@@ -77,6 +77,16 @@ def drive(state: SchedulerState, world: World, observer: Observer | None = None,
         happened(event, now_us)
 
 
+def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) -> MachineRules:
+    """The rules of a machine that is this site, under this policy."""
+    return structs.replace(
+        rules or MachineRules(),
+        sharing=site.sharing,
+        max_nodes_per_job=site.max_nodes_per_job,
+        mpl=getattr(policy, "mpl", None),
+    )
+
+
 def simulate(
     workload: Workload,
     policy: Policy,
@@ -102,8 +112,7 @@ def simulate(
     if site is None:
         run = Run(workload, sequential, launch_delay_us, progress)
     else:
-        rules = structs.replace(rules, sharing=site.sharing, max_nodes_per_job=site.max_nodes_per_job)
-        rules = structs.replace(rules, mpl=getattr(policy, "mpl", None))
+        rules = site_rules(policy, site, rules)
         run = SiteRun(workload, sequential, launch_delay_us, progress, site)
     state = SchedulerState(policy, rules)
     drive(state, run, observer, validate=validate)

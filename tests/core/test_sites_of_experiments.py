@@ -3,8 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kit.loads import J, workload
+from msgspec import structs
 
 from cosched.config.experiment import Experiment
 from cosched.config.site import SiteOwners, SiteSettings, SiteTasks
@@ -16,10 +18,11 @@ from cosched.replicate.cisne import setup
 from cosched.report.plots import figure, gantt
 from cosched.workload import estimates, swf
 from cosched.workload.generators import registry
-from cosched.workload.rules import Workload
+from cosched.workload.rules import Tasks, Workload
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.experiment import prepare_workload, run
+from space_scheduler.simulator.fitting import fitting
 from space_scheduler.simulator.host import Site, simulate
 from space_scheduler.simulator.shared import sharing_of, site_of
 
@@ -92,8 +95,6 @@ def test_owners_who_leave_give_the_job_its_processor_back() -> None:
 @pytest.mark.parametrize("policy", ["normal", "uniform-light", "3dbf-light"])
 def test_a_log_on_a_site_is_what_the_same_jobs_are_on_the_papers(policy: str, tmp_path: Path) -> None:
     """Generated, written to a log, read again, run by settings: start by start as the replication has it."""
-    import numpy as np  # noqa: PLC0415 (this test alone draws)
-
     log = registry.generate("cisne", 30, setup.NODES, np.random.default_rng(3), {"ratio": 0.2})
     path = tmp_path / "cisne.swf"
     swf.write(log, path)
@@ -130,6 +131,39 @@ def test_what_the_log_does_not_tell_of_tasks_is_as_the_settings_have_it(tmp_path
     assert (found.memory_bytes / MIB).tolist() == [4, 32, 2]  # asked for, unknown, used
     assert found.cpu_permille.tolist() == [500, 750, 1000]
     assert list(found.kind) == ["cpu", "comm", "comm"]
+
+
+LARGE = """; MaxProcs: 4
+1 0 -1 100 2 -1 -1 2 100 -1 1 1 1 1 -1 -1 -1 -1
+2 5 -1 100 2 -1 9000000 2 100 9000000 1 1 1 1 -1 -1 -1 -1
+3 9 -1 100 4 -1 300000 4 100 300000 1 1 1 1 -1 -1 -1 -1
+4 9 -1 100 1 -1 -1 1 100 -1 1 1 1 1 -1 -1 -1 -1
+"""
+
+
+def test_jobs_that_fit_no_nodes_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(LARGE)  # job 2 wants 9 GB on one node, job 3 one such node more than there are
+    site = settings(
+        nodes=3, cpus=2, owners=SiteOwners(), contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
+    )
+    experiment = Experiment(log=str(path), policies=["normal", "easy"], site=site).checked("")
+    load = prepare_workload(experiment, path)
+    assert load.job_id.tolist() == [1, 4]
+    assert load.skipped == {"fits_no_nodes": 2}
+    assert run(experiment, "easy", load).start_us.tolist() == [0, 9_000_000]
+    with pytest.raises(BadInput, match=r"log.swf: job 2: one task needs more memory than any node has"):
+        prepare_workload(structs.replace(experiment, strict=True), path)
+
+
+def test_what_one_policy_could_never_start_is_left_out_for_all() -> None:
+    load = workload(8, [J(0, 4, 60), J(1, 5, 60)])
+    load = replace(load, tasks=Tasks(np.array([1, 1]), np.array([1000, 1000]), ("cpu", "cpu")))
+    site = Site([Node(name, 4, 100, 1) for name in "ab"])
+    policies = [resolve(name) for name in ("normal", "uniform-hard")]
+    assert len(fitting(load, policies[:1], site)) == 2
+    both = fitting(load, policies, site)  # five of a kind on two nodes of level four
+    assert (both.procs.tolist(), both.skipped) == ([4], {"fits_no_nodes": 1})
 
 
 def test_a_mode_of_which_no_costs_were_measured_is_refused() -> None:

@@ -1,0 +1,69 @@
+"""Jobs that could never start on a site are left out before anything is simulated, and counted.
+
+Under all policies that are compared alike, so that they have the same jobs: one of them alone may refuse a job that the
+others would run (Uniform-Hard, for want of company of the other kind).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from cosched.errors import BadInput
+from cosched.model.time import FOREVER_US
+from cosched.workload.rules import Tasks, Workload
+from space_scheduler.machine.events import NodeJoined
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.interface import Policy
+from space_scheduler.reasons import Reason
+from space_scheduler.simulator.host import site_rules
+from space_scheduler.simulator.run import Submissions
+from space_scheduler.simulator.site import Site
+
+CAUSE: Final = "fits_no_nodes"
+
+
+def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: bool = False) -> Workload:
+    """The workload without the jobs that one of the policies could never start on the empty site.
+
+    ``skipped`` counts them as :data:`CAUSE`. Raises :class:`BadInput`: ``strict``, at the first of them.
+    """
+    keep = np.ones(len(load), np.bool_)
+    for policy in policies:
+        for index, why in _refused(load, policy, site).items():
+            keep[index] = False
+            if strict:
+                where = f"{load.name}: job {load.job_id[index]}"
+                raise BadInput(where, str(why), "a job that could start on the site's nodes")
+    if keep.all():
+        return load
+    tasks = load.tasks
+    if tasks is not None:
+        kinds = tuple(kind for kind, kept in zip(tasks.kind, keep, strict=True) if kept)
+        tasks = Tasks(tasks.memory_bytes[keep], tasks.cpu_permille[keep], kinds)
+    columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
+    return replace(
+        load,
+        tasks=tasks,
+        skipped={**load.skipped, CAUSE: int((~keep).sum())},
+        **{name: getattr(load, name)[keep] for name in columns},
+    )
+
+
+def _refused(load: Workload, policy: Policy, site: Site) -> dict[int, Reason]:
+    """By index, why a job could never start. Jobs that ask for the same are asked about once."""
+    state = SchedulerState(policy, site_rules(policy, site))
+    for node in site.nodes:
+        state.handle(NodeJoined(node), 0)
+    known: dict[tuple[int, int, int, str], Reason | None] = {}
+    found = {}
+    submissions = Submissions(load)
+    while submissions.next_us < FOREVER_US:
+        job = submissions.take()
+        shape = job.procs, job.memory_bytes, job.cpu_permille, job.kind
+        if shape not in known:
+            known[shape] = state.refusal(job)
+        if (why := known[shape]) is not None:
+            found[job.id] = why
+    return found

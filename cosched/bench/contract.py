@@ -41,6 +41,8 @@ HARM_S: Final = 0.002
 _SPIN: Final = (sys.executable, "-c", "while True: pass")
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
+#: Keys at a terminal that is as new as that may be seen at the agent's next look only.
+_NEW_S: Final = 1.0
 Say = Callable[[str], None]
 
 
@@ -192,6 +194,7 @@ def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
     typist = (
         "import os, pty, sys, time\n"
         "keys, program = pty.openpty()\n"
+        "print('open', flush=True)\n"
         "for _ in sys.stdin:\n"
         "    now = time.monotonic()\n"
         "    os.write(keys, b'x\\n')\n"
@@ -206,7 +209,8 @@ def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
     ) as desk:  # fmt: skip
         assert desk.stdin is not None
         assert desk.stdout is not None
-        time.sleep(1.0)  # by then the agent has seen the new terminal
+        desk.stdout.readline()
+        time.sleep(_NEW_S)
         for _ in range(times):
             ceiling(there=False)
             desk.stdin.write(b"\n")

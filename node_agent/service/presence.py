@@ -107,8 +107,10 @@ class Sources:
         """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
         assert self._keys is not None
         used = self._keys.used()
+        if not used:  # a new terminal, which is watched from now on: its first key may come at once
+            return
         self._rest()
-        if used and used - self._jobs_terminals():
+        if used - self._jobs_terminals():
             self._on_sign(Sight("terminals", 0.0))
 
     def _device_used(self) -> None:

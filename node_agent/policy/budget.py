@@ -33,3 +33,10 @@ class Budget:
     def open(self) -> bool:
         """Whether the job may be raised."""
         return self.left_us > 0
+
+    def lasts_us(self, cpus: float) -> int:
+        """How long one task can have a CPU to itself until nothing is left, with what comes in meanwhile.
+
+        Where the fair share is a CPU or more, several tasks draw on it: then as if nothing came in.
+        """
+        return int(self.left_us / (1 - cpus) if cpus < 1 else self.left_us)

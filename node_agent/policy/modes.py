@@ -83,17 +83,17 @@ class Coscheduling:
         if job.mode is Mode.CCS and 0 < job.share < (1 - _UNEQUAL) * most:
             lasting = max(10, round(NEUTRAL * job.share / most))
         if job.mode is Mode.CCS and ccs.raised(job, here, self._budgets[job.key]):
-            return Weigh(job.key, RAISED, now_us + self._hold_us(job.key, now_us))
+            return Weigh(job.key, RAISED, now_us + self._hold_us(job, now_us))
         if job.mode is Mode.DCS and dcs.raised(job):
             return Weigh(job.key, RAISED, now_us + HOLD_US)
         return Weigh(job.key, lasting, now_us + LEASE_US) if lasting != NEUTRAL else None
 
-    def _hold_us(self, key: Key, now_us: int) -> int:
+    def _hold_us(self, job: Job, now_us: int) -> int:
         """For how long to raise: longer each time in a row, and beyond the shortest only as the budget lasts."""
-        given = self._given.get(key)
+        given = self._given.get(job.key)
         in_a_row = given is not None and given.percent == RAISED and given.until_us > now_us
-        longer_us = min(LONGEST_HOLD_US, 2 * self._holds_us[key]) if in_a_row else HOLD_US
-        return max(HOLD_US, min(longer_us, int(self._budgets[key].left_us)))
+        longer_us = min(LONGEST_HOLD_US, 2 * self._holds_us[job.key]) if in_a_row else HOLD_US
+        return max(HOLD_US, min(longer_us, self._budgets[job.key].lasts_us(job.share)))
 
     def _look_us(self, jobs: Sequence[Job], now_us: int) -> int:
         """When to look again: for arrivals of those that may be raised and are not, or not for much longer."""

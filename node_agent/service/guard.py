@@ -64,20 +64,24 @@ class Guard:
         if self._client is None:
             raise GuardGone(f"no guard at {self._path}: {self.problem}")
         number = self._client.send(request, fds)
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Message] = loop.create_future()
         self._waiting[number] = answer
+        late = loop.call_later(_PATIENCE_S, self._late, answer, request.get("do"))  # half of what a timeout() costs
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                message = await answer
-        except TimeoutError:
-            gone = GuardGone(f"the guard has not answered {request.get('do')!r} for {_PATIENCE_S:.0f} s")
-            self._lose(gone)
-            raise gone from None
+            message = await answer
         finally:
+            late.cancel()
             self._waiting.pop(number, None)
         if "error" in message:
             raise GuardRefused(str(message["error"]), str(message.get("message", "")))
         return message
+
+    def _late(self, answer: asyncio.Future[Message], what: object) -> None:
+        if not answer.done():
+            gone = GuardGone(f"the guard has not answered {what!r} for {_PATIENCE_S:.0f} s")
+            answer.set_exception(gone)
+            self._lose(gone)
 
     def _connect(self) -> None:
         self._client = GuardClient(self._path)

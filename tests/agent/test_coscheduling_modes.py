@@ -125,10 +125,10 @@ def test_a_long_raise_does_not_outlast_the_budget() -> None:
     job = Job(A, Mode.CCS, Receives.BLOCKS, waiting=True, share=0.5)
     state.decide([job._replace(waiting=False), other], SLOT_US, 0, contended=True)
     state.decide([job, other], SLOT_US, S, contended=True)
-    left_us = 30_000
-    used = job._replace(cpu_us=KEPT_US // 2 - left_us)  # half a CPU is its share
+    left_us = 10_000 + 15_000  # of what it had, and what has come in meanwhile
+    used = job._replace(cpu_us=KEPT_US // 2 - 10_000)  # half a CPU is its share
     (weight,) = state.decide([used, other], SLOT_US, S + 30_000, contended=True).weights
-    assert weight.until_us - (S + 30_000) == left_us + 15_000  # what has come in meanwhile
+    assert weight.until_us - (S + 30_000) == 2 * left_us  # for each half of it that it uses as much comes in
 
 
 def test_a_job_that_may_use_less_leaves_the_rest_to_its_neighbours() -> None:

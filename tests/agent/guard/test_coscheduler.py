@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from cosched.config.node import Cgroups, Launch, NodeConfig, SchedulerLink
 from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from node_agent.guard.client import GuardGone
 from node_agent.linux.process import boottime_us
 from node_agent.policy.modes import LEASE_US
+from node_agent.service import guard as guard_module
 from node_agent.service.attempts import Attempts
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.guard import Guard
@@ -127,3 +131,20 @@ async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:
     await becomes(lambda: len(node.coscheduler.signed(_BEAT).jobs) == 2)  # it has been taken in
     assert not await node.levers()
     assert not node.coscheduler.raises
+
+
+async def test_a_guard_that_hangs_is_given_up_and_found_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_module, "_PATIENCE_S", 0.2)
+    pid = node.guard.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(GuardGone, match="the guard has not answered 'status'"):
+            await node.levers()
+        assert not node.guard.ready.is_set()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+    async with asyncio.timeout(60):
+        await node.guard.ready.wait()
+    assert node.guard.pid == pid
+    assert await node.levers() == []

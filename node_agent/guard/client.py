@@ -52,6 +52,7 @@ class GuardClient:
             self._socket.close()
             raise GuardGone(f"no guard at {path}: {error.strerror or error}") from None
         self._socket.setblocking(False)
+        self._packet = memoryview(bytearray(MAX_PACKET_BYTES))
         self._requests = 0
         self._kept: deque[Message] = deque()
 
@@ -121,13 +122,14 @@ class GuardClient:
     def _arrived(self) -> Message | None:
         try:
             try:
-                packet = self._socket.recv(MAX_PACKET_BYTES)
+                length = self._socket.recv_into(self._packet)
             except ConnectionResetError:  # it left something of ours unread; what it said before comes after that
-                packet = self._socket.recv(MAX_PACKET_BYTES)
+                length = self._socket.recv_into(self._packet)
         except BlockingIOError:
             return None
         except OSError as error:
             raise GuardGone(f"the guard has gone: {error.strerror}") from None
+        packet = bytes(self._packet[:length])
         if not packet:
             raise GuardGone("the guard has closed the connection")
         message = json.loads(packet)

@@ -123,6 +123,7 @@ class JobGroups:
 
     def __init__(self, mount: str, cosched: str) -> None:
         self._tops = [os.path.join(mount, tree, cosched.strip("/")) for tree in _TREES]
+        self._counted = self._tops  # where version 1 may count CPU time; narrowed down as soon as it is found
 
     def pids(self, name: str) -> list[int]:
         """The processes of a job; none where it has no group."""
@@ -133,7 +134,11 @@ class JobGroups:
 
     def cpu_us(self, name: str) -> int:
         """The CPU time that a job has used so far; 0 where that is not counted."""
-        for top in self._tops:
+        for top in self._counted:
             if (used_ns := read_number(os.path.join(top, name, "cpuacct.usage"))) >= 0:
+                self._counted = [top]
                 return used_ns // 1000
-        return max(0, read_fields(os.path.join(self._tops[0], name, "cpu.stat")).get("usage_usec", 0))
+        used_us = read_fields(os.path.join(self._tops[0], name, "cpu.stat")).get("usage_usec", -1)
+        if used_us >= 0:
+            self._counted = []
+        return max(0, used_us)

@@ -30,7 +30,7 @@ _UNIX_RQLEN: Final = 4
 _SHOW_RQLEN: Final = 0x10
 _ALL_STATES: Final = 0xFFFFFFFF
 _ANY_COOKIE: Final = (0xFFFFFFFF, 0xFFFFFFFF)
-_PATIENCE_S: Final = 1.0
+_PATIENCE: Final = struct.pack("@ll", 1, 0)  # a struct timeval: one second
 _PACKET_BYTES: Final = 256 << 10
 _BATCH: Final = 32
 _MOST_SEQUENCE: Final = 1 << 30
@@ -57,7 +57,9 @@ class SockDiag:
     def __init__(self) -> None:
         """Raises OSError where the kernel has none."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
-        self._socket.settimeout(_PATIENCE_S)
+        for patience in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # the kernel's, without a call of its own each time
+            self._socket.setsockopt(socket.SOL_SOCKET, patience, _PATIENCE)
+        self._answer = memoryview(bytearray(_PACKET_BYTES))
         self._sequence = 0
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ class SockDiag:
         open_ = set(range(first, self._sequence + 1))
         self._socket.send(packet)
         while open_:
-            data = self._socket.recv(_PACKET_BYTES)
+            data = self._answer[: self._socket.recv_into(self._answer)]
             at = 0
             while at + _HEADER.size <= len(data):
                 length, kind, _, number, _ = _HEADER.unpack_from(data, at)
@@ -119,7 +121,7 @@ class SockDiag:
                     break
                 if number in open_:
                     if kind == _BY_FAMILY:
-                        answers.append((number - first, data[at + _HEADER.size : at + length]))
+                        answers.append((number - first, bytes(data[at + _HEADER.size : at + length])))
                     if kind in (_DONE, _ERROR) or not flags & _DUMP:
                         open_.discard(number)
                 at += (length + 3) & ~3

@@ -26,6 +26,7 @@ from cosched.bench.contract import (
     Reaction,
     Runs,
 )
+from cosched.bench.quiet import Taken
 from cosched.report.plots import COLOURS, figure
 from cosched.report.table import Table
 
@@ -55,10 +56,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_cell(campaigns: Iterable[Sequence[Measured]]) -> Runs:
-    """The runs of all campaigns, by tasks and condition."""
+    """The runs of all campaigns, by tasks and condition; not those that were disturbed in all tries."""
     found: Runs = {}
     for measured in chain.from_iterable(campaigns):
-        found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
+        if not Taken(measured.felt.steal, measured.felt.others).too_much:
+            found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
     return found
 
 

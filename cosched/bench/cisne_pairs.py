@@ -1,8 +1,9 @@
 """Does the simulator put policies in the order that real runs have? Pair by pair, on the workloads of the real trials.
 
 Each trial is simulated with the jobs that it had: their moments of submission, what they take alone on that lab (the
-start included), what their users say. Nodes are the paper's, owners sit where the lab's synthetic users do, costs are
-the calibrated ones; nothing of a trial's outcome goes in.
+start included), what their users say, whole CPUs (ranks yield while they wait, and the service takes tasks for such).
+Nodes are the lab's, which leave half of their memory whoever is there; owners sit where its synthetic users do. Costs
+are the calibrated ones; nothing of a trial's outcome goes in.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from cosched.config import coefficients
 from cosched.lab.making import SEATS_SEED
 from cosched.metrics.intervals import Interval
 from cosched.model.coscheduling import Mode
+from cosched.model.node import Node, Owner
 from cosched.replicate.cisne import setup
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS, Measured
 from cosched.replicate.paired import relative_difference
@@ -32,7 +34,10 @@ from space_scheduler.simulator.host import Site, simulate
 MEASURES: Final = ("turnaround_s", "execution_s", "makespan_s")
 SAME: Final = "same sign"
 OTHER: Final = "OTHER SIGN"
+NONE: Final = "no difference in the simulator"
 OPEN: Final = "not decided"
+#: Relative differences below this are none: the two schedules are the same.
+_NOTHING: Final = 1e-6
 #: By workload, policy and seed.
 Runs = dict[tuple[str, str, int], Measured]
 
@@ -45,7 +50,8 @@ def simulated(made: Trial) -> Measured:
     told_us = to_us(np.array([trial.estimate_s(job.alone_s) for job in jobs]))
     tasks = replace(
         load.tasks,
-        memory_bytes=np.maximum(load.tasks.memory_bytes, trial.LEAST_BYTES // trial.MEMORY_TIMES),
+        memory_bytes=np.maximum(load.tasks.memory_bytes * trial.MEMORY_TIMES, trial.LEAST_BYTES),
+        cpu_permille=np.full(len(jobs), 1000),
         kind=[job.kind for job in jobs],
     )
     load = replace(
@@ -58,9 +64,10 @@ def simulated(made: Trial) -> Measured:
         tasks=tasks,
     )
     mode = Mode(made.mode)
-    nodes = setup.nodes(cluster.nodes)
+    owned_permille = round(1000 * setup.CONTRACT.cpu_ratio)
+    nodes = [Node(f"node{at}", setup.MPL, trial.LEFT_BYTES, 1, owned_permille) for at in range(1, cluster.nodes + 1)]
     kinds = {name.lower(): name for name in setup.OWNERS}
-    users = [setup.owner(kinds[name]) for name in seated(cluster.users, SEATS_SEED)]
+    users = [Owner(setup.owner(kinds[name]).cpu_permille, 0) for name in seated(cluster.users, SEATS_SEED)]
     owners = [(0, node.name, user) for node, user in zip(nodes, users, strict=False)]
     site = Site(nodes, owners, Sharing(mode, coefficients.read().permille(mode)))
     return setup.of(simulate(load, resolve(made.policy), site=site))
@@ -96,15 +103,18 @@ def _difference(found: Runs, what: str, ours: tuple[str, str], base: tuple[str, 
 def _says(real: Interval, said: float) -> str:
     if real.low <= 0 <= real.high:
         return OPEN
+    if abs(said) < _NOTHING:
+        return NONE
     return SAME if real.mean * said > 0 else OTHER
 
 
 def _in_words(table: Table, what: str) -> str:
     rows = [row for row in table.as_dicts() if row["measure"] == what]
-    count = {says: sum(row["says"] == says for row in rows) for says in (SAME, OTHER, OPEN)}
+    count = {says: sum(row["says"] == says for row in rows) for says in (SAME, OTHER, NONE, OPEN)}
     wrong = [f"{row['policy']} against {row['against']}, {row['workload']}" for row in rows if row["says"] == OTHER]
     return (
-        f"Pairs of policies, {what}: of {count[SAME] + count[OTHER]} whose real difference is beyond chance the "
-        f"simulator has the sign of {count[SAME]}; {count[OPEN]} are not decided by the real runs."
+        f"Pairs of policies, {what}: of {len(rows) - count[OPEN]} whose real difference has a 95 % interval beside 0 "
+        f"(each for itself) the simulator has the sign of {count[SAME]}, and no difference in {count[NONE]}; "
+        f"{count[OPEN]} are not decided by the real runs."
         + (f" The other way round: {'; '.join(wrong)}." if wrong else "")
     )

@@ -9,9 +9,12 @@ was interrupted is made whole before another begins.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, count, islice
+from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from cosched.bench import cisne_results as results
 from cosched.bench import cisne_trial as trial
@@ -19,14 +22,16 @@ from cosched.bench import contract
 from cosched.bench.cisne_trial import Cluster, Say, Trial
 from cosched.bench.contract_results import waits_ms
 from cosched.bench.jobs import Cannot
-from cosched.bench.kept import Kept
-from cosched.errors import BadInput, nearest
+from cosched.bench.kept import Kept, machine
+from cosched.errors import BadInput, Failed, nearest
 from cosched.model.coscheduling import Mode
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
 from cosched.replicate.result import Result
 
 RUNS: Final = "trials"
 _SEEDS: Final = 3
+_MACHINE: Final = "machine"
+Rates = Mapping[str, tuple[float, float]]
 CLUSTERS: Final = {cluster.experiment: cluster for cluster in (trial.COSCHEDULING, trial.POLICIES)}
 
 
@@ -51,12 +56,13 @@ def replication(experiment: str, seed: int) -> list[Planned]:
 
 
 def plan(experiments: Sequence[str], seeds: int, made: Sequence[Trial]) -> list[Planned]:
-    """What is missing of the next so many seeds of each experiment, seed by seed."""
+    """What is missing of the seeds that have begun, then so many further seeds of each experiment, seed by seed."""
     have = {(each.experiment, each.policy, each.mode, each.workload, each.seed) for each in made}
     found: list[Planned] = []
-    for name in experiments:
-        missing = ([each for each in replication(name, seed) if _key(each) not in have] for seed in count(1))
-        found += chain.from_iterable(islice(filter(None, missing), seeds))
+    for name in dict.fromkeys(experiments):
+        begun = max((each.seed for each in made if each.experiment == name), default=0)
+        for seed in range(1, begun + seeds + 1):
+            found += [each for each in replication(name, seed) if _key(each) not in have]
     return sorted(found, key=lambda each: each.seed)
 
 
@@ -65,32 +71,37 @@ def _key(wanted: Planned) -> tuple[str, str, str, str, int]:
 
 
 def measure(kept: Kept[Trial], experiments: Sequence[str], seeds: int, say: Say) -> dict[str, str]:
-    """Make what is missing of the next so many seeds; what could not be made, and why.
+    """Make what is missing; what could not be made, and why.
 
-    Jobs of one seed have the same iterations in all of its trials: those that its first one was made with.
+    Jobs of one seed have the same iterations in all of its trials: those that its first one was made with. How much
+    faster or slower the machine has become since is told with a trial.
     """
     before = list(chain.from_iterable(kept.campaigns))
     refused: dict[str, str] = {}
-    measured: dict[str, Mapping[str, tuple[float, float]]] = {}
-    alone: dict[tuple[str, int], Mapping[str, tuple[float, float]]] = {
-        (each.experiment, each.seed): each.rates for each in before
-    }
+    now: dict[str, Rates] = {}
+    first: dict[tuple[str, int], Rates] = {}
+    for each in before:
+        first.setdefault((each.experiment, each.seed), each.rates)
     for wanted in plan(experiments, seeds, before):
         name = wanted.cluster.experiment
         what = f"{name}, seed {wanted.seed}: {wanted.policy}, {wanted.mode}, {wanted.workload}"
         try:
-            if (name, wanted.seed) not in alone:
-                if name not in measured:
-                    measured[name] = trial.rates(wanted.cluster, say)
-                alone[name, wanted.seed] = measured[name]
-            made = trial.run(*wanted, alone[name, wanted.seed], say)
-        except Cannot as error:
+            if name not in now:
+                now[name] = trial.rates(wanted.cluster, say)
+            used = first.setdefault((name, wanted.seed), now[name])
+            made = structs.replace(trial.run(*wanted, used, say), drift=drift(now[name], used))
+        except (Cannot, BadInput, Failed) as error:  # one that cannot be made leaves the others
             refused[what] = str(error)
             say(f"{what}: {error}")
             continue
         kept.keep(made)
         say(f"{what}: turnaround {made.measured.turnaround_s:.1f} s, makespan {made.measured.makespan_s:.1f} s")
     return refused
+
+
+def drift(now: Rates, then: Rates) -> float:
+    """By which part programs run faster alone now than then: the median over them."""
+    return round(median(now[name][0] / rate for name, (rate, _) in then.items()) - 1, 4)
 
 
 def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, experiments: Sequence[str]) -> Result:
@@ -103,9 +114,17 @@ def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, 
         if name not in CLUSTERS:
             raise BadInput("--experiments", f"{name!r}", ", ".join(CLUSTERS), nearest=nearest(name, CLUSTERS))
     kept = Kept(out, RUNS, Trial)
+    felt = Kept(out, contract.RUNS, contract.Measured)
     refused: dict[str, str] = {}
     if seeds != 0:
+        _on_this_machine(kept)
         kept.begin({name: list(cluster) for name, cluster in CLUSTERS.items()}, add=add)
         refused = measure(kept, experiments or tuple(CLUSTERS), _SEEDS if seeds is None else seeds, say)
-    felt = waits_ms(Kept(out, contract.RUNS, contract.Measured).campaigns)
-    return results.judged(list(chain.from_iterable(kept.campaigns)), kept.hows, refused, felt)
+    return results.judged(list(chain.from_iterable(kept.campaigns)), kept.hows, refused, waits_ms(felt.campaigns))
+
+
+def _on_this_machine(kept: Kept[Trial]) -> None:
+    """Trials of one seed are held against each other. Raises :class:`BadInput` where others made some elsewhere."""
+    for how in kept.hows:
+        if how[_MACHINE] != machine():
+            raise BadInput("--add", f"trials made on {how[_MACHINE]}", f"this machine, {machine()}; or another --out")

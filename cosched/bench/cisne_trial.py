@@ -27,8 +27,11 @@ from cosched.workload.generators.cisne import PROGRAMS, SIZES
 from cosched.workload.log import Field
 
 Say = Callable[[str], None]
-#: Nodes and jobs have so many times the paper's memory, since a rank of Python with MPI needs at least so much.
+#: Jobs have so many times the paper's memory, and what a node leaves them is as many times that of the paper's nodes
+#: without an owner: a rank of Python with MPI needs at least so much. A lab's contract leaves half of a node, whoever
+#: is there.
 MEMORY_TIMES: Final = 2
+LEFT_BYTES: Final = MEMORY_TIMES * setup.MEMORY_BYTES
 LEAST_BYTES: Final = 128 << 20
 _RATED_S: Final = 4.0
 _LONGEST_S: Final = 3600.0
@@ -79,7 +82,8 @@ class RealJob(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True):
     """A workload as it ran. ``steal`` and ``others``: what was taken of the machine meanwhile; ``took_s``: all of it.
 
-    ``rates``: for "program tasks" the iterations in a second alone, and the seconds of a start.
+    ``rates``: for "program tasks" the iterations in a second alone, and the seconds of a start; ``drift``: by how much
+    faster programs ran alone when this trial was made than when its seed's iterations were worked out.
     """
 
     experiment: str
@@ -92,6 +96,7 @@ class Trial(msgspec.Struct, frozen=True):
     took_s: float
     steal: float = 0.0
     others: float = 0.0
+    drift: float = 0.0
 
     @property
     def measured(self) -> setup.Measured:
@@ -108,7 +113,7 @@ def lab(cluster: Cluster, say: Say, *, policy: str = "normal", mode: str = "none
     made = Lab.up(
         cluster.nodes,
         name=f"cisne-{os.getpid()}",
-        memory_bytes=setup.MEMORY_BYTES * MEMORY_TIMES,
+        memory_bytes=round(LEFT_BYTES / setup.CONTRACT.memory_ratio),
         policy=policy,
         users=cluster.users if users is None else users,
         cap=cluster.cap,

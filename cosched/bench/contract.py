@@ -209,7 +209,8 @@ def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
     ) as desk:  # fmt: skip
         assert desk.stdin is not None
         assert desk.stdout is not None
-        desk.stdout.readline()
+        if not desk.stdout.readline():
+            raise Failed(f"no terminal could be opened on {node}")
         time.sleep(_NEW_S)
         for _ in range(times):
             ceiling(there=False)

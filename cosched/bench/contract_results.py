@@ -2,7 +2,7 @@
 
 The goals: wake-ups' p99 at most 0.05 ms above the idle desk's, 99 of 100 bursts of 1 ms within 1.1 ms, parallel CPU
 half of the node's within 2 %, and at least 98 % of what there is when nobody is there. Where the unprotected desk felt
-less than 2 ms, the cell is void.
+less than 2 ms, the cell is void. Runs that were disturbed in all tries count for nothing.
 """
 
 import json
@@ -62,6 +62,11 @@ def by_cell(campaigns: Iterable[Sequence[Measured]]) -> Runs:
         if not Taken(measured.felt.steal, measured.felt.others).too_much:
             found.setdefault((measured.tasks, measured.condition), []).append(measured.felt)
     return found
+
+
+def disturbed(campaigns: Iterable[Sequence[Measured]]) -> list[Measured]:
+    """The runs that don't count: too much was taken of the machine in all tries."""
+    return [each for each in chain.from_iterable(campaigns) if Taken(each.felt.steal, each.felt.others).too_much]
 
 
 def cells(found: Runs) -> list[Cell]:

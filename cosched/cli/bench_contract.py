@@ -9,7 +9,7 @@ import click
 
 from cosched.bench.cells import MODES
 from cosched.bench.contract import CALLS, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
-from cosched.bench.contract_results import by_cell, cells, document, plot, table
+from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
 from cosched.bench.kept import Kept
 from cosched.cli.service import whole_number
 from cosched.errors import BadInput, Failed, nearest
@@ -82,6 +82,9 @@ def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[st
     """Print the table, write the files; the command's exit status."""
     found = cells(by_cell(kept.campaigns))
     table(found).show(console())
+    for run in disturbed(kept.campaigns):
+        taken = f"{run.felt.steal:.1%} of the machine was stolen, others used {run.felt.others:.1%}"
+        click.echo(f"does not count: {run.tasks} tasks, {run.condition}: {taken} in the best of its tries")
     if reacted:
         limited_ms, back_s = [1000 * each.limited_s for each in reacted], [each.back_s for each in reacted]
         middle, worst = median(limited_ms), max(limited_ms)
@@ -96,7 +99,7 @@ def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[st
         (out / "contract.json").write_text(document(found, reacted, refused, kept.hows), encoding="utf-8")
         for path in [out / "contract.json", *plot(found, out)]:
             click.echo(f"wrote {path}")
-    return 1 if any(cell.misses for cell in found) else 0
+    return 1 if not found or any(cell.misses for cell in found) else 0
 
 
 def _count(word: str) -> int:

@@ -46,6 +46,7 @@ _HOLDER_S: Final = 30.0
 _ANSWER_S: Final = 5.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
+#: Decides which kind of synthetic user sits at which of the first desks; the same in every lab.
 SEATS_SEED: Final = 1
 #: Below the ports that the kernel gives to those who ask for none.
 _PORTS: Final = range(20_000, 32_000)

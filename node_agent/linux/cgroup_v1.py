@@ -5,6 +5,8 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, process, weights
@@ -88,7 +90,7 @@ class CgroupsV1(Cgroups):
         except OSError as error:
             why = "more is in use by running jobs" if error.errno == errno.EBUSY else error.strerror
             problems.append(f"memory limit {memory_bytes}: {why}; {read_number(limit)} is kept")
-        return problems + weights.tried(self._weigh_disks, self._weigh_packets)
+        return problems + weights.tried(*self._weighing())
 
     def can(self) -> dict[str, str]:
         """What the trees offer."""
@@ -264,13 +266,13 @@ class CgroupsV1(Cgroups):
             shares = _LOWEST_SHARES if idle else _NORMAL_SHARES
             files.write(os.path.join(self._sides["cpu"], "cpu.shares"), str(shares))
 
-    def _weigh_disks(self) -> None:
+    def _weighing(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What to do for the weights that are wanted; each may be refused."""
+        io, priority = self._weights.io, self._weights.network_priority
         if path := self._io_weight():
-            files.write(path, str(self._weights.io))
-
-    def _weigh_packets(self) -> None:
-        if _WEIGHS_PACKETS in self._sides:
-            packet_priority.set_priority(self._sides[_WEIGHS_PACKETS], self._weights.network_priority)
+            yield f"I/O weight {io}", partial(files.write, path, str(io))
+        if side := self._sides.get(_WEIGHS_PACKETS):
+            yield f"network priority {priority}", partial(packet_priority.set_priority, side, priority)
 
     def _can_prioritize(self) -> str:
         if _WEIGHS_PACKETS not in self._sides:

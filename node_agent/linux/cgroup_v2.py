@@ -4,6 +4,8 @@ import contextlib
 import errno
 import os
 import signal
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, weights
@@ -89,7 +91,7 @@ class CgroupsV2(Cgroups):
                 files.write(self._path("memory.max"), str(memory_bytes))
         except OSError as error:
             problems.append(f"memory limit {memory_bytes}: {error.strerror}")
-        return problems + weights.tried(self._weigh_disks, self._weigh_packets)
+        return problems + weights.tried(*self._weighing())
 
     def can(self) -> dict[str, str]:
         """What the tree offers."""
@@ -245,13 +247,13 @@ class CgroupsV2(Cgroups):
         else:
             files.write(self._path("cpu.weight"), str(_LOWEST_WEIGHT if idle else _NORMAL_WEIGHT))
 
-    def _weigh_disks(self) -> None:
+    def _weighing(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What to do for the weights that are wanted; each may be refused."""
+        io, priority = self._weights.io, self._weights.network_priority
         for path in self._io_weights():
-            files.write(path, str(self._weights.io))
-
-    def _weigh_packets(self) -> None:
-        if self._weights.network_priority:
-            packet_priority.set_priority(self._side, self._weights.network_priority)
+            yield f"{os.path.basename(path)} {io}", partial(files.write, path, str(io))
+        if priority:
+            yield f"network priority {priority}", partial(packet_priority.set_priority, self._side, priority)
         elif not self._plain:  # an earlier guard may have been asked for one
             self._plain = True
             with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
 """For how long nobody has touched an X display, told once a second: ``python -m node_agent.linux.display :0 COOKIES``.
 
 A process of its own, since an X server that hangs holds its clients, and one that ends takes them with it. Prints the
-idle time in milliseconds, a line a second, until its output is closed; ends with a message when the display cannot be
-asked. Needs Xlib and the MIT screen saver extension (``libX11``, ``libXss``), which every X desktop has.
+idle time in milliseconds, a line a second and one whenever somebody has touched it, until its output is closed; ends
+with a message when the display cannot be asked. Needs Xlib and the MIT screen saver extension (``libX11``, ``libXss``),
+which every X desktop has.
 """
 
 import ctypes
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 _PERIOD_S: Final = 1.0
+#: How soon a touch is noticed: X servers tell nobody of keys who has no window there.
+_LOOK_S: Final = 0.25
 
 
 class _Info(ctypes.Structure):
@@ -72,9 +75,14 @@ def main(arguments: Sequence[str]) -> int:
     """Tell the idle time of a display until nobody listens. Returns 1 where it cannot be asked."""
     try:
         display = Display(*arguments[:2])
+        before_ms, told_s = 0, float("-inf")
         while True:
-            os.write(1, b"%d\n" % display.idle_ms())
-            time.sleep(_PERIOD_S)
+            idle_ms = display.idle_ms()
+            if idle_ms < before_ms or time.monotonic() - told_s >= _PERIOD_S:
+                os.write(1, b"%d\n" % idle_ms)
+                told_s = time.monotonic()
+            before_ms = idle_ms
+            time.sleep(_LOOK_S)
     except CannotAsk as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -5,6 +5,7 @@ its addresses and a cookie; by these it is asked for again as often as one likes
 that this process is in are seen. Structures are those of linux/inet_diag.h and linux/unix_diag.h.
 """
 
+import errno
 import socket
 import struct
 from collections.abc import Iterable, Sequence
@@ -113,7 +114,10 @@ class SockDiag:
         open_ = set(range(first, self._sequence + 1))
         self._socket.send(packet)
         while open_:
-            data = self._answer[: self._socket.recv_into(self._answer)]
+            try:
+                data = self._answer[: self._socket.recv_into(self._answer)]
+            except BlockingIOError:
+                raise TimeoutError(errno.ETIMEDOUT, "the kernel's socket diagnostics do not answer") from None
             at = 0
             while at + _HEADER.size <= len(data):
                 length, kind, _, number, _ = _HEADER.unpack_from(data, at)

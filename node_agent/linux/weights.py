@@ -43,14 +43,14 @@ class Weights(NamedTuple):
 NONE: Final = Weights()
 
 
-def tried(*acts: Callable[[], None]) -> list[str]:
-    """Do all of these, whatever becomes of the others; what was refused."""
+def tried(*acts: tuple[str, Callable[[], None]]) -> list[str]:
+    """Do all of these, each with its name, whatever becomes of the others; what was refused."""
     problems = []
-    for act in acts:
+    for name, act in acts:
         try:
             act()
         except OSError as error:
-            problems.append(f"weights: {error.filename}: {error.strerror}")
+            problems.append(f"{name}: {error.strerror}")
     return problems
 
 

@@ -13,6 +13,8 @@ from typing import Final
 KEPT_US: Final = 100_000
 #: How deep it can get into debt.
 _DEBT_US: Final = 500_000
+#: In CPUs: who may use all that he can use empties no bucket.
+_LEAST_DRAIN: Final = 0.001
 
 
 class Budget:
@@ -34,9 +36,6 @@ class Budget:
         """Whether the job may be raised."""
         return self.left_us > 0
 
-    def lasts_us(self, cpus: float) -> int:
-        """How long one task can have a CPU to itself until nothing is left, with what comes in meanwhile.
-
-        Where the fair share is a CPU or more, several tasks draw on it: then as if nothing came in.
-        """
-        return int(self.left_us / (1 - cpus) if cpus < 1 else self.left_us)
+    def lasts_us(self, share: float, cpus: float) -> int:
+        """How long its tasks can have so many CPUs until nothing is left, with what comes in meanwhile."""
+        return int(self.left_us / max(cpus - share, _LEAST_DRAIN))

@@ -93,7 +93,7 @@ class Coscheduling:
         given = self._given.get(job.key)
         in_a_row = given is not None and given.percent == RAISED and given.until_us > now_us
         longer_us = min(LONGEST_HOLD_US, 2 * self._holds_us[job.key]) if in_a_row else HOLD_US
-        return max(HOLD_US, min(longer_us, self._budgets[job.key].lasts_us(job.share)))
+        return max(HOLD_US, min(longer_us, self._budgets[job.key].lasts_us(job.share, job.cpus)))
 
     def _look_us(self, jobs: Sequence[Job], now_us: int) -> int:
         """When to look again: for arrivals of those that may be raised and are not, or not for much longer."""

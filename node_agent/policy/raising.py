@@ -16,7 +16,8 @@ LONGEST_HOLD_US: Final = 160_000
 
 
 class Job(NamedTuple):
-    """A job on this node now. ``share`` is what is its due here, in CPUs; ``row`` its place among its neighbours.
+    """A job on this node now. ``share`` is what is its due here, ``cpus`` what its tasks can use here at most, in CPUs;
+    ``row`` is its place among its neighbours.
 
     ``waiting``: bytes wait to be read; ``cpu_us``: what it has used since its beginning; ``rows`` 0: no slots agreed.
     """
@@ -29,6 +30,7 @@ class Job(NamedTuple):
     share: float = 1.0
     row: int = 0
     rows: int = 0
+    cpus: float = 1.0
 
 
 class Weigh(NamedTuple):

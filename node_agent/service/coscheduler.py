@@ -38,6 +38,7 @@ class Coscheduler:
     def __init__(self, config: NodeConfig, guard: Guard, attempts: Attempts) -> None:
         self._guard = guard
         self._shift_us = config.coscheduling.clock_shift_us
+        self._cpus = config.procs
         self._attempts = attempts
         self._groups = JobGroups(config.cgroup.mount, config.cgroup.cosched)
         self._core = Coscheduling()
@@ -136,12 +137,16 @@ class Coscheduler:
 
     def _follow(self) -> set[Key]:
         """The attempts that may have processes here; who is new is watched from now on."""
-        here = {(each.job_id, each.attempt) for each in self._attempts if each.prepare is not None and not each.ended}
-        for gone in self._watched.keys() - here:
+        here = {
+            (each.job_id, each.attempt): min(each.prepare.tasks, self._cpus)
+            for each in self._attempts
+            if each.prepare is not None and not each.ended
+        }
+        for gone in self._watched.keys() - here.keys():
             del self._watched[gone]
-        for key in here - self._watched.keys():
-            self._watched[key] = Watching(key, self._groups)
-        return here
+        for key in here.keys() - self._watched.keys():
+            self._watched[key] = Watching(key, self._groups, here[key])
+        return set(here)
 
     def _look(self, now_us: int) -> None:
         if self._diag is None:
@@ -157,7 +162,7 @@ class Coscheduler:
         except ValueError:
             mode = Mode.NONE
         rows = turn.rows if self._core.clock.good_for(self._turns.slot_us, boottime_us()) else 0
-        return Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows)
+        return Job(watched.key, mode, watched.receives, False, 0, turn.share, turn.row, rows, watched.cpus)
 
     def _seen(self, job: Job, here: Sequence[Job]) -> Job:
         """A job with what it has used, and whether a message waits, where that matters."""

@@ -1,8 +1,9 @@
 """How long the sessions on this machine's screen have been idle, from those who know: X displays and logind.
 
 Nobody else sees what the owner of a graphical session does. An X display is watched by a process of its own
-(:mod:`node_agent.linux.display`); logind passes on what the desktop tells it, which some never do: its hint counts only
-when it says idle. Where both speak, the more recent sign wins. Both are asked only while a session is there.
+(:mod:`node_agent.linux.display`), which tells at once when it was touched; logind passes on what the desktop tells it,
+which some never do: its hint counts only when it says idle. Where both speak, the more recent sign wins. Both are asked
+only while a session is there; logind, who costs a process each time, seldom, unless nobody else would notice.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import os
 import pwd
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,15 +24,18 @@ _log = logging.getLogger("cosched.agent")
 _STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
 _RETRY_S: Final = 30.0
 _ASK_LOGIND_S: Final = 5.0
+#: A display that was touched no longer ago than this has somebody now.
+_TOUCHED_S: Final = 1.0
 _PATIENCE_S: Final = 2.0
 _PATH: Final = "/org/freedesktop/login1/session/"
 _NAME: Final = "org.freedesktop.login1"
 
 
 class IdleTimes:
-    """What is known of the idle times of graphical sessions."""
+    """What is known of the idle times of graphical sessions. ``on_touched`` is called when a display was."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_touched: Callable[[], None] = lambda: None) -> None:
+        self._on_touched = on_touched
         self._displays: dict[str, _Watched] = {}
         self._hints: dict[str, tuple[float | None, float]] = {}  # session -> idle since (s since boot; None: is not)
         self._asked_s = float("-inf")
@@ -41,7 +45,7 @@ class IdleTimes:
         """Seconds for which nobody has used a session; None where nobody can say."""
         now_s = time.monotonic()
         known = []
-        if (display := self._displays.get(session.display)) and (seen := display.idle_s(now_s)) is not None:
+        if (seen := self._shown_idle_s(session, now_s)) is not None:
             known.append(seen)
         hint = self._hints.get(session.id)
         if hint is not None and now_s - hint[1] < _STALE_S + _ASK_LOGIND_S:
@@ -51,17 +55,24 @@ class IdleTimes:
                 return 0.0
         return min(known, default=None)
 
-    async def follow(self, sessions: Iterable[Session]) -> None:
-        """Watch these sessions, and no others any more."""
+    def _shown_idle_s(self, session: Session, now_s: float) -> float | None:
+        """What its display says; None where it has none, or that says nothing."""
+        display = self._displays.get(session.display)
+        return None if display is None else display.idle_s(now_s)
+
+    async def follow(self, sessions: Iterable[Session], *, alone: bool = False) -> None:
+        """Watch these sessions, and no others any more. ``alone``: no input device tells of their owners."""
         there = list(sessions)
         wanted = {session.display: session for session in there if session.display}
         for name in self._displays.keys() - wanted.keys():
             await self._displays.pop(name).close()
         for name, session in wanted.items():
-            display = self._displays.setdefault(name, _Watched(name))
+            display = self._displays.setdefault(name, _Watched(name, self._on_touched))
             await display.keep(session)
         self.problem = next((each.problem for each in self._displays.values() if each.problem), "")
-        if time.monotonic() - self._asked_s >= _ASK_LOGIND_S:
+        now_s = time.monotonic()
+        unseen = alone and any(self._shown_idle_s(each, now_s) is None for each in there)
+        if unseen or now_s - self._asked_s >= _ASK_LOGIND_S:
             self._asked_s = time.monotonic()
             self._hints = {each.id: hint for each in there if each.id and (hint := await _hint(each.id)) is not None}
 
@@ -75,8 +86,9 @@ class IdleTimes:
 class _Watched:
     """One X display and the process that asks it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_touched: Callable[[], None]) -> None:
         self._name = name
+        self._on_touched = on_touched
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._again_s = float("-inf")
@@ -112,6 +124,8 @@ class _Watched:
         async for line in process.stdout:
             with contextlib.suppress(ValueError):
                 self._said, self.problem = (int(line) / 1000, time.monotonic()), ""
+                if self._said[0] < _TOUCHED_S:
+                    self._on_touched()
         story = (await process.stderr.read(1000)).decode(errors="replace").strip().rpartition("\n")[2]
         await process.wait()
         self._process, self._said = None, None
@@ -139,9 +153,7 @@ async def _hint(session: str) -> tuple[float | None, float] | None:
 
     By systemd's own client: its D-Bus names are part of its interface, and where logind is, ``busctl`` is.
     """
-    path = _PATH + "".join(
-        c if c.isascii() and c.isalnum() and at else f"_{ord(c):02x}" for at, c in enumerate(session)
-    )
+    path = _PATH + "".join(_labelled(letter, at) for at, letter in enumerate(session))
     try:
         process = await asyncio.create_subprocess_exec(
             "busctl", "--system", f"--timeout={_PATIENCE_S:g}", "--json=short",

@@ -39,7 +39,7 @@ class Sources:
         self._on_sign = on_sign
         self._terminals = Terminals()
         self._devices = Devices()
-        self._idle = IdleTimes()
+        self._idle = IdleTimes(lambda: on_sign(Sight("sessions", 0.0)))
         self._keys: KeyWatch | None = None
         self._heard: set[int] = set()
         self._deaf = False  # while the sources are asked (descriptors come and go then), and in the end
@@ -96,7 +96,7 @@ class Sources:
             return self._devices.sight(time.monotonic())
         if name == "sessions":
             found = sessions.active()
-            await self._idle.follow(found or ())
+            await self._idle.follow(found or (), alone=not self._devices.filenos())
             return sessions.sight(found, self._idle.of)
         used = self._busy_cpus()
         if used < 0:
@@ -107,10 +107,8 @@ class Sources:
         """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
         assert self._keys is not None
         used = self._keys.used()
-        if not used:  # a new terminal, which is watched from now on: its first key may come at once
-            return
         self._rest()
-        if used - self._jobs_terminals():
+        if used and used - self._jobs_terminals():
             self._on_sign(Sight("terminals", 0.0))
 
     def _device_used(self) -> None:

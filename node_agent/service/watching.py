@@ -23,10 +23,11 @@ _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at 
 
 
 class Watching:
-    """What is known of one attempt at a job."""
+    """What is known of one attempt at a job. ``cpus``: how many its tasks can use here at most."""
 
-    def __init__(self, key: Key, groups: JobGroups) -> None:
+    def __init__(self, key: Key, groups: JobGroups, cpus: int = 1) -> None:
         self.key = key
+        self.cpus = cpus
         self.receives = Receives.UNKNOWN
         self.raises = 0
         self.cpu_us = 0

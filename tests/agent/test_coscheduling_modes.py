@@ -131,6 +131,24 @@ def test_a_long_raise_does_not_outlast_the_budget() -> None:
     assert weight.until_us - (S + 30_000) == 2 * left_us  # for each half of it that it uses as much comes in
 
 
+def test_tasks_on_several_cpus_use_a_budget_up_sooner() -> None:
+    other = Job(B, receives=Receives.NOTHING, share=1.2)
+
+    def longest_us(cpus: float) -> int:
+        state, now_us = Coscheduling(), S
+        job = Job(A, Mode.CCS, Receives.BLOCKS, waiting=True, share=0.8, cpus=cpus)
+        state.decide([job._replace(waiting=False), other], SLOT_US, 0, contended=True)
+        holds = []
+        for _ in range(4):  # it does not run meanwhile: the budget stays full
+            decision = state.decide([job, other], SLOT_US, now_us, contended=True)
+            holds += [weight.until_us - now_us for weight in decision.weights]
+            now_us += decision.look_us
+        return max(holds)
+
+    assert longest_us(1.0) == LONGEST_HOLD_US
+    assert longest_us(2.0) == int(0.8 * KEPT_US / (2.0 - 0.8))
+
+
 def test_a_job_that_may_use_less_leaves_the_rest_to_its_neighbours() -> None:
     held_back = Job(A, Mode.CCS, Receives.POLLS, share=0.25)
     free = Job(B, Mode.CCS, Receives.NOTHING, share=0.75)

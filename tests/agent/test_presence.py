@@ -1,6 +1,5 @@
 """Signs of a person, on real pseudo-terminals."""
 
-import asyncio
 import os
 import pty
 import select
@@ -11,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.config.node import PresenceSettings
 from node_agent.linux.presence import KeyWatch, Terminals, terminals_of
-from node_agent.policy.sight import Sight
-from node_agent.service.presence import Sources
 
 
 @pytest.fixture
@@ -58,31 +54,6 @@ def test_a_terminal_that_is_opened_later_is_watched_too() -> None:
         watch.close()
         os.close(keyboard)
         os.close(program)
-
-
-def test_the_first_key_at_a_new_terminal_is_heard_without_waiting_for_a_look() -> None:
-    async def heard() -> bool:
-        signs: list[Sight] = []
-        loop, mine = asyncio.get_running_loop(), set(map(int, filter(str.isdigit, os.listdir("/dev/pts"))))
-        others = {os.stat(f"/dev/pts/{number}").st_rdev for number in mine}
-        sources = Sources(PresenceSettings(sources=["terminals"]), lambda: others, lambda: -1.0, signs.append)
-        sources.listen()
-        keyboard, program = pty.openpty()
-        try:
-            await asyncio.sleep(0.05)
-            os.write(keyboard, b"x\n")
-            await loop.run_in_executor(None, os.read, program, 10)
-            for _ in range(100):
-                if signs:
-                    return True
-                await asyncio.sleep(0.1)
-            return False
-        finally:
-            await sources.close()
-            os.close(keyboard)
-            os.close(program)
-
-    assert asyncio.run(heard())
 
 
 def test_the_last_key_gives_the_idle_time_unless_the_terminal_is_a_jobs(

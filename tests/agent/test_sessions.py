@@ -1,5 +1,6 @@
 """Login sessions: files as the system writes them, a real logind, a real X display."""
 
+import asyncio
 import json
 import os
 import struct
@@ -12,6 +13,7 @@ import pytest
 
 from node_agent.linux import sessions
 from node_agent.linux.sessions import Session, sight
+from node_agent.service.idle import IdleTimes
 
 
 def nobody_knows(session: Session) -> None:
@@ -168,6 +170,36 @@ def test_a_real_display_tells_how_long_it_was_not_touched(display: tuple[str, Pa
     finally:
         asking.kill()
         asking.communicate()
+
+
+@pytest.mark.system("xvfb", "xdotool")
+def test_a_touched_display_is_a_sign_at_once(display: tuple[str, Path]) -> None:
+    name, cookies = display
+    environment = os.environ | {"DISPLAY": name, "XAUTHORITY": str(cookies)}
+
+    async def touched(session: Session) -> float | None:
+        sign = asyncio.Event()
+        idle = IdleTimes(sign.set)
+        try:
+            await idle.follow([session])
+            async with asyncio.timeout(60):
+                while (idle.of(session) or 0.0) < 2.0:
+                    await asyncio.sleep(0.1)
+                sign.clear()
+                key = await asyncio.create_subprocess_exec("xdotool", "key", "a", env=environment)
+                await sign.wait()
+                assert await key.wait() == 0
+            return idle.of(session)
+        finally:
+            await idle.close()
+
+    with subprocess.Popen(["sleep", "300"], env=environment) as leader:  # its environment says where the cookies are
+        try:
+            idle_s = asyncio.run(touched(Session("", os.getuid(), name, leader.pid, graphical=True)))
+        finally:
+            leader.kill()
+    assert idle_s is not None
+    assert idle_s < 2.0
 
 
 @pytest.mark.system("xvfb")

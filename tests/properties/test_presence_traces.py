@@ -1,7 +1,9 @@
-"""A hundred thousand random looks at a desk, through the pure core: whatever comes, the contract is kept."""
+"""Random traces of looks at a desk, through the pure core: whatever comes, the contract is kept."""
 
 import random
 from collections import Counter
+
+import pytest
 
 from cosched.model.contract import SocialContract, limits
 from cosched.model.node import Presence
@@ -11,7 +13,7 @@ from node_agent.policy.pain import Pain, felt
 from node_agent.policy.sight import Sight
 
 S = 1_000_000
-LOOKS = 100_000
+LOOKS = 50
 KEEP_US, LEASE_US = 3 * S, 10 * S
 SOURCES = ("terminals", "sessions", "input", "processes")
 OFFICE = hours_of("08:00-20:00", ["mon", "tue", "wed", "thu", "fri"])
@@ -34,16 +36,14 @@ def sights(chance: random.Random) -> list[Sight]:
     return found
 
 
-def test_every_limit_is_kept_on_a_hundred_thousand_random_looks() -> None:
-    chance = random.Random(2026)
-    seen: Counter[str] = Counter()
-    now_us = S
+def trace(chance: random.Random, seen: Counter[str]) -> None:
+    """One desk for a while, from the agent's first look on, under some preset and on some day; counts what came."""
+    preset, weekday = chance.choice(PRESETS), chance.randrange(7)
+    now_us = chance.randrange(S, 24 * 3600 * S)
     watched, pain, heard_us, relaxed_until_us = unwatched(now_us), Pain(), None, 0
     last_sign_us = now_us
-    for look in range(LOOKS):
-        if look % 500 == 0:
-            preset, weekday = chance.choice(PRESETS), chance.randrange(7)
-        now_us += chance.choice([S // 10, S, S, S, 5 * S])
+    for _ in range(LOOKS):
+        now_us += chance.choice([S // 10, S, S, S, 5 * S, 60 * S])
         if chance.random() < 0.9:
             heard_us = now_us
         elif chance.random() < 0.1:
@@ -77,7 +77,14 @@ def test_every_limit_is_kept_on_a_hundred_thousand_random_looks() -> None:
             assert held.cpus is not None
             assert 0 < held.cpus * pain.ratio <= 2.0
         seen["tightened"] += pain.step > 0
-    assert min(seen["relaxed"], seen["somebody is there"], seen["who is there is unknown"], seen["tightened"]) > 1000, (
-        seen
-    )
-    assert seen["no scheduler has been heard yet"] > 10, seen
+
+
+@pytest.mark.parametrize("traces", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_every_limit_is_kept_on_all_traces(traces: int) -> None:
+    chance = random.Random(2026)
+    seen: Counter[str] = Counter()
+    for _ in range(traces):
+        trace(chance, seen)
+    often = ("relaxed", "somebody is there", "who is there is unknown", "tightened")
+    assert min(seen[each] for each in often) > traces / 2, seen
+    assert seen["no scheduler has been heard yet"] > traces / 100, seen

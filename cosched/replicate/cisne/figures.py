@@ -1,4 +1,4 @@
-"""The paper's figures 7 to 9, and the sweep, drawn from the tables."""
+"""The paper's figures 7 to 10, and the sweep, drawn from the tables."""
 
 import math
 from collections.abc import Mapping, Sequence

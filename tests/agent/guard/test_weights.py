@@ -302,6 +302,8 @@ def test_a_guard_sets_and_shows_them(make_guard: Callable[..., RealGuard]) -> No
 
 def test_a_weight_that_is_refused_keeps_no_other_from_being_set(tmp_path: Path) -> None:
     done: list[str] = []
-    problems = weights.tried((tmp_path / "gone").rmdir, lambda: done.append("packets"))
+    problems = weights.tried(
+        ("I/O weight 10", (tmp_path / "gone").rmdir), ("network priority 1", lambda: done.append("packets"))
+    )
     assert done == ["packets"]
-    assert problems == [f"weights: {tmp_path}/gone: No such file or directory"]
+    assert problems == ["I/O weight 10: No such file or directory"]

@@ -17,7 +17,7 @@ from cosched.bench.contract import (
     Reaction,
     Runs,
 )
-from cosched.bench.contract_results import Cell, by_cell, cells, document, plot, table
+from cosched.bench.contract_results import Cell, by_cell, cells, disturbed, document, plot, table
 
 
 def felt(wake_ms: float, burst_ms: float, cpus: float) -> Felt:
@@ -56,8 +56,9 @@ def test_a_contract_is_held_against_its_controls(found: Runs, misses: list[str])
 def test_runs_that_were_disturbed_do_not_count() -> None:
     quiet = Measured(2, "none", felt(0.1, 1.0, 0.5))
     stolen_from, in_company = (replace(felt(9.0, 9.0, 0.1), **taken) for taken in ({"steal": 0.01}, {"others": 0.4}))
-    disturbed = [Measured(2, "none", stolen_from), Measured(2, "gang", in_company)]
-    assert by_cell([[quiet, *disturbed]]) == {(2, "none"): [quiet.felt]}
+    others = [Measured(2, "none", stolen_from), Measured(2, "gang", in_company)]
+    assert by_cell([[quiet, *others]]) == {(2, "none"): [quiet.felt]}
+    assert disturbed([[quiet], others]) == others
 
 
 @pytest.mark.parametrize(("cpus", "misses"), [(0.99, []), (0.97, ["97.0% of what there is without a contract"])])

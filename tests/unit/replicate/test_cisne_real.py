@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cosched.bench import cisne_pairs, contract
-from cosched.bench.cisne_real import CLUSTERS, RUNS, plan
+from cosched.bench.cisne_real import CLUSTERS, RUNS, drift, plan
 from cosched.bench.cisne_results import judged
 from cosched.bench.cisne_trial import RealJob, Trial
 from cosched.bench.kept import Kept
@@ -69,10 +69,26 @@ def test_a_plan_has_whole_replications_one_after_the_other() -> None:
 def test_what_was_interrupted_is_made_whole_before_another_seed_begins() -> None:
     whole = plan(["policies"], 1, [])
     made = [trial(each.policy, each.mode, each.workload, 1, 10.0, "policies") for each in whole]
-    rest = plan(list(CLUSTERS), 1, made[:-2])
-    assert [each for each in rest if each.cluster.experiment == "policies"] == whole[-2:]
+    rest = plan([*CLUSTERS, "policies"], 1, made[:-2])
+    assert [each for each in rest if each.cluster.experiment == "policies"] == [
+        *whole[-2:],
+        *plan(["policies"], 1, made),
+    ]
     assert {each.seed for each in plan(["policies"], 1, made)} == {2}
     assert {each.seed for each in rest if each.cluster.experiment == "coscheduling"} == {1}
+    assert plan(["policies"], 0, made[:-2]) == whole[-2:]
+
+
+def test_how_much_faster_the_machine_has_become_is_told() -> None:
+    assert drift({"a": (12.0, 1.0), "b": (11.0, 9.0), "c": (5.0, 1.0)}, {"a": (10.0, 1.0), "b": (10.0, 1.0)}) == 0.15
+
+
+def test_trials_of_another_machine_are_not_added_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "trials.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["replicate", "cisne", "--real", "--seeds", "1", "--add", "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "trials made on Linux 2.6, 1 x 486" in capsys.readouterr().err
 
 
 def loaded(policy: str, seed: int, *, longer: float) -> Trial:
@@ -102,11 +118,22 @@ def test_pairs_of_policies_have_the_simulators_sign_or_the_other() -> None:
 def test_one_seed_decides_no_pair_and_draws_no_interval(tmp_path: Path) -> None:
     result = judged([loaded("basic", 1, longer=2.0), loaded("normal", 1, longer=3.0)], [{}], {}, {})
     assert {row["says"] for row in result.tables["pairs"].as_dicts()} == {cisne_pairs.OPEN}
-    assert any("0 are not" not in note and "not decided" in note for note in result.notes)
-    assert {path.name for path in results.write(result, tmp_path) and tmp_path.iterdir()} >= {
-        "figure8.png",
-        "pairs.parquet",
-    }
+    assert sum("of 0 whose real difference" in note and "1 are not decided" in note for note in result.notes) == 3
+    assert result.tables["figure8"].notes == ["SIT: 1 seeds that all of its 2 policies here have run"]
+    results.write(result, tmp_path)
+    assert {"figure8.png", "pairs.parquet", "jobs.parquet"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_where_the_simulator_sees_no_difference_it_has_no_sign() -> None:
+    made = [
+        loaded(policy, seed, longer=2.0 + 0.5 * (policy == "3dbf-hard"))
+        for policy in ("basic", "3dbf-hard")
+        for seed in (1, 2, 3)
+    ]
+    simulated = [cisne_pairs.simulated(each).makespan_s for each in made[::3]]
+    assert simulated[0] == simulated[1]
+    says = {row["measure"]: row["says"] for row in cisne_pairs.compare(made)[0].as_dicts()}
+    assert says["makespan"] == cisne_pairs.NONE
 
 
 def test_without_trials_there_is_nothing_to_judge() -> None:
@@ -144,7 +171,7 @@ def test_what_owners_wait_is_judged_from_the_contracts_runs_beside_the_trials(
     found = json.loads(capsys.readouterr().out)
     (claim,) = (each for each in found["claims"] if each["id"] == claims.LATENCY.id)
     assert claim["verdict"] == "fails"
-    assert claim["ours"] == pytest.approx(501.0)
+    assert claim["ours"] == pytest.approx(502.0)
     assert [row["mode"] for row in found["tables"]["figure10"]["rows"]] == ["ccs", "none"]
     assert (tmp_path / "figure10.png").exists()
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from cosched.bench.desk import PARALLEL, PLAIN, Desk
+from cosched.bench.desk import PARALLEL, PLAIN, Desk, Talking
 from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -39,6 +39,10 @@ RATE_HZ: Final = 150.0
 #: A control that feels less than this shows that there was nothing to be protected from.
 HARM_S: Final = 0.002
 _SPIN: Final = (sys.executable, "-c", "while True: pass")
+_TALK: Final = ("-P", "-m", "cosched.programs.pulse", "--grain-ms", "1", "--receive", "block")
+_TALKING: Final = Talking((sys.executable, *_TALK), 2)
+#: With fewer tasks the two that talk have no neighbour, and no mode has anything to do for them.
+LEAST_TALKING: Final = _TALKING.tasks + 1
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
 #: Keys at a terminal that is as new as that may be seen at the agent's next look only.
@@ -47,13 +51,17 @@ Say = Callable[[str], None]
 
 
 class Plan(NamedTuple):
-    """How many computing tasks beside the owner, under which modes, how often and for how long each time."""
+    """How many tasks beside the owner, under which modes, how often and for how long each time.
+
+    All of them compute; if two are ``talking``, these are one job whose ranks block for each other's messages.
+    """
 
     tasks: Sequence[int]
     modes: Sequence[str]
     rounds: int
     seconds: float
     seed: int = 1
+    talking: bool = False
 
 
 class Felt(msgspec.Struct, frozen=True):
@@ -123,7 +131,10 @@ class Experiment:
         if condition == ABSENT_UNPROTECTED:
             with self._desk.unprotected([_SPIN] * tasks):
                 return self._alone(PLAIN)
-        with self._desk.jobs([_SPIN] * tasks, condition.removeprefix(ABSENT)):
+        programs: list[Sequence[str] | Talking] = [_SPIN] * tasks
+        if self._plan.talking:
+            programs[: _TALKING.tasks] = [_TALKING]
+        with self._desk.jobs(programs, condition.removeprefix(ABSENT)):
             if condition.startswith(ABSENT):
                 self._desk.until(
                     lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there"

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -22,6 +22,13 @@ _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
 _ENDED: Final = frozenset(state.value for state in TERMINAL)
 _ENTER: Final = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
+
+
+class Talking(NamedTuple):
+    """A program whose ranks talk to each other, so many of them: one job, by mpirun."""
+
+    program: Sequence[str]
+    tasks: int
 
 
 class Desk:
@@ -49,9 +56,9 @@ class Desk:
 
     @contextmanager
     def jobs(
-        self, programs: Sequence[Sequence[str]], mode: str, memory_bytes: int | None = None
+        self, programs: Sequence[Sequence[str] | Talking], mode: str, memory_bytes: int | None = None
     ) -> Iterator[list[int]]:
-        """Each program as a job of one task under the contract; their numbers. They are gone at the end."""
+        """Each program as a job under the contract, of one task or of those that talk; they are gone at the end."""
         started: list[int] = []
         try:
             for program in programs:
@@ -84,9 +91,14 @@ class Desk:
         """Whether a job has not ended."""
         return self._client.job(job_id).state == "running"
 
-    def _submit(self, program: Sequence[str], mode: str, memory_bytes: int | None) -> int:
+    def _submit(self, program: Sequence[str] | Talking, mode: str, memory_bytes: int | None) -> int:
+        if isinstance(program, Talking):
+            tasks, command = program.tasks, ["mpirun", *program.program]
+        else:
+            tasks, command = 1, list(program)
         submission = Submission(
-            script=f"#!/bin/sh\nexec {shlex.join(program)}\n",
+            script=f"#!/bin/sh\nexec {shlex.join(command)} </dev/null\n",
+            tasks=tasks,
             directory="/",
             time_limit_s=3600.0,
             coscheduling=mode,

@@ -8,7 +8,7 @@ from statistics import median
 import click
 
 from cosched.bench.cells import MODES
-from cosched.bench.contract import CALLS, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
+from cosched.bench.contract import CALLS, LEAST_TALKING, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
 from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
 from cosched.bench.kept import Kept
 from cosched.cli.service import whole_number
@@ -24,6 +24,7 @@ _MOST_TASKS = 8
 @click.command("contract")
 @click.option("--modes", default="none", show_default=True, metavar="LIST", help=f"Of {', '.join(_MODES)}.")
 @click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
+@click.option("--talking", is_flag=True, help="Two of the tasks are a job that waits for each other's messages.")
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
 @click.option(
@@ -39,6 +40,7 @@ _MOST_TASKS = 8
 def contract(
     modes: str,
     tasks: str,
+    talking: bool,
     rounds: int,
     seconds: float,
     times: int,
@@ -60,8 +62,10 @@ def contract(
     counts = [_count(word) for word in tasks.split(",")]
     if not 1 <= seconds <= 600:
         raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
+    if talking and min(counts) < LEAST_TALKING:
+        raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = Kept(out, RUNS, Measured)
-    kept.begin({"seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
+    kept.begin({"talking": talking, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -70,7 +74,7 @@ def contract(
         if made.tier != 1:
             raise Failed(f"the contract needs control groups, a lab of tier 1: {made.why}")
         with made.client() as client:
-            plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns))
+            plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns), talking=talking)
             experiment = Experiment(made, client, plan, say)
             for measured in experiment.run():
                 kept.keep(measured)

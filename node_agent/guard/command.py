@@ -12,19 +12,23 @@ from typing import Final, NamedTuple
 from node_agent.linux import files, namespaces, process, users
 from node_agent.linux.cgroups import Cgroups
 
-#: Jobs before the owner's programs when the kernel runs out of memory.
-_OOM_SCORE: Final = "500"
+#: Whom the kernel ends first where memory runs out: jobs that said nothing of theirs, the others, the owner's programs.
+_OOM_UNBOUNDED, _OOM_BOUNDED = "1000", "500"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 class Place(NamedTuple):
-    """Where a job's commands run. ``keep`` and ``directory`` are absolute; ``directory`` is the job's private one."""
+    """Where a job's commands run. ``keep`` and ``directory`` are absolute; ``directory`` is the job's private one.
+
+    ``bounded``: the job has a memory limit of its own.
+    """
 
     user: users.User
     switch: bool
     private_tmp: bool
     directory: str
     keep: tuple[str, ...]
+    bounded: bool
 
 
 class Command(NamedTuple):
@@ -87,7 +91,7 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
     process.reset_signals()
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    files.write("/proc/self/oom_score_adj", _OOM_SCORE)
+    files.write("/proc/self/oom_score_adj", _OOM_BOUNDED if place.bounded else _OOM_UNBOUNDED)
     settle(place, command.cwd)
     fds = list(command.stdio)
     for at, path in ((1, command.output), (2, command.error)):

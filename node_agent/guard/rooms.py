@@ -50,7 +50,8 @@ class Rooms:
         """Where a group's commands run, and what they see."""
         directory = f"{self._settings.paths.state}/jobs/{_directory(group)}"
         keep = (*self._settings.paths.keep, self._settings.paths.run, directory)
-        return command.Place(user, self._settings.security.users == "switch", self._private_tmp, directory, keep)
+        switch, bounded = self._settings.security.users == "switch", group.memory_bytes is not None
+        return command.Place(user, switch, self._private_tmp, directory, keep, bounded)
 
     def make(self, group: Group, shm_bytes: int, done: Done) -> None:
         """Make them; ``done`` gets {user} or {error, message}, in the end. Raises :class:`Refusal`."""

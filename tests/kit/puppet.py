@@ -4,6 +4,7 @@ For tests of what users see: every end a job can have comes at once and for cert
 name: ``ok``, ``fail`` (exit status 3), ``crash`` (signal 11), ``sit`` (until it is killed), ``refuse`` (launch fails).
 """
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -12,10 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 
 from cosched.identity import authority, names, tls
 from cosched.model.node import Presence, Usage
@@ -35,15 +37,20 @@ class Puppet:
         self._output: dict[tuple[int, str], bytes] = {}
         self._names: dict[int, str] = {}
         self._finished: set[int] = set()
+        self._outgoing: list[wire.FromAgent] = []
         self._stop = threading.Event()
-        self._open = contextlib.ExitStack()
-        context = tls.client_context(identity)
-        self._socket = self._open.enter_context(connect(url, ssl=context, server_hostname=names.SCHEDULER, proxy=None))
+        self._joined: Future[None] = Future()
+        # One thread alone reads and writes: a TLS connection that two use at a time can hang.
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live(url, identity)), daemon=True)
+        self._thread.start()
+        self._joined.result(_BOUND_S)
+
+    async def _live(self, url: str, identity: Path) -> None:
         hello = wire.Hello(
             wire.VERSION,
-            name,
+            self.name,
             "boot",
-            procs,
+            self._procs,
             8 << 30,
             "127.0.0.1",
             7421,
@@ -51,12 +58,21 @@ class Puppet:
             {"cpu limit": "yes"},
             session=new_session(),
         )
-        self._socket.send(wire.encode(hello))
-        welcome = wire.to_agent(self._frame(self._socket.recv(timeout=_BOUND_S)))
-        assert isinstance(welcome, wire.Welcome)
-        self._numbering, self._turn = Numbering(welcome.session), Turn(hello.session)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        try:
+            context = tls.client_context(identity)
+            async with connect(url, ssl=context, server_hostname=names.SCHEDULER, proxy=None) as connection:
+                await connection.send(wire.encode(hello))
+                welcome = wire.to_agent(self._frame(await connection.recv()))
+                assert isinstance(welcome, wire.Welcome)
+                self._joined.set_result(None)
+                await self._talk(connection, Numbering(welcome.session), Turn(hello.session))
+        except ConnectionClosed as error:
+            if not self._joined.done():
+                self._joined.set_exception(error)
+        except Exception as error:
+            if self._joined.done():
+                raise
+            self._joined.set_exception(error)
 
     @staticmethod
     def _frame(frame: str | bytes) -> bytes:
@@ -71,25 +87,23 @@ class Puppet:
     def close(self) -> None:
         """The agent goes away."""
         self._stop.set()
-        self._open.close()
         self._thread.join(_BOUND_S)
 
-    def _run(self) -> None:
+    async def _talk(self, connection: ClientConnection, numbering: Numbering, turn: Turn) -> None:
         next_beat_s = 0.0
-        with contextlib.suppress(ConnectionClosed):
-            while not self._stop.is_set():
-                if time.monotonic() >= next_beat_s:
-                    usage = Usage(cpu_parallel=0.5, cpu_local=0.1, cpu_system=0.0)
-                    self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", None, False))
-                    next_beat_s = time.monotonic() + 0.5
-                try:
-                    frame = self._frame(self._socket.recv(timeout=0.1))
-                    self._obey(wire.to_agent(self._turn.payload(frame)))
-                except TimeoutError:
-                    continue
+        while not self._stop.is_set():
+            if time.monotonic() >= next_beat_s:
+                usage = Usage(cpu_parallel=0.5, cpu_local=0.1, cpu_system=0.0)
+                self._send(wire.Heartbeat(usage, Presence.AWAY, "terminals", None, False))
+                next_beat_s = time.monotonic() + 0.5
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0 if self._outgoing else 0.1):
+                    self._obey(wire.to_agent(turn.payload(self._frame(await connection.recv()))))
+            while self._outgoing:
+                await connection.send(numbering.frame(wire.encode(self._outgoing.pop(0))))
 
     def _send(self, message: wire.FromAgent) -> None:
-        self._socket.send(self._numbering.frame(wire.encode(message)))
+        self._outgoing.append(message)
 
     def _obey(self, message: wire.ToAgent) -> None:
         match message:

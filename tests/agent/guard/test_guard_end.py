@@ -145,6 +145,21 @@ def test_more_memory_than_the_jobs_limit_is_the_cause_of_its_end(guard: RealGuar
     assert 48 * MIB < guard.event("empty")["memory_peak_bytes"] <= 64 * MIB
 
 
+HOLDING = "import time; b = bytearray({} << 20); print('holds', flush=True); time.sleep(1000)"
+
+
+def test_where_all_jobs_together_want_too_much_who_said_nothing_of_his_is_ended(make_guard) -> None:
+    """Of 256 MiB one job has 150 promised and uses some 140: more than the other gets, which asked for nothing."""
+    guard = make_guard("cgroups", contract={"memory_ratio": 0.25})
+    guard.prepare(1, memory_bytes=150 * MIB)
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", HOLDING.format(130)], 1)
+    wait_for(lambda: "holds" in guard.output(), "the job that has its memory")
+    guard.prepare(2, memory_bytes=None)
+    guard.spawn([SYSTEM_PYTHON, "-I", "-c", HOLDING.format(200)], 2)
+    assert guard.event("exited", job=2)["signal"] == 9
+    assert guard.listed(1)["state"] == "running"
+
+
 def test_memory_below_the_jobs_limit_is_not(guard: RealGuard) -> None:
     guard.prepare(tasks=2, memory_bytes=100 * MIB)
     guard.spawn([SYSTEM_PYTHON, "-I", "-c", "b = bytearray(100 << 20); raise SystemExit(1)"])

@@ -12,6 +12,7 @@ from kit.command import Call
         (["contract", "--modes", "css"], "--modes: 'css'"),
         (["contract", "--modes", "plain"], "--modes: 'plain'"),
         (["contract", "--tasks", "1,two"], "--tasks: 'two'"),
+        (["contract", "--talking", "--tasks", "2,4"], "--tasks: 2,4; expected 3 or more with --talking"),
         (["contract", "--tasks", "9"], "--tasks: '9'"),
         (["contract", "--seconds", "0.5"], "--seconds: 0.5"),
         (["contract", "--rounds", "0"], "--rounds"),

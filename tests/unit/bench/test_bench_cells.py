@@ -66,6 +66,12 @@ def test_a_cell_that_meets_all_goals() -> None:
     assert ccs.misses == []
 
 
+def test_what_has_no_plain_run_is_held_against_groups_alone() -> None:
+    runs = [ran(ALONE, (2.0, 0.0)), ran("none", (4.0, 0.5)), ran("ccs", (4.4, 0.5))] * 3
+    none, ccs = judged([runs])
+    assert (none.misses, ccs.misses) == ([], ["slowdown 2.20 > none's 2.06", "efficiency 0.95 < none's 0.97"])
+
+
 @pytest.mark.parametrize(
     ("ccs", "plain", "words"),
     [

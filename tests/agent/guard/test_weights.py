@@ -231,6 +231,7 @@ def shared(side: str, device: str, wanted: Weights) -> float:
                 pids.append(os.fork())
                 if pids[-1] == 0:
                     try:
+                        os.setpriority(os.PRIO_PROCESS, 0, -20)  # who waits for a CPU leaves the disk to the other
                         if who == "owner":
                             (owners / "cgroup.procs").write_text("0")
                         else:
@@ -264,10 +265,7 @@ def test_jobs_get_a_small_share_of_a_busy_disk(side: str, disk: str) -> None:
     if not Path(MOUNT, "blkio/cgroup.procs").exists():
         pytest.skip("needs the controller blkio of cgroup version 1")
     assert shared(side, disk, Weights(io=100)) > 0.35, "alike with the same weight"
-    shares: list[float] = []  # on a busy machine who waits for a CPU leaves the disk to the other
-    while len(shares) < 6 and min(shares, default=1.0) >= 0.25:
-        shares.append(shared(side, disk, Weights(io=10)))
-    assert min(shares) < 0.25, f"a tenth of the owner's weight, {shares}"
+    assert shared(side, disk, Weights(io=10)) < 0.25, "a tenth of the owner's weight"
 
 
 def test_disks_that_go_by_no_weights_are_named(tmp_path: Path) -> None:

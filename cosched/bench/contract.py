@@ -47,6 +47,8 @@ _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
 #: Keys at a terminal that is as new as that may be seen at the agent's next look only.
 _NEW_S: Final = 1.0
+#: Without events a key is seen by its terminal's access time, which the kernel moves in steps of 8 s.
+_SEEN_AGAIN_S: Final = 8.5
 Say = Callable[[str], None]
 
 
@@ -186,11 +188,13 @@ class Reaction(NamedTuple):
     back_s: float
 
 
-def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
+def reactions(lab: Lab, times: int, say: Say, *, events: bool) -> list[Reaction]:
     """What follows from a single key, so many times.
 
-    The key is pressed by a process of the node's, at a terminal of its own; the moment is taken just before.
+    The key is pressed by a process of the node's, at a terminal of its own; the moment is taken just before. Without
+    ``events`` it is pressed at any moment between two looks of the agent's.
     """
+    moments = random.Random(times)
     node = lab.nodes[0]
 
     def ceiling(*, there: bool) -> float:
@@ -225,6 +229,8 @@ def reactions(lab: Lab, times: int, say: Say) -> list[Reaction]:
         time.sleep(_NEW_S)
         for _ in range(times):
             ceiling(there=False)
+            if not events:
+                time.sleep(_SEEN_AGAIN_S + moments.random())
             desk.stdin.write(b"\n")
             desk.stdin.flush()
             in_force_s = ceiling(there=True)

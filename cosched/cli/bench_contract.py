@@ -25,6 +25,8 @@ _MOST_TASKS = 8
 @click.option("--modes", default="none", show_default=True, metavar="LIST", help=f"Of {', '.join(_MODES)}.")
 @click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
 @click.option("--talking", is_flag=True, help="Two of the tasks are a job that waits for each other's messages.")
+@click.option("--decoys/--no-decoys", default=True, show_default=True, help="Whether the lab's node has decoys.")
+@click.option("--events/--no-events", default=True, show_default=True, help="Whether its agent hears keys at once.")
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
 @click.option(
@@ -41,6 +43,8 @@ def contract(
     modes: str,
     tasks: str,
     talking: bool,
+    decoys: bool,
+    events: bool,
     rounds: int,
     seconds: float,
     times: int,
@@ -65,12 +69,14 @@ def contract(
     if talking and min(counts) < LEAST_TALKING:
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = Kept(out, RUNS, Measured)
-    kept.begin({"talking": talking, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
+    how = {"talking": talking, "decoys": decoys, "events": events}
+    kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    with Lab.up(1, name=f"contract-{os.getpid()}", pin=True, mpl=_MOST_TASKS, say=say) as made:
+    name = f"contract-{os.getpid()}"
+    with Lab.up(1, name=name, pin=True, mpl=_MOST_TASKS, decoys=decoys, events=events, say=say) as made:
         if made.tier != 1:
             raise Failed(f"the contract needs control groups, a lab of tier 1: {made.why}")
         with made.client() as client:
@@ -78,7 +84,7 @@ def contract(
             experiment = Experiment(made, client, plan, say)
             for measured in experiment.run():
                 kept.keep(measured)
-            reacted = reactions(made, times, say)
+            reacted = reactions(made, times, say, events=events)
     return shown(kept, reacted, experiment.refused, out)
 
 

@@ -87,8 +87,8 @@ class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``preset`` is what an administrator says of the desk in one word (:mod:`cosched.model.presets`), by working
     ``hours`` of ``days`` where it needs them; ``away_after_s`` replaces its quiet times. ``sources`` are asked every
-    ``poll_s`` (a key on a terminal is seen at once); others' processes are a sign of presence while they use more than
-    ``busy_cpus`` CPUs.
+    ``poll_s`` (a key on a terminal is seen at once, unless ``events`` is false, as in some experiments); others'
+    processes are a sign of presence while they use more than ``busy_cpus`` CPUs.
     """
 
     preset: Literal["desktop", "desktop-hours", "lab-night", "dedicated"] = "desktop"
@@ -100,6 +100,7 @@ class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     poll_s: float = 1.0
     busy_cpus: float = 0.25
+    events: bool = True
 
     def working(self) -> Hours:
         """The working hours. Raises ValueError where they are none."""

@@ -59,7 +59,8 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
                 "mode": "auto",
                 "cosched": f"{_group(plan, node.name)}/cosched",
                 "desk": f"{_group(plan, node.name)}/desk",
-                "decoys": plan.settings.pin,  # else all nodes would have theirs on the same processors
+                # else all nodes would have theirs on the same processors
+                "decoys": plan.settings.pin and plan.settings.decoys,
             }
         settings: dict[str, Any] = {
             "name": node.name,
@@ -86,7 +87,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
             },
             "contract": {**_CONTRACT, "mpl": plan.settings.mpl},
             "coscheduling": {"clock_shift_us": plan.settings.clock_shift_us * (number % 2)},
-            "presence": {"away_after_s": AWAY_AFTER_S, "poll_s": _POLL_S},
+            "presence": {"away_after_s": AWAY_AFTER_S, "poll_s": _POLL_S, "events": plan.settings.events},
         }
         (directory / "node.toml").write_text(toml(settings), encoding="utf-8")
         if node.user:  # what they read lies where the node sees it

@@ -67,6 +67,8 @@ class Lab:
         mpl: int = 1,
         coscheduling: str = "none",
         clock_shift_us: int = 0,
+        decoys: bool = True,
+        events: bool = True,
         user_profile: str = "",
         presence: str = "",
         keep: Iterable[str | Path] = (),
@@ -94,6 +96,8 @@ class Lab:
             user_profile,
             presence,
             clock_shift_us,
+            decoys,
+            events,
         )
         was_up = True
         try:

@@ -34,7 +34,8 @@ class Settings:
     hard ceiling at its share of the machine; ``users`` is the number of desks with a synthetic user, ``user_profile``
     what kind of user (empty: a mixture), ``presence`` a trace by which they come and go (empty: they stay). ``pin``
     gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
-    ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments).
+    ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments). For those,
+    too, pinned nodes are without ``decoys``, or agents see at their looks alone who is there (no ``events``).
     """
 
     nodes: int
@@ -50,6 +51,8 @@ class Settings:
     user_profile: str = ""
     presence: str = ""
     clock_shift_us: int = 0
+    decoys: bool = True
+    events: bool = True
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ It arms the contract before it does anything else, and it never dies of a reques
 """
 
 import argparse
+import contextlib
 import fcntl
 import os
 import pwd
@@ -22,7 +23,7 @@ from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
 from node_agent.guard.settings import BadSettings, Settings, load
-from node_agent.linux import check, files, process
+from node_agent.linux import check, files, process, slices
 from node_agent.linux.cgroup_find import find
 from node_agent.linux.cgroups import YES, NoCgroups
 from node_agent.linux.notify import Watchdog, notify
@@ -211,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pass
     os.close(fd)
     os.umask(0o022)
+    with contextlib.suppress(OSError):  # what this machine can, ``status`` says
+        slices.give_way()
     try:
         guard = Guard(load(options.config))
     except BadSettings as error:

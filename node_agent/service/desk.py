@@ -33,6 +33,7 @@ _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
+_UNHEARD_S = 0.5  # somebody who comes is noticed within a second also where nothing is heard
 
 
 def now_us() -> int:
@@ -107,10 +108,16 @@ class Desk:
                 await self._look()
                 self._again.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(self._config.presence.poll_s, _LONGEST_LOOK_S)):
+                    async with asyncio.timeout(self._wait_s()):
                         await self._again.wait()
         finally:
             await self.sources.close()
+
+    def _wait_s(self) -> float:
+        """When to look again: sooner where nobody would be heard who comes."""
+        period_s = min(self._config.presence.poll_s, _LONGEST_LOOK_S)
+        unheard = self.watched.presence is Presence.AWAY and self._habit().watched and not self.sources.hears
+        return min(period_s, _UNHEARD_S) if unheard else period_s
 
     async def _look(self) -> None:
         self.usage = Usage(*self._load.look())

@@ -47,7 +47,7 @@ class Sources:
 
     def listen(self) -> None:
         """Hear keys on terminals at once from now on."""
-        if "terminals" not in self._settings.sources:
+        if "terminals" not in self._settings.sources or not self._settings.events:
             return
         try:
             self._keys = KeyWatch()
@@ -55,6 +55,11 @@ class Sources:
             _log.warning("keys are seen at the next look only: %s: %s", error.filename, error.strerror)
         else:
             self._hear(True)
+
+    @property
+    def hears(self) -> bool:
+        """Whether keys or input devices tell at once; else somebody is seen at the next look."""
+        return bool(self._heard)
 
     async def close(self) -> None:
         """Watch nothing any more."""
@@ -126,7 +131,7 @@ class Sources:
             return
         wanted: dict[int, Callable[[], None]] = {}
         if on:
-            wanted = dict.fromkeys(self._devices.filenos(), self._device_used)
+            wanted = dict.fromkeys(self._devices.filenos(), self._device_used) if self._settings.events else {}
             if self._keys is not None:
                 wanted[self._keys.fileno()] = self._key_pressed
         _follow(asyncio.get_running_loop(), self._heard, wanted)

@@ -1,7 +1,7 @@
 """The desk, live: a key on a real terminal, the guard's limits, the lease."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -95,22 +95,48 @@ async def test_a_dedicated_node_is_relaxed_from_the_start_and_asks_no_source(clu
         assert scheduler.beats["a"].presence_source == "dedicated"
 
 
-async def test_a_source_that_fails_is_named_and_the_desk_counts_as_occupied(cluster: Cluster, tmp_path: Path) -> None:
-    """Where the directory of sessions should be, there is a file."""
-    node = cluster.node("a", start=False, presence='sources = ["sessions"]\npoll_s = 0.2\naway_after_s = 0.5')
-    broken = tmp_path / "run"
-    (broken / "systemd").mkdir(parents=True)
-    (broken / "systemd" / "sessions").write_text("")
-    node.own_file(broken, "/run")
+PLACES = {"terminals": "/dev/pts", "input": "/dev/input", "sessions": "/run/systemd/sessions"}
+
+
+@pytest.mark.parametrize("failing", [*([each] for each in PLACES), list(PLACES)], ids=" ".join)
+async def test_sources_that_fail_are_named_and_the_desk_counts_as_occupied(
+    cluster: Cluster, failing: Sequence[str]
+) -> None:
+    """Where a directory should be that a source reads, there is a file. The others are as they are without it."""
+    node = cluster.node("a", start=False, presence="poll_s = 0.2\naway_after_s = 0.5\nbusy_cpus = 1e6")
+    node.broken(*(PLACES[each] for each in failing))
     node.start_guard()
     node.start_agent()
     async with cluster.scheduler() as scheduler:
         await until(lambda: bool(getattr(scheduler.beats.get("a"), "blind", ())), "a source to fail")
-        beat = scheduler.beats["a"]
-        assert beat.blind == ("sessions: /run/systemd/sessions: Not a directory",)
-        await until(lambda: scheduler.beats["a"].presence_source.startswith("sessions"), "the source to be named")
+        told = {f"{each}: {PLACES[each]}: Not a directory" for each in failing}
+        assert set(scheduler.beats["a"].blind) == told
+        await until(lambda: scheduler.beats["a"].presence_source.startswith(failing[0]), "the source to be named")
         assert scheduler.beats["a"].presence is Presence.UNKNOWN
         assert scheduler.beats["a"].armed
+
+
+async def test_nobody_is_overlooked_where_nothing_is_heard(cluster: Cluster) -> None:
+    """Without events a key is seen at the next look, twice a second however seldom the agent looks otherwise."""
+    node = cluster.node("a", start=False, presence="away_after_s = 1.0\npoll_s = 60\nbusy_cpus = 1e6\nevents = false")
+    keyboard = node.own_terminals()
+    scheduler = cluster.scheduler()
+
+    def press_once_more() -> bool:  # the kernel notes one in eight seconds
+        assert keyboard.stdin is not None
+        keyboard.stdin.write(b"\n")
+        keyboard.stdin.flush()
+        return scheduler.beats["a"].presence is Presence.PRESENT
+
+    try:
+        node.start_guard()
+        node.start_agent()
+        async with scheduler:
+            await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
+            await until(press_once_more, "a key to be seen")
+            await until(lambda: scheduler.beats["a"].armed, "the limits")
+    finally:
+        keyboard.communicate(timeout=20)
 
 
 async def test_use_is_told_by_side(cluster: Cluster) -> None:

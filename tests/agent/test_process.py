@@ -1,9 +1,11 @@
-"""What is fatal with a parent's end is fatal whenever the parent ends."""
+"""What the kernel is told of processes: whom they die with, and to whom they give way."""
 
 import subprocess
 import sys
 
 import pytest
+
+from node_agent.linux import slices
 
 # A process forks a child, which says "late" where its parent's end did not kill it; the test sees the pipe's end.
 _FAMILY = """
@@ -29,3 +31,19 @@ os._exit(0)
 @pytest.mark.parametrize("ends", ["before", "after"])
 def test_a_child_dies_with_its_parent_whenever_that_ends(ends: str) -> None:
     assert subprocess.check_output([sys.executable, "-c", _FAMILY, ends], timeout=30) == b""
+
+
+def test_who_gives_way_has_the_longest_slice_and_its_children_have_not() -> None:
+    """Where the kernel has no slices of processes' own, all have the same."""
+    program = (
+        "import subprocess, sys\n"
+        "from node_agent.linux import slices\n"
+        "print(slices.slice_ns())\n"
+        "slices.give_way()\n"
+        "print(slices.slice_ns(), flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'from node_agent.linux import slices; print(slices.slice_ns())'])\n"
+    )
+    told = subprocess.check_output([sys.executable, "-c", program], timeout=30)
+    before_ns, given_ns, child_ns = (int(line) for line in told.split())
+    assert child_ns == before_ns
+    assert given_ns == (slices.LONGEST_NS if before_ns else 0)

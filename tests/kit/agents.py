@@ -206,8 +206,23 @@ keep = ["{base}"]
 
     def own_file(self, path: Path, there: str) -> None:
         """See that file, or directory, in another place."""
-        mounted = f'mount --bind {path} {there} && exec "$@"'
-        self._within = ["unshare", "--mount", "sh", "-c", mounted, "sh"]
+        self._mounted(f"mount --bind {path} {there}")
+
+    def broken(self, *places: str) -> None:
+        """Have a file where these directories of ``/dev`` or ``/run`` should be."""
+        dev, run = self.base / "dev", self.base / "run-of-machine"
+        makes = [f"mkdir -p {dev} {run}", f"mount -t tmpfs none {dev}", f"mount -t tmpfs none {run}"]
+        devices = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+        makes += [f"touch {dev}/{each} && mount --bind /dev/{each} {dev}/{each}" for each in devices]
+        makes.append(f"mkdir -p {dev}/shm {run}/systemd")
+        for place in places:
+            within = {"dev": dev, "run": run}[place.split("/")[1]]
+            makes.append(f"touch {within}/{place.split('/', 2)[2]}")
+        makes.append(f"mount -n --move {dev} /dev && mount -n --move {run} /run")
+        self._mounted(" && ".join(makes))
+
+    def _mounted(self, makes: str) -> None:
+        self._within = ["unshare", "--mount", "sh", "-c", f'{makes} && exec "$@"', "sh"]
 
     def reboot(self) -> None:
         """End agent, guard and all jobs as a power cut does; what is started next sees another boot of the machine."""

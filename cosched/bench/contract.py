@@ -1,15 +1,14 @@
 """The experiment on the contract: what the person at a desk feels beside parallel tasks, and what they still get.
 
-On one node of one CPU, interleaved: an *idle* desk; the *unprotected* one, on which as many computing tasks run in a
-group that is the owner's equal; the contract under each coscheduling mode; and, with nobody there, parallel work by the
-contract and without one. The owner is the probe of ``local_load``: wake-ups, 1 ms bursts and keys, each counted from
-the moment at which it was due. An unprotected desk that feels nothing proves nothing: then the round is void.
+On one node, interleaved: an *idle* desk; the *unprotected* one, on which as many computing tasks run as the owner's
+equals; the contract under each coscheduling mode; and, with nobody there, parallel work by the contract and without
+one. Tasks and what they use are counted for each CPU of the node. The owner is the probe of ``local_load``: wake-ups,
+1 ms bursts and keys, each counted from the moment at which it was due. An unprotected desk that feels nothing proves
+nothing: then the round is void.
 """
 
-import json
-import os
 import random
-import subprocess
+import socket
 import sys
 import tempfile
 import time
@@ -18,13 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from cosched.bench.desk import PARALLEL, PLAIN, Desk, Talking
+from cosched.bench.desk import Desk, Talking
 from cosched.bench.quiet import Quiet
+from cosched.bench.site import PARALLEL, PLAIN, Site, owners_word
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.lab import cgroups
-from cosched.lab.lab import Lab
-from cosched.model.node import Presence
 
 #: Where runs are kept, in the directory of results.
 RUNS: Final = "contract-runs"
@@ -53,7 +50,7 @@ Say = Callable[[str], None]
 
 
 class Plan(NamedTuple):
-    """How many tasks beside the owner, under which modes, how often and for how long each time.
+    """How many tasks on each CPU beside the owner, under which modes, how often and for how long each time.
 
     All of them compute; if two are ``talking``, these are one job whose ranks block for each other's messages.
     """
@@ -67,7 +64,7 @@ class Plan(NamedTuple):
 
 
 class Felt(msgspec.Struct, frozen=True):
-    """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used.
+    """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
     ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.quiet``).
     """
@@ -94,15 +91,15 @@ Runs = dict[tuple[int, str], list[Felt]]
 
 
 class Experiment:
-    """Runs on the first node of a lab, which has one CPU of its own. ``refused``: what could not be run, and why."""
+    """Runs at a desk. ``refused``: what could not be run, and why."""
 
-    def __init__(self, lab: Lab, client: Client, plan: Plan, say: Say) -> None:
-        self._lab = lab
-        self._desk = Desk(lab, client)
+    def __init__(self, site: Site, client: Client, plan: Plan, say: Say) -> None:
+        """Raises :class:`Failed` where jobs could start elsewhere, or not here."""
+        self._site = site
+        self._desk = Desk(site, client)
         self._plan = plan
         self._say = say
-        self._quiet = Quiet(lab.name, say)
-        self._node = lab.nodes[0]
+        self._quiet = Quiet(site.lab, say)
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
 
@@ -127,48 +124,44 @@ class Experiment:
         if condition == IDLE:
             self._desk.until(lambda node: not node.jobs, "no job to be there")
             return self._felt()
+        computing = [_SPIN] * (tasks * self._site.cpus)
         if condition == UNPROTECTED:
-            with self._desk.unprotected([_SPIN] * tasks):
+            with self._desk.unprotected(computing):
                 return self._felt(PLAIN)
         if condition == ABSENT_UNPROTECTED:
-            with self._desk.unprotected([_SPIN] * tasks):
+            with self._desk.unprotected(computing):
                 return self._alone(PLAIN)
-        programs: list[Sequence[str] | Talking] = [_SPIN] * tasks
+        programs: list[Sequence[str] | Talking] = [*computing]
         if self._plan.talking:
             programs[: _TALKING.tasks] = [_TALKING]
         with self._desk.jobs(programs, condition.removeprefix(ABSENT)):
             if condition.startswith(ABSENT):
-                self._desk.until(
-                    lambda node: node.presence is Presence.AWAY and node.armed is False, "nobody to be there"
-                )
+                self._desk.away()
                 return self._alone(PARALLEL)
             return self._felt(PARALLEL)
 
     def _felt(self, side: str = PARALLEL) -> Felt:
         """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
-        with tempfile.TemporaryFile() as none, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaint:
-            streams = (none.fileno(), out.fileno(), complaint.fileno())
-            with self._lab.start(self._node, self._probe(1.0 + self._plan.seconds), streams=streams) as probe:
-                time.sleep(1.0 + 0.1 * self._plan.seconds)
-                use = self._used(side, 0.8 * self._plan.seconds)
-                status = probe.wait(self._plan.seconds + _PATIENCE_S)
-            out.seek(0)
-            complaint.seek(0)
-            if status:
-                raise Failed(f"the probe ended with {status}: {complaint.read().decode(errors='replace')[-300:]}")
-            told = out.read()
-        calls: dict[str, Any] = json.loads(told.splitlines()[-1])["calls"]
+        seconds, used = self._plan.seconds, []
+
+        def meanwhile() -> None:
+            time.sleep(1.0 + 0.1 * seconds)
+            used.append(self._used(side, 0.8 * seconds))
+
+        told = owners_word(self._site, self._probe(1.0 + seconds), seconds + _PATIENCE_S, meanwhile)
+        calls: dict[str, Any] = told["calls"]
         p50, p95, p99 = ({name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s"))
-        return Felt(p50, p95, p99, use, samples=sum(int(calls[name]["count"]) for name in CALLS))
+        return Felt(p50, p95, p99, used[0], samples=sum(int(calls[name]["count"]) for name in CALLS))
 
     def _alone(self, side: str) -> Felt:
         return Felt({}, {}, {}, self._used(side, self._plan.seconds))
 
     def _used(self, side: str, seconds: float) -> float:
-        """CPUs that a side has used in so many seconds."""
-        before_s, began_s = cgroups.used_s(self._lab.name, self._node, side), time.monotonic()
+        """How much of each CPU a side has used in so many seconds."""
+        before_s, began_s = self._site.used_s(side), time.monotonic()
         time.sleep(seconds)
-        return (cgroups.used_s(self._lab.name, self._node, side) - before_s) / (time.monotonic() - began_s)
+        used_s = self._site.used_s(side) - before_s
+        return used_s / (time.monotonic() - began_s) / self._site.cpus
 
     def _probe(self, seconds: float) -> list[str]:
         seed = str(self._random.randrange(1 << 30))
@@ -188,21 +181,22 @@ class Reaction(NamedTuple):
     back_s: float
 
 
-def reactions(lab: Lab, times: int, say: Say, *, events: bool) -> list[Reaction]:
+def reactions(site: Site, times: int, say: Say, *, events: bool) -> list[Reaction]:
     """What follows from a single key, so many times.
 
-    The key is pressed by a process of the node's, at a terminal of its own; the moment is taken just before. Without
+    The key is pressed by a process of the owner's, at a terminal of its own; the moment is taken just before. Without
     ``events`` it is pressed at any moment between two looks of the agent's.
     """
     moments = random.Random(times)
-    node = lab.nodes[0]
 
     def ceiling(*, there: bool) -> float:
         """Wait until it is there, or not; when that was."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while (cgroups.ceiling_cpus(lab.name, node, "cosched") is not None) is not there:
+        patience_s = _PATIENCE_S if there else site.patience_s
+        deadline_s = time.monotonic() + patience_s
+        while (site.ceiling_cpus() is not None) is not there:
             if time.monotonic() > deadline_s:
-                raise Failed(f"the contract on {node} was not {'armed' if there else 'relaxed'} in {_PATIENCE_S:g} s")
+                what = f"{'armed' if there else 'relaxed'} in {patience_s:g} s"
+                raise Failed(f"the contract on {site.node} was not {what}")
             time.sleep(0.0002 if there else _POLL_S)
         return time.monotonic()
 
@@ -217,24 +211,26 @@ def reactions(lab: Lab, times: int, say: Say, *, events: bool) -> list[Reaction]
         "    print(now, flush=True)\n"
     )
     found = []
-    with subprocess.Popen(
-        [sys.executable, "-m", "cosched.cli.main", "lab", "run", "--quiet", "--name", lab.name, node, "--",
-         sys.executable, "-c", typist],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ,
-    ) as desk:  # fmt: skip
-        assert desk.stdin is not None
-        assert desk.stdout is not None
-        if not desk.stdout.readline():
-            raise Failed(f"no terminal could be opened on {node}")
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        tempfile.TemporaryFile() as complaints,
+        site.start([sys.executable, "-c", typist], (theirs.fileno(), theirs.fileno(), complaints.fileno())),
+        ours.makefile("rw", encoding="ascii") as desk,
+    ):
+        theirs.close()
+        if not desk.readline():
+            raise Failed(f"no terminal could be opened on {site.node}")
         time.sleep(_NEW_S)
         for _ in range(times):
             ceiling(there=False)
             if not events:
                 time.sleep(_SEEN_AGAIN_S + moments.random())
-            desk.stdin.write(b"\n")
-            desk.stdin.flush()
+            desk.write("\n")
+            desk.flush()
             in_force_s = ceiling(there=True)
-            pressed_s = float(desk.stdout.readline())
+            pressed_s = float(desk.readline())
             found.append(Reaction(in_force_s - pressed_s, ceiling(there=False) - pressed_s))
             say(f"reaction: {1000 * found[-1].limited_s:.1f} ms, whole node back after {found[-1].back_s:.2f} s")
     return found

@@ -1,27 +1,21 @@
-"""One desk of a lab beside parallel work: jobs under the contract, or the same programs in a group like the owner's."""
+"""One desk beside parallel work: jobs under the contract, or the same programs in a group like the owner's."""
 
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
+from cosched.bench.site import Site
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.lab import cgroups
-from cosched.lab.lab import Lab
 from cosched.model.job import TERMINAL
+from cosched.model.node import Presence
 from cosched.wire.api import NodeDoc, Submission
 
-#: The side of unprotected desks, beside ``desk`` and like it.
-PLAIN: Final = "plain"
-#: The side that the contract is about.
-PARALLEL: Final = "cosched"
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.05
 _ENDED: Final = frozenset(state.value for state in TERMINAL)
-_ENTER: Final = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
 
 
 class Talking(NamedTuple):
@@ -32,27 +26,26 @@ class Talking(NamedTuple):
 
 
 class Desk:
-    """The first node of a lab of tier 1."""
+    """A site, and the scheduler that starts jobs there and nowhere else: no other node of its cluster takes any."""
 
-    def __init__(self, lab: Lab, client: Client) -> None:
-        self.lab = lab
-        self.node = lab.nodes[0]
+    def __init__(self, site: Site, client: Client) -> None:
+        """Raises :class:`Failed` where jobs could start elsewhere, or not here."""
+        self.site = site
         self._client = client
+        if (there := [node.name for node in client.nodes() if node.state == "up"]) != [site.node]:
+            raise Failed(
+                f"of the cluster's nodes {site.node} alone must be up, not {', '.join(there) or 'none'}: else jobs "
+                "start elsewhere (cosched node drain)"
+            )
 
     @contextmanager
     def unprotected(self, programs: Sequence[Sequence[str]]) -> Iterator[None]:
         """Programs in a group beside the owner's and like it: what plain Linux does."""
-        doors = cgroups.add_side(self.lab.name, self.node, PLAIN)
-        started = [subprocess.Popen(["sh", "-c", _ENTER, "sh", *doors, "--", *each]) for each in programs]
-        try:
+        with self.site.unprotected(programs) as started:
             time.sleep(0.5)
             if ended := [each.args for each in started if each.poll() is not None]:
                 raise Failed(f"ended at once: {ended}")
             yield
-        finally:
-            for each in started:
-                each.kill()
-                each.wait()
 
     @contextmanager
     def jobs(
@@ -106,13 +99,21 @@ class Desk:
         )
         return self._client.submit(submission).job_id
 
-    def until(self, holds: Callable[[NodeDoc], bool], what: str) -> None:
-        """Wait until the scheduler says so of the node. Raises :class:`Failed` after a minute."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not holds(next(node for node in self._client.nodes() if node.name == self.node)):
+    def until(self, holds: Callable[[NodeDoc], bool], what: str, patience_s: float = _PATIENCE_S) -> None:
+        """Wait until the scheduler says so of the node. Raises :class:`Failed` when it took too long."""
+        deadline_s = time.monotonic() + patience_s
+        while not holds(next(node for node in self._client.nodes() if node.name == self.site.node)):
             if time.monotonic() > deadline_s:
-                raise Failed(f"waited {_PATIENCE_S:g} s for {what} on {self.node}")
+                raise Failed(f"waited {patience_s:g} s for {what} on {self.site.node}")
             time.sleep(_POLL_S)
+
+    def away(self) -> None:
+        """Wait until nobody is there, for as long as presets wait. Raises :class:`Failed`."""
+        self.until(
+            lambda node: node.presence is Presence.AWAY and node.armed is False,
+            "nobody to be there",
+            self.site.patience_s,
+        )
 
     def _in(self, job_id: int, states: set[str] | frozenset[str]) -> None:
         deadline_s = time.monotonic() + _PATIENCE_S

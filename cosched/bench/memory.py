@@ -6,7 +6,6 @@ and touches all of it again and again: what he has to read from disk a second ti
 :data:`TASK_BYTES` of anonymous memory, and reads a file of that size over and over, so that it presses on its limit.
 """
 
-import json
 import os
 import random
 import subprocess
@@ -16,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from cosched.bench.desk import PARALLEL, PLAIN, Desk
+from cosched.bench.desk import Desk
+from cosched.bench.site import DESK, PARALLEL, PLAIN, Site, owners_word
 from cosched.errors import BadInput, Failed
-from cosched.lab import cgroups
 
 IDLE: Final = "owner alone"
 UNPROTECTED: Final = "unprotected"
@@ -109,27 +108,15 @@ class MemoryExperiment:
             return felt
 
     def _felt(self, condition: str, working_set: Path, side: str | None) -> MemoryRun:
-        name, node = self._desk.lab.name, self._desk.node
+        site = self._desk.site
+        before = _refaults(site, DESK), _refaults(site, side)
         walk = ["walk", "--file", str(working_set), "--seconds", f"{self._seconds:g}"]
-        before = _refaults(name, node, "desk"), _refaults(name, node, side)
-        owner = self._desk.lab.popen(
-            node,
+        told = owners_word(
+            site,
             [sys.executable, "-P", "-m", "cosched.programs.memory", *walk],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            2 * self._seconds + _PATIENCE_S,
         )
-        try:
-            out, complaint = owner.communicate(timeout=2 * self._seconds + _PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"the owner's walk has not ended after {2 * self._seconds + _PATIENCE_S:g} s") from None
-        finally:
-            if owner.poll() is None:
-                owner.kill()
-                owner.communicate()
-        if owner.returncode:
-            raise Failed(f"the owner ended with {owner.returncode}: {complaint.decode(errors='replace')[-300:]}")
-        told: dict[str, Any] = json.loads(out.splitlines()[-1])
-        after = _refaults(name, node, "desk"), _refaults(name, node, side)
+        after = _refaults(site, DESK), _refaults(site, side)
         refaults, pressed = (
             None if first is None or last is None else last - first for first, last in zip(before, after, strict=True)
         )
@@ -138,9 +125,9 @@ class MemoryExperiment:
         )
 
 
-def _refaults(name: str, node: str, side: str | None) -> int | None:
+def _refaults(site: Site, side: str | None) -> int | None:
     try:
-        return None if side is None else cgroups.refaults(name, node, side)
+        return None if side is None else site.refaults(side)
     except OSError:
         return None
 

@@ -70,7 +70,7 @@ class Quiet:
             return Clocks(0, 0, 0.0, 0.0)
         with open("/proc/stat", encoding="ascii") as file:
             ticks = [int(field) for field in file.readline().split()[1:9]]
-        ours_s = cgroups.used_s(self._lab) + time.process_time()
+        ours_s = cgroups.used_s(cgroups.path(self._lab)) + time.process_time()
         return Clocks(ticks[_STEAL], sum(ticks), cgroups.all_used_s(), ours_s)
 
 

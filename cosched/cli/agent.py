@@ -6,16 +6,15 @@ import click
 import msgspec
 
 from cosched.cli.service import echo_json, json_option
+from cosched.client import places
 from cosched.config.node import load_node
-
-_CONFIG = Path("/etc/cosched/node.toml")
 
 
 @click.command("agent")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    default=_CONFIG,
+    default=places.NODE_TOML,
     show_default=True,
     metavar="FILE",
     help="The node's settings.",

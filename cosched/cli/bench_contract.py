@@ -11,8 +11,13 @@ from cosched.bench.cells import MODES
 from cosched.bench.contract import CALLS, LEAST_TALKING, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
 from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
 from cosched.bench.kept import Kept
-from cosched.cli.service import whole_number
-from cosched.errors import BadInput, Failed, nearest
+from cosched.bench.site import LabDesk, Site, ThisDesk
+from cosched.cli.service import service, whole_number
+from cosched.client import places
+from cosched.client.client import Client
+from cosched.client.find import connect
+from cosched.config.node import load_node
+from cosched.errors import BadInput, nearest
 from cosched.lab.files import AWAY_AFTER_S
 from cosched.lab.lab import Lab
 from cosched.report.table import console
@@ -39,6 +44,14 @@ _MOST_TASKS = 8
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
 @click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=places.NODE_TOML,
+    show_default=True,
+    help="With --server: the settings of this machine as a node.",
+)
+@service
 def contract(
     modes: str,
     tasks: str,
@@ -50,11 +63,15 @@ def contract(
     times: int,
     out: Path | None,
     add: bool,
+    config: Path,
+    server: str | None,
+    lab: str | None,
 ) -> int:
     """Measure the contract: a desk beside computing tasks, with controls, under each coscheduling mode.
 
-    Makes a lab of one node on a CPU of its own, and ends it; nothing else should run meanwhile. Exit status 1 when a
-    goal is missed.
+    Without --server or --lab it makes a lab of one node on a CPU of its own, and ends it. With --lab the desk is that
+    of the lab's node; with --server it is this machine, a node of that cluster, and you are its owner. The node must
+    be the only one that takes jobs, and nothing else should run meanwhile. Exit status 1 when a goal is missed.
 
     \b
     Example: cosched bench contract --modes none,ccs --tasks 1,4 --rounds 4 --out results
@@ -69,23 +86,39 @@ def contract(
     if talking and min(counts) < LEAST_TALKING:
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = Kept(out, RUNS, Measured)
-    how = {"talking": talking, "decoys": decoys, "events": events}
-    kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
+    if not server and not lab:
+        server, lab = os.environ.get("COSCHED_SERVER"), os.environ.get("COSCHED_LAB")
+    if (server or lab) and not (decoys and events):
+        option = "--no-events" if decoys else "--no-decoys"
+        raise BadInput(option, "together with --server or --lab", "a lab that this command makes")
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
+    def begin(decoys: bool, events: bool) -> None:
+        how = {"talking": talking, "decoys": decoys, "events": events}
+        kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
+
+    def measure(site: Site, client: Client) -> int:
+        plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns), talking=talking)
+        experiment = Experiment(site, client, plan, say)
+        for measured in experiment.run():
+            kept.keep(measured)
+        reacted = reactions(site, times, say, events=site.settings.presence.events)
+        return shown(kept, reacted, experiment.refused, out)
+
+    if server or lab:
+        with connect(server, lab) as client:
+            site = LabDesk(Lab(lab)) if lab else ThisDesk(load_node(config))
+            begin(site.settings.cgroup.decoys, site.settings.presence.events)
+            return measure(site, client)
+    begin(decoys, events)
     name = f"contract-{os.getpid()}"
-    with Lab.up(1, name=name, pin=True, mpl=_MOST_TASKS, decoys=decoys, events=events, say=say) as made:
-        if made.tier != 1:
-            raise Failed(f"the contract needs control groups, a lab of tier 1: {made.why}")
-        with made.client() as client:
-            plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns), talking=talking)
-            experiment = Experiment(made, client, plan, say)
-            for measured in experiment.run():
-                kept.keep(measured)
-            reacted = reactions(made, times, say, events=events)
-    return shown(kept, reacted, experiment.refused, out)
+    with (
+        Lab.up(1, name=name, pin=True, mpl=_MOST_TASKS, decoys=decoys, events=events, say=say) as made,
+        made.client() as client,
+    ):
+        return measure(LabDesk(made), client)
 
 
 def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[str, str], out: Path | None) -> int:

@@ -11,9 +11,10 @@ from cosched.bench.desk import Desk
 from cosched.bench.kept import Kept
 from cosched.bench.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.bench.memory_results import cells, document, table, verdict
+from cosched.bench.site import LabDesk
 from cosched.cli.service import whole_number
 from cosched.config.units import size_bytes
-from cosched.errors import BadInput, Failed
+from cosched.errors import BadInput
 from cosched.lab.lab import Lab
 from cosched.report.table import console
 
@@ -56,9 +57,7 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
         Lab.up(1, name=f"memory-{os.getpid()}", memory_bytes=NODE_BYTES, mpl=4, keep=[folder], say=say) as lab,
         lab.client() as client,
     ):
-        if lab.tier != 1:
-            raise Failed(f"limits on memory need control groups, a lab of tier 1: {lab.why}")
-        desk = Desk(lab, client)
+        desk = Desk(LabDesk(lab), client)
         experiment = MemoryExperiment(
             desk, folder, say, rounds=rounds, seconds=seconds, swap=bool(size), seed=len(kept.campaigns)
         )

@@ -14,6 +14,7 @@ import click
 import cosched
 from cosched.cli.checks import Check, agreement, clock_level
 from cosched.cli.service import ago, echo_json, json_option, lasting, service, this_user
+from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.client.transport import identity_dir
@@ -23,7 +24,6 @@ from cosched.model.node import Presence
 from cosched.wire.api import ClusterDoc, NodeDoc
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
-_NODE: Final = Path("/etc/cosched/node.toml")
 _MOST_USERS: Final = 50
 _FREE_WARN_BYTES: Final = 1 << 30
 _FREE_FAIL_BYTES: Final = 100 << 20
@@ -38,7 +38,10 @@ _FREE_FAIL_BYTES: Final = 100 << 20
     help=f"The scheduler's settings [{_CLUSTER}, if there].",
 )
 @click.option(
-    "--node-config", type=click.Path(path_type=Path), metavar="FILE", help=f"A node's settings [{_NODE}, if there]."
+    "--node-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"A node's settings [{places.NODE_TOML}, if there].",
 )
 @click.option(
     "--user",
@@ -202,8 +205,8 @@ def _settings(config: Path | None, node_config: Path | None) -> Iterator[Check]:
             yield Check("settings", "ok", str(path))
             identities.append(Path(cluster.identity))
             yield from _free(Path(cluster.state))
-    if node_config or _NODE.exists():
-        path = node_config or _NODE
+    if node_config or places.NODE_TOML.exists():
+        path = node_config or places.NODE_TOML
         try:
             node = load_node(path)
         except BadInput as error:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from cosched.client import places
 from cosched.config.node import NodeConfig, load_node
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed, nearest
@@ -20,7 +21,6 @@ from local_load.probe import CALLS, DEFAULT_RATE_HZ
 from local_load.run import PROBED, Run, Wanted
 from local_load.schedule import Session, always, by_day, recorded
 
-_NODE: Final = Path("/etc/cosched/node.toml")
 _MOST_S: Final = 30 * 86_400.0
 
 
@@ -32,7 +32,7 @@ _MOST_S: Final = 30 * 86_400.0
 @click.option("--from-hour", type=float, default=8.0, show_default=True, help="With --day: at which hour it begins.")
 @click.option("--presence", type=click.Path(path_type=Path), metavar="FILE", help="He comes and goes as in this trace.")
 @click.option("--node", "node_file", envvar="COSCHED_NODE_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
-              help=f"The node's settings: memory and contract [default: the lab's, or {_NODE}].")  # fmt: skip
+              help=f"The node's settings: memory, contract [default: the lab's, or {places.NODE_TOML}].")  # fmt: skip
 @click.option("--memory", metavar="SIZE", help="The node's memory [default: the node's settings, or what there is].")
 @click.option("--beyond-contract", is_flag=True, help="Take memory that the contract leaves to parallel work.")
 @click.option("--peer", "peer_at", metavar="HOST:PORT", help="Who answers his messages [default: himself].")
@@ -183,9 +183,9 @@ def _calls(text: str | None, alone: bool) -> tuple[str, ...]:
 
 
 def _node(path: Path | None) -> NodeConfig | None:
-    if path is None and not os.access(_NODE, os.R_OK):
+    if path is None and not os.access(places.NODE_TOML, os.R_OK):
         return None
-    return load_node(path or _NODE)
+    return load_node(path or places.NODE_TOML)
 
 
 def _room(wanted: profiles.Profile, given: dict[str, Any], node: NodeConfig | None) -> Any:

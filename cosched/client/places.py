@@ -14,6 +14,8 @@ from typing import Final
 from cosched.errors import BadInput, Failed
 
 SYSTEM_SOCKET: Final = Path("/run/cosched/scheduler.sock")
+#: A node's settings on its machine, unless said otherwise.
+NODE_TOML: Final = Path("/etc/cosched/node.toml")
 SOCKET_NAME: Final = "scheduler.sock"
 #: How the names of the demo's labs begin.
 DEMO: Final = "demo-"

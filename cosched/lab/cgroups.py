@@ -94,13 +94,15 @@ def add_side(name: str, node: str, side: str) -> list[str]:
     return doors(name, node, side)
 
 
-def used_s(name: str, *below: str) -> float:
-    """Seconds of CPU that a lab has used, or a node of it, or a side of that node.
+def path(name: str, *below: str) -> str:
+    """The group of a lab, of a node of it, or of a side of that node, below the hierarchies' mounts."""
+    return "/".join([PARENT, name, *below])
 
-    Raises OSError where there is no such group, or no accounting.
-    """
+
+def used_s(path: str) -> float:
+    """Seconds of CPU that a group has used. Raises OSError where there is no such group, or no accounting."""
     for hierarchy in hierarchies():
-        group = hierarchy.mount.joinpath(PARENT, name, *below)
+        group = hierarchy.mount / path
         if hierarchy.version == 2:
             return int((group / "cpu.stat").read_text().split()[1]) / 1e6
         if "cpuacct" in hierarchy.controllers:
@@ -122,10 +124,10 @@ def all_used_s() -> float:
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
-def ceiling_cpus(name: str, node: str, side: str) -> float | None:
-    """How many CPUs a side of a node may use; None: no ceiling. Raises OSError where there is no such group."""
+def ceiling_cpus(path: str) -> float | None:
+    """How many CPUs a group may use; None: no ceiling. Raises OSError where there is no such group."""
     for hierarchy in hierarchies():
-        group = hierarchy.mount / PARENT / name / node / side
+        group = hierarchy.mount / path
         if hierarchy.version == 2:
             quota, period = (group / "cpu.max").read_text().split()
             return None if quota == "max" else int(quota) / int(period)
@@ -136,11 +138,11 @@ def ceiling_cpus(name: str, node: str, side: str) -> float | None:
     raise FileNotFoundError(2, "no CPU controller", str(PARENT))
 
 
-def refaults(name: str, node: str, side: str) -> int:
-    """How many pages of files a side of a node has lost and read again. Raises OSError where nobody counts them."""
+def refaults(path: str) -> int:
+    """How many pages of files a group has lost and read again. Raises OSError where nobody counts them."""
     for hierarchy in hierarchies():
         if hierarchy.version == 2 or "memory" in hierarchy.controllers:
-            stat = (hierarchy.mount / PARENT / name / node / side / "memory.stat").read_text(encoding="ascii")
+            stat = (hierarchy.mount / path / "memory.stat").read_text(encoding="ascii")
             counts = dict(line.split() for line in stat.splitlines())
             for key in ("total_workingset_refault_file", "workingset_refault_file"):  # of version 1, and of both
                 if key in counts:

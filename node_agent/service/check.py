@@ -142,17 +142,23 @@ def _presence(config: NodeConfig) -> Iterator[Finding]:
         else:
             idle = "nobody" if sight.idle_s == float("inf") else f"last sign {sight.idle_s:.0f} s ago"
             yield Finding(f"presence: {sight.source}", "ok", idle)
-    try:
-        KeyWatch().close()
-    except OSError as error:
-        yield Finding("presence: keys", "warn", f"{error.filename}: {error.strerror}; seen at the next look only")
-    else:
-        yield Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
+    yield _keys(config)
     pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
     pressure.look(0.0)
     yield Finding("owner in pain", "warn" if pressure.problem else "ok", pressure.problem or pressure.sources)
     with contextlib.suppress(OSError):
         yield _load(config)
+
+
+def _keys(config: NodeConfig) -> Finding:
+    try:
+        KeyWatch().close()
+        problem = "" if config.presence.events else "presence.events is false"
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}"
+    if problem:
+        return Finding("presence: keys", "warn", f"{problem}; seen at the next look only")
+    return Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
 
 
 def _sights() -> Iterator[Sight]:

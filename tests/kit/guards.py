@@ -86,6 +86,7 @@ class RealGuard:
         self.work = self.directory / "work"  # where jobs may write
         self.work.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
+        self.within: list[str] = []  # a command that runs it somewhere, in a view of its own of the machine, say
         self._clients: list[GuardClient] = []
         self.top: list[str] = []  # further settings that are in no section
         self.config: dict[str, dict[str, object]] = {
@@ -124,7 +125,7 @@ class RealGuard:
             command = [sys.executable, "-I"]
         with (self.directory / "errors").open("ab") as errors:
             self.process = subprocess.Popen(
-                [*command, "-m", "node_agent.guard", "--config", str(path)],
+                [*self.within, *command, "-m", "node_agent.guard", "--config", str(path)],
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 cwd=self.directory,

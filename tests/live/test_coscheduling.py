@@ -2,8 +2,10 @@
 
 import os
 import shlex
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kit.groups import groups
@@ -20,6 +22,14 @@ pytestmark = pytest.mark.xdist_group("live")
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
 _LONG_S = 90
+_TYPIST = """
+import os, pty, time
+keys, program = pty.openpty()
+while True:
+    os.write(keys, b"x\\n")
+    os.read(program, 10)
+    time.sleep(0.3)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,13 @@ def levers(lab: Lab) -> dict[str, tuple[int, int]]:
     return changed
 
 
+def explained(lab: Lab, job_id: int) -> list[str]:
+    """The lines of ``cosched explain``."""
+    command = [sys.executable, "-m", "cosched.cli.main", "explain", str(job_id), "--lab", lab.name]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return [line.strip() for line in told.stdout.splitlines()]
+
+
 def raised(client: Client) -> dict[str, float]:
     """``cosched_node_raises_total`` by node."""
     lines = [line for line in client.metrics().splitlines() if line.startswith("cosched_node_raises_total{")]
@@ -97,10 +114,24 @@ def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: L
     found = coscheduling(client, job_id)
     assert (found.mode, found.rows) == ("ccs", 0)
     assert found.share in (0.25, 0.5), "half of the CPU, or of what an owner leaves of it"
+    lines = explained(shared, job_id)
+    assert lines[-1] == "messages seen waiting: tcp"
+    (receives,) = [line for line in lines if line.startswith("receives: ")]
+    assert receives.split(", ") == [f"receives: blocks on {shared.nodes[0]}", f"blocks on {shared.nodes[1]}"]
+    (due,) = [line for line in lines if line.startswith("coscheduling ccs: each task's due is ")]
+    assert "% of a CPU, raised " in due
     wait_for(lambda: sum(raised(client).values()) > sum(before.values()), "raises in the metrics", _LONG_S)
     client.cancel(job_id)
     on_shared.ended(job_id)
     wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+
+
+def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab, on_shared: Jobs) -> None:
+    client = on_shared.client
+    job_id = on_shared.submit(f"exec mpirun {PULSE} --receive block", tasks=4)
+    on_shared.becomes(job_id, "running")
+    wait_for(lambda: coscheduling(client, job_id).unseen, "shared memory to be noticed", _LONG_S)
+    assert "not seen: shared memory on the node (not visible)" in explained(shared, job_id)
 
 
 def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab, on_shared: Jobs) -> None:
@@ -118,6 +149,31 @@ def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab
     client.cancel(job_id)
     on_shared.ended(job_id)
     wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
+
+
+def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_other(
+    shared: Lab, on_shared: Jobs
+) -> None:
+    client = on_shared.client
+    there, elsewhere = shared.nodes
+    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block")
+
+    def share_is(wanted: float) -> Callable[[], bool]:
+        return lambda: coscheduling(client, job_id).share == wanted
+
+    def weighs_less() -> bool:
+        weights = {where: weight for where, (weight, _) in levers(shared).items() if f"job-{job_id}." in where}
+        return any(where.startswith(elsewhere) and weight in (33, 337) for where, weight in weights.items())
+
+    wait_for(share_is(0.5), "nobody to be there", _LONG_S)
+    with open(os.devnull, "r+b") as null:
+        streams = (null.fileno(), null.fileno(), null.fileno())
+        with shared.start(there, [sys.executable, "-c", _TYPIST], streams=streams) as typist:
+            wait_for(share_is(0.25), "half of what the owner leaves", _LONG_S)
+            wait_for(weighs_less, "the neighbour to have the rest", _LONG_S)
+            typist.signal(signal.SIGKILL)
+            typist.wait(_LONG_S)
+    wait_for(share_is(0.5), "the owner to be gone", _LONG_S)
 
 
 def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> None:

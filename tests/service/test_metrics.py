@@ -55,6 +55,7 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_node_memory_used_bytes", node="n1", side="system") == 3
     assert value("cosched_node_presence", node="n1", presence="away") == 1
     assert value("cosched_node_presence", node="n1", presence="present") == 0
+    assert value("cosched_node_presence_blind", node="n1") == 0
     assert value("cosched_node_limited_cpus", node="n1") == 1.5
     assert value("cosched_accepting") == 1
     labels = {name for _, pairs in found for name, _ in pairs}
@@ -68,3 +69,13 @@ async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None
         found = await samples(service)
     cpus = {labels: value for (name, labels), value in found.items() if name == "cosched_node_cpus_used"}
     assert cpus == {(("node", "n1"), ("side", "local")): 1.0}
+
+
+async def test_sources_of_presence_that_fail_are_counted_and_named(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        blind = ("sessions: /run/systemd/sessions: Permission denied", "input: /dev/input: Permission denied")
+        await agent.say(wire.Heartbeat(wire.Usage(), wire.Presence.UNKNOWN, blind=blind))
+        await service.beaten("n1", wire.Presence.UNKNOWN)
+        assert (await samples(service))["cosched_node_presence_blind", (("node", "n1"),)] == 2
+        told = {node["name"]: node["blind"] for node in (await service.get("/v1/nodes"))["nodes"]}
+    assert told["n1"] == list(blind)

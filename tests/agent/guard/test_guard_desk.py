@@ -134,26 +134,45 @@ def test_a_pause_outlives_the_guard(guard: RealGuard) -> None:
     grows(guard)
 
 
-def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) -> None:
-    def as_stranger(request: dict[str, Any]) -> dict[str, Any]:
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", ASK]
-        done = subprocess.run(
-            [*command, f"{guard.directory}/run/desk.sock", json.dumps(request)],
-            capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
+def as_nobody(guard: RealGuard, **request: Any) -> dict[str, Any]:
+    """Ask as an ordinary user."""
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", ASK]
+    done = subprocess.run(
+        [*command, f"{guard.directory}/run/desk.sock", json.dumps(request)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
-    assert as_stranger({"do": "status"})["ok"]
-    for request in ({"do": "pause"}, {"do": "resume"}):
-        answer = as_stranger(request)
+
+def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) -> None:
+    assert as_nobody(guard, do="status")["ok"]
+    for do in ("pause", "resume"):
+        answer = as_nobody(guard, do=do)
         assert answer["error"] == "user"
         assert answer["message"].startswith("nobody is not logged in at this machine itself")
     assert guard.status()["paused"] == ""
     guard.stop()
     guard.config["security"]["desk_users"] = ["nobody"]
     guard.start()
-    assert as_stranger({"do": "pause"})["paused"] == "nobody has paused parallel work at this desk"
+    assert as_nobody(guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
+
+
+def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
+    """An ordinary user, in no list: by systemd's file of his session."""
+    guard = make_guard(start=False)
+    machine = guard.directory / "run-of-machine"
+    session = machine / "systemd/sessions/2"
+    session.parent.mkdir(parents=True)
+    guard.within = ["unshare", "--mount", "sh", "-c", f'mount -n --bind {machine} /run && exec "$@"', "sh"]
+    session.write_text("UID=65534\nACTIVE=1\nREMOTE=0\nCLASS=user\nTYPE=wayland\n")
+    guard.start()
+    assert as_nobody(guard, do="pause")["paused"] == "nobody has paused parallel work at this desk"
+    assert as_nobody(guard, do="resume")["paused"] == ""
+    for elsewhere in ("ACTIVE=1\nREMOTE=1", "ACTIVE=0\nREMOTE=0"):  # by ssh; another has the screen
+        session.write_text(f"UID=65534\n{elsewhere}\nCLASS=user\nTYPE=wayland\n")
+        assert as_nobody(guard, do="pause")["error"] == "user"
+    assert guard.status()["paused"] == ""
 
 
 def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) -> None:

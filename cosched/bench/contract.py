@@ -66,6 +66,8 @@ class Plan(NamedTuple):
 class Felt(msgspec.Struct, frozen=True):
     """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
+    ``ceiling`` is what it might use of each.
+
     ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.quiet``).
     """
 
@@ -76,6 +78,7 @@ class Felt(msgspec.Struct, frozen=True):
     steal: float = 0.0
     samples: int = 0
     others: float = 0.0
+    ceiling: float = 0.5
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ class Experiment:
         self._desk = Desk(site, client)
         self._plan = plan
         self._say = say
-        self._quiet = Quiet(site.lab, say)
+        self._quiet = Quiet(site.lab, say, here=True)
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
 
@@ -142,16 +145,18 @@ class Experiment:
 
     def _felt(self, side: str = PARALLEL) -> Felt:
         """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
-        seconds, used = self._plan.seconds, []
+        seconds, used, ceilings = self._plan.seconds, [], []
 
         def meanwhile() -> None:
             time.sleep(1.0 + 0.1 * seconds)
             used.append(self._used(side, 0.8 * seconds))
+            ceilings.append(self._site.ceiling_cpus() or self._site.cpus)
 
         told = owners_word(self._site, self._probe(1.0 + seconds), seconds + _PATIENCE_S, meanwhile)
         calls: dict[str, Any] = told["calls"]
         p50, p95, p99 = ({name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s"))
-        return Felt(p50, p95, p99, used[0], samples=sum(int(calls[name]["count"]) for name in CALLS))
+        count = sum(int(calls[name]["count"]) for name in CALLS)
+        return Felt(p50, p95, p99, used[0], samples=count, ceiling=ceilings[0] / self._site.cpus)
 
     def _alone(self, side: str) -> Felt:
         return Felt({}, {}, {}, self._used(side, self._plan.seconds))
@@ -191,7 +196,7 @@ def reactions(site: Site, times: int, say: Say, *, events: bool) -> list[Reactio
 
     def ceiling(*, there: bool) -> float:
         """Wait until it is there, or not; when that was."""
-        patience_s = _PATIENCE_S if there else site.patience_s
+        patience_s = _PATIENCE_S if there else _PATIENCE_S + 2 * site.quiet_s
         deadline_s = time.monotonic() + patience_s
         while (site.ceiling_cpus() is not None) is not there:
             if time.monotonic() > deadline_s:
@@ -220,8 +225,14 @@ def reactions(site: Site, times: int, say: Say, *, events: bool) -> list[Reactio
         ours.makefile("rw", encoding="ascii") as desk,
     ):
         theirs.close()
-        if not desk.readline():
-            raise Failed(f"no terminal could be opened on {site.node}")
+
+        def said() -> str:
+            if line := desk.readline():
+                return line
+            complaints.seek(0)
+            raise Failed(f"no key could be pressed on {site.node}: {complaints.read().decode(errors='replace')[-300:]}")
+
+        said()
         time.sleep(_NEW_S)
         for _ in range(times):
             ceiling(there=False)
@@ -230,7 +241,7 @@ def reactions(site: Site, times: int, say: Say, *, events: bool) -> list[Reactio
             desk.write("\n")
             desk.flush()
             in_force_s = ceiling(there=True)
-            pressed_s = float(desk.readline())
+            pressed_s = float(said())
             found.append(Reaction(in_force_s - pressed_s, ceiling(there=False) - pressed_s))
             say(f"reaction: {1000 * found[-1].limited_s:.1f} ms, whole node back after {found[-1].back_s:.2f} s")
     return found

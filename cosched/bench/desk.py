@@ -112,7 +112,7 @@ class Desk:
         self.until(
             lambda node: node.presence is Presence.AWAY and node.armed is False,
             "nobody to be there",
-            self.site.patience_s,
+            _PATIENCE_S + 2 * self.site.quiet_s,
         )
 
     def _in(self, job_id: int, states: set[str] | frozenset[str]) -> None:

@@ -40,10 +40,15 @@ class Clocks(NamedTuple):
 
 
 class Quiet:
-    """Watches this machine while an experiment runs in a lab on it; without a lab it sees nothing."""
+    """Watches this machine while an experiment runs in a lab on it.
 
-    def __init__(self, lab: str | None, say: Callable[[str], None]) -> None:
+    Without a lab what others use is not known: it sees what the hypervisor takes if the experiment is ``here``, else
+    nothing.
+    """
+
+    def __init__(self, lab: str | None, say: Callable[[str], None], *, here: bool = False) -> None:
         self._lab = lab
+        self._here = here or lab is not None
         self._say = say
 
     def run(self, make: Callable[[], Made], what: str) -> tuple[Made, Taken]:
@@ -66,10 +71,12 @@ class Quiet:
 
     def clocks(self) -> Clocks:
         """Where the machine's clocks are now."""
-        if self._lab is None:
+        if not self._here:
             return Clocks(0, 0, 0.0, 0.0)
         with open("/proc/stat", encoding="ascii") as file:
             ticks = [int(field) for field in file.readline().split()[1:9]]
+        if self._lab is None:
+            return Clocks(ticks[_STEAL], sum(ticks), 0.0, 0.0)
         ours_s = cgroups.used_s(cgroups.path(self._lab)) + time.process_time()
         return Clocks(ticks[_STEAL], sum(ticks), cgroups.all_used_s(), ours_s)
 

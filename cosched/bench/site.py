@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -37,14 +38,14 @@ class Owners(Protocol):
 class Site(Protocol):
     """A desk: ``node`` is its name, ``cpus`` how many it has, ``lab`` the lab it is in, if any.
 
-    ``settings`` are the node's own; ``patience_s``: how long the owner may take to be away.
+    ``settings`` are the node's own; ``quiet_s``: how long the owner must be quiet to be away.
     """
 
     node: str
     settings: NodeConfig
     cpus: int
     lab: str | None
-    patience_s: float
+    quiet_s: float
 
     def start(self, argv: Sequence[str], streams: Sequence[int]) -> AbstractContextManager[Owners]:
         """Start a program of the owner's with three descriptors; at the end it is gone."""
@@ -65,8 +66,6 @@ class Site(Protocol):
 class LabDesk:
     """The first node of a lab of tier 1."""
 
-    patience_s = 60.0
-
     def __init__(self, lab: Lab) -> None:
         """Raises :class:`Failed` where nothing can be enforced."""
         if lab.tier != 1:
@@ -76,6 +75,7 @@ class LabDesk:
         self.node: str = lab.nodes[0]
         self.settings = load_node(Path(lab.state["nodes"][0]["directory"]) / "node.toml")
         self.cpus = self.settings.procs
+        self.quiet_s = _quiet_s(self.settings)
 
     def start(self, argv: Sequence[str], streams: Sequence[int]) -> AbstractContextManager[Owners]:
         """See :class:`Site`."""
@@ -107,14 +107,14 @@ class LabDesk:
 class ThisDesk:
     """The machine that this process runs on, as its owner: a node of a cluster, by its ``node.toml``."""
 
-    patience_s = 1800.0  # presets wait for minutes
     lab: str | None = None
 
     def __init__(self, config: NodeConfig) -> None:
-        """Raises :class:`Failed` where nothing can be read of the node's groups."""
+        """Raises :class:`Failed` where nothing can be read of the node's groups, or nobody comes or goes there now."""
         self.node = config.name
         self.settings = config
         self.cpus = config.procs
+        self.quiet_s = _quiet_s(config)
         self._groups = {PARALLEL: config.cgroup.cosched.strip("/"), DESK: config.cgroup.desk.strip("/")}
         self._unprotected: list[subprocess.Popen[bytes]] = []
         try:
@@ -148,6 +148,15 @@ class ThisDesk:
     def refaults(self, side: str) -> int:
         """See :class:`Site`."""
         return cgroups.refaults(self._groups[side])
+
+
+def _quiet_s(config: NodeConfig) -> float:
+    now = config.presence.habit(datetime.now().astimezone())
+    if not now.watched:
+        raise Failed(f"{config.name} is dedicated: nobody is ever there, and its contract never in force")
+    if now.expected:
+        raise Failed(f"on {config.name} somebody counts as present in working hours: measure outside them")
+    return now.away_after_s
 
 
 class _Own:

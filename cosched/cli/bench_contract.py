@@ -17,8 +17,7 @@ from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.node import load_node
-from cosched.errors import BadInput, nearest
-from cosched.lab.files import AWAY_AFTER_S
+from cosched.errors import BadInput, Failed, nearest
 from cosched.lab.lab import Lab
 from cosched.report.table import console
 
@@ -31,7 +30,12 @@ _MOST_TASKS = 8
 @click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
 @click.option("--talking", is_flag=True, help="Two of the tasks are a job that waits for each other's messages.")
 @click.option("--decoys/--no-decoys", default=True, show_default=True, help="Whether the lab's node has decoys.")
-@click.option("--events/--no-events", default=True, show_default=True, help="Whether its agent hears keys at once.")
+@click.option(
+    "--events/--no-events",
+    default=True,
+    show_default=True,
+    help="Whether its agent hears keys at once; without, reactions alone are measured.",
+)
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
 @click.option(
@@ -46,6 +50,7 @@ _MOST_TASKS = 8
 @click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
 @click.option(
     "--config",
+    envvar="COSCHED_NODE_CONFIG",
     type=click.Path(path_type=Path),
     default=places.NODE_TOML,
     show_default=True,
@@ -87,7 +92,8 @@ def contract(
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = Kept(out, RUNS, Measured)
     if not server and not lab:
-        server, lab = os.environ.get("COSCHED_SERVER"), os.environ.get("COSCHED_LAB")
+        server = os.environ.get("COSCHED_SERVER")
+        lab = None if server else os.environ.get("COSCHED_LAB")
     if (server or lab) and not (decoys and events):
         option = "--no-events" if decoys else "--no-decoys"
         raise BadInput(option, "together with --server or --lab", "a lab that this command makes")
@@ -101,11 +107,15 @@ def contract(
 
     def measure(site: Site, client: Client) -> int:
         plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns), talking=talking)
-        experiment = Experiment(site, client, plan, say)
-        for measured in experiment.run():
-            kept.keep(measured)
-        reacted = reactions(site, times, say, events=site.settings.presence.events)
-        return shown(kept, reacted, experiment.refused, out)
+        experiment, reacted = Experiment(site, client, plan, say), []
+        if heard := site.settings.presence.events:  # else the probe's keys are seen too seldom to be somebody
+            for measured in experiment.run():
+                kept.keep(measured)
+        try:
+            reacted = reactions(site, times, say, events=heard)
+        except Failed as error:
+            experiment.refused["reaction"] = str(error)
+        return shown(kept, reacted, experiment.refused, out, site.quiet_s)
 
     if server or lab:
         with connect(server, lab) as client:
@@ -121,10 +131,17 @@ def contract(
         return measure(LabDesk(made), client)
 
 
-def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[str, str], out: Path | None) -> int:
-    """Print the table, write the files; the command's exit status."""
+def shown(
+    kept: Kept[Measured],
+    reacted: Sequence[Reaction],
+    refused: Mapping[str, str],
+    out: Path | None,
+    quiet_s: float = 0.0,
+) -> int:
+    """Print the table, write the files; the command's exit status. ``quiet_s``: after which the owner is away."""
     found = cells(by_cell(kept.campaigns))
-    table(found).show(console())
+    if found:
+        table(found).show(console())
     for run in disturbed(kept.campaigns):
         taken = f"{run.felt.steal:.1%} of the machine was stolen, others used {run.felt.others:.1%}"
         click.echo(f"does not count: {run.tasks} tasks, {run.condition}: {taken} in the best of its tries")
@@ -134,7 +151,7 @@ def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[st
         click.echo(f"first key to the ceiling in force: median {middle:.1f} ms, worst {worst:.1f} ms")
         click.echo(
             f"last key to the whole node back: median {median(back_s):.2f} s, {min(back_s):.2f} to {max(back_s):.2f}, "
-            f"of which the lab's quiet time is {AWAY_AFTER_S:g} s"
+            f"of which the quiet time is {quiet_s:g} s"
         )
     for what, why in refused.items():
         click.echo(f"not run: {what}: {why}")
@@ -142,7 +159,7 @@ def shown(kept: Kept[Measured], reacted: Sequence[Reaction], refused: Mapping[st
         (out / "contract.json").write_text(document(found, reacted, refused, kept.hows), encoding="utf-8")
         for path in [out / "contract.json", *plot(found, out)]:
             click.echo(f"wrote {path}")
-    return 1 if not found or any(cell.misses for cell in found) else 0
+    return 1 if not (found or reacted) or any(cell.misses for cell in found) else 0
 
 
 def _count(word: str) -> int:

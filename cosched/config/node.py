@@ -5,6 +5,7 @@ TOML because the guard, which has privileges, imports nothing but the standard l
 
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,7 +16,7 @@ from cosched.config.load import convert
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
-from cosched.model.presets import DEDICATED, Hours, hours_of
+from cosched.model.presets import DEDICATED, Habit, Hours, habit, hours_of
 from cosched.model.time import US_PER_S
 
 _LAST_PORT: Final = 65_535
@@ -105,6 +106,11 @@ class PresenceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def working(self) -> Hours:
         """The working hours. Raises ValueError where they are none."""
         return hours_of(self.hours, self.days)
+
+    def habit(self, local: datetime) -> Habit:
+        """What the preset means at a moment of local time."""
+        minute = 60 * local.hour + local.minute
+        return habit(self.preset, self.working(), local.weekday(), minute, self.away_after_s)
 
 
 class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,7 +4,6 @@ It arms the contract before it does anything else, and it never dies of a reques
 """
 
 import argparse
-import contextlib
 import fcntl
 import os
 import pwd
@@ -35,7 +34,10 @@ class Guard:
     """Limits, jobs and the socket, joined by one loop."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises OSError or :class:`NoCgroups` where the machine does not have what the settings ask for."""
+        """From now on this process gives way.
+
+        Raises OSError or :class:`NoCgroups` where the machine does not have what the settings ask for.
+        """
         agent_uid = _uid(settings.security.agent_user)
         self._settings = settings
         cgroup = settings.cgroup
@@ -49,7 +51,7 @@ class Guard:
         if not self._cgroups.kernel_groups:
             process.become_subreaper()
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
-        self._can = check.found(settings, self._cgroups)
+        self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
         self._jobs = Jobs(
@@ -212,8 +214,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pass
     os.close(fd)
     os.umask(0o022)
-    with contextlib.suppress(OSError):  # what this machine can, ``status`` says
-        slices.give_way()
     try:
         guard = Guard(load(options.config))
     except BadSettings as error:

@@ -99,7 +99,7 @@ def found(config: NodeSettings, cgroups: Cgroups) -> dict[str, str]:
     else:
         can["protects the desk"] = "no: without a cgroup beside the desk's, priorities hold within one user's session"
         can["load by side"] = "by owner of the process, not by cgroup"
-    can["guard and agent give way"] = _in_child(_try_giving_way)
+    can["gives way"] = _in_child(slices.give_way)
     if not config.security.private_tmp:
         can["private /tmp"] = "no: security.private_tmp is false"
     else:
@@ -172,17 +172,6 @@ def _try_switch() -> str:
         users.become(users.of_uid(65534))
     except (OSError, PermissionError) as error:
         return f"no: {error.strerror or error}; it needs root (security.users = self runs jobs as the agent's user)"
-    return YES
-
-
-def _try_giving_way() -> str:
-    try:
-        slices.give_way()
-        got_ns = slices.slice_ns()
-    except OSError as error:
-        return f"no: {error.filename or error}: {error.strerror}"
-    if got_ns < slices.LONGEST_NS:
-        return "no: this kernel has one slice for all (Linux 6.12 and later have each process's own)"
     return YES
 
 

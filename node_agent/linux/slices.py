@@ -13,6 +13,7 @@ import platform
 import struct
 from typing import Final
 
+from node_agent.linux.cgroups import YES
 from node_agent.linux.process import checked
 
 _SET_CALLS: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "ppc64le": 355, "s390x": 345}
@@ -23,18 +24,25 @@ LONGEST_NS: Final = 100_000_000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def give_way() -> None:
-    """Have whoever wakes up go before the calling thread; what it starts is as it would be. Raises OSError."""
+def give_way() -> str:
+    """Have whoever wakes up go before the calling thread; what it starts is as it would be. "yes", or why not."""
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attr = _ATTR.pack(_ATTR.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, LONGEST_NS, 0, 0)
     told = ctypes.create_string_buffer(attr, len(attr))
-    checked(_libc.syscall(_set_call(), 0, told, 0), "sched_setattr")
+    try:
+        checked(_libc.syscall(_set_call(), 0, told, 0), "sched_setattr")
+        got_ns = slice_ns()
+    except OSError as error:
+        return f"no: {error.filename}: {error.strerror}"
+    if got_ns < LONGEST_NS:
+        return "no: this kernel has one slice for all (Linux 6.12 and later have each process's own)"
+    return YES
 
 
-def slice_ns() -> int:
-    """The calling thread's slice; 0 where the kernel doesn't tell. Raises OSError."""
+def slice_ns(pid: int = 0) -> int:
+    """A process's slice, or the calling thread's; 0 where the kernel doesn't tell. Raises OSError."""
     told = ctypes.create_string_buffer(_ATTR.size)
-    checked(_libc.syscall(_set_call() + 1, 0, told, _ATTR.size, 0), "sched_getattr")
+    checked(_libc.syscall(_set_call() + 1, pid, told, _ATTR.size, 0), "sched_getattr")
     return int(_ATTR.unpack(told.raw)[5])
 
 
@@ -42,5 +50,5 @@ def _set_call() -> int:
     """The number of sched_setattr(2); sched_getattr(2) has the next."""
     number = _SET_CALLS.get(platform.machine())
     if number is None:
-        raise OSError(errno.ENOSYS, f"sched_setattr(2) has no known number on {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"no known number on {platform.machine()}", "sched_setattr")
     return number

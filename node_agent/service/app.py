@@ -20,6 +20,7 @@ from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux import slices
+from node_agent.linux.cgroups import YES
 from node_agent.service.attempts import Attempt, Attempts
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints
@@ -204,6 +205,6 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
 def start(config: NodeConfig) -> None:
     """Run the agent of this node until it is told to stop. Raises :class:`BadInput`, :class:`Failed`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    with contextlib.suppress(OSError):  # what this machine can, the guard says
-        slices.give_way()
+    if (gives_way := slices.give_way()) != YES:
+        _log.info("the owner's processes may have to wait for this agent's: %s", gives_way)
     asyncio.run(Agent(config).run())

@@ -16,7 +16,7 @@ from typing import Any
 from cosched.config.node import NodeConfig
 from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
-from cosched.model.presets import Habit, habit
+from cosched.model.presets import Habit
 from cosched.wire.messages import Heartbeat
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.load import Load
@@ -46,9 +46,9 @@ class Desk:
 
     def __init__(self, config: NodeConfig, guard: Guard, whose: Whose) -> None:
         self._config = config
+        self._period_s = min(config.presence.poll_s, _LONGEST_LOOK_S)
         self._guard = guard
         self._whose = whose
-        self._working = config.presence.working()
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
@@ -61,6 +61,7 @@ class Desk:
         )
         self.watched = unwatched(now_us())
         self.usage = Usage()
+        self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
         self.pain = Pain()
         self.armed = False
@@ -115,12 +116,14 @@ class Desk:
 
     def _wait_s(self) -> float:
         """When to look again: sooner where nobody would be heard who comes."""
-        period_s = min(self._config.presence.poll_s, _LONGEST_LOOK_S)
         unheard = self.watched.presence is Presence.AWAY and self._habit().watched and not self.sources.hears
-        return min(period_s, _UNHEARD_S) if unheard else period_s
+        return min(self._period_s, _UNHEARD_S) if unheard else self._period_s
 
     async def _look(self) -> None:
-        self.usage = Usage(*self._load.look())
+        now_s = time.monotonic()
+        if now_s - self._loaded_s >= 0.9 * self._period_s:  # over less, a short-lived process is much
+            self.usage = Usage(*self._load.look())
+            self._loaded_s = now_s
         now = self._habit()
         sights = []
         if now.watched:
@@ -131,10 +134,7 @@ class Desk:
 
     def _habit(self) -> Habit:
         """What the preset means at this moment of local time."""
-        local = datetime.now().astimezone()
-        settings = self._config.presence
-        minute = 60 * local.hour + local.minute
-        return habit(settings.preset, self._working, local.weekday(), minute, settings.away_after_s)
+        return self._config.presence.habit(datetime.now().astimezone())
 
     def _judge(self, sights: list[Sight], now: Habit) -> None:
         before = self.watched
@@ -171,7 +171,7 @@ class Desk:
         if not self._guard.ready.is_set():
             self.armed, self.limited_cpus, self._asked = False, None, None
             return
-        keep_us = round(_KEEP_LOOKS * min(self._config.presence.poll_s, _LONGEST_LOOK_S) * _US_PER_S)
+        keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
         wanted = decided(self.watched.presence, self.heard_us, self.lease_us, now_us(), keep_us)
         try:
             if self._asked is None and self._contract is not None:

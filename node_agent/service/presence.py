@@ -39,7 +39,7 @@ class Sources:
         self._on_sign = on_sign
         self._terminals = Terminals()
         self._devices = Devices()
-        self._idle = IdleTimes(lambda: on_sign(Sight("sessions", 0.0)))
+        self._idle = IdleTimes(self._display_touched)
         self._keys: KeyWatch | None = None
         self._heard: set[int] = set()
         self._deaf = False  # while the sources are asked (descriptors come and go then), and in the end
@@ -115,6 +115,10 @@ class Sources:
         self._rest()
         if used and used - self._jobs_terminals():
             self._on_sign(Sight("terminals", 0.0))
+
+    def _display_touched(self) -> None:
+        if self._settings.events:
+            self._on_sign(Sight("sessions", 0.0))
 
     def _device_used(self) -> None:
         self._rest()

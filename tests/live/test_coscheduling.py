@@ -108,7 +108,8 @@ def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: L
 
     def seen() -> bool:
         found = coscheduling(client, job_id)
-        return set(found.receives.values()) == {"blocks"} and found.raises > 0 and "tcp" in found.transports
+        on_both = found.receives == dict.fromkeys(shared.nodes, "blocks")
+        return on_both and found.raises > 0 and found.transports == ["tcp"]
 
     wait_for(seen, "a job that blocks and is raised", 60)
     found = coscheduling(client, job_id)

@@ -43,14 +43,22 @@ def judged(found: Runs, condition: str) -> Cell:
         (desk(0.14), []),
         (desk(0.16), ["wake-up p99 0.060 ms above the idle desk's"]),
         (desk(0.1, burst_ms=1.2), ["burst p99 1.200 ms"]),
-        (desk(0.1, cpus=0.47), ["parallel CPU 47.0%"]),
-        (desk(0.1, cpus=0.53), ["parallel CPU 53.0%"]),
+        (desk(0.1, cpus=0.47), ["parallel CPU 47.0%, of 50%"]),
+        (desk(0.1, cpus=0.53), ["parallel CPU 53.0%, of 50%"]),
         (desk(0.1, unprotected_ms=1.9), ["void: the unprotected desk felt no harm"]),
         ({(2, "none"): [felt(0.1, 1.0, 0.5)]}, ["no control"]),
     ],
 )
 def test_a_contract_is_held_against_its_controls(found: Runs, misses: list[str]) -> None:
     assert judged(found, "none").misses == misses
+
+
+def test_parallel_work_gets_what_this_desks_contract_leaves_it() -> None:
+    found = desk(0.1)
+    found[2, "none"] = [replace(felt(0.1, 1.05, 0.29), ceiling=0.3)]
+    assert judged(found, "none").misses == []
+    found[2, "none"] = [replace(felt(0.1, 1.05, 0.5), ceiling=0.3)]
+    assert judged(found, "none").misses == ["parallel CPU 50.0%, of 30%"]
 
 
 def test_runs_that_were_disturbed_do_not_count() -> None:

@@ -52,9 +52,15 @@ def test_another_machine_is_not_watched() -> None:
     assert Quiet(None, lambda text: None).run(lambda: 5, "what") == (5, Taken())
 
 
+def test_on_this_machine_without_a_lab_the_hypervisor_alone_is_seen() -> None:
+    clocks = Quiet(None, lambda text: None, here=True).clocks()
+    assert clocks.all > 0
+    assert (clocks.used_s, clocks.ours_s) == (0, 0)
+
+
 def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_use(lab: str) -> float:
-        assert lab == "mine"
+    def no_use(path: str) -> float:
+        assert path == "cosched-lab/mine"
         return 0.0
 
     monkeypatch.setattr(quiet.cgroups, "used_s", no_use)

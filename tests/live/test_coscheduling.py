@@ -131,7 +131,12 @@ def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab
     client = on_shared.client
     job_id = on_shared.submit(f"exec mpirun {PULSE} --receive block", tasks=4)
     on_shared.becomes(job_id, "running")
-    wait_for(lambda: coscheduling(client, job_id).unseen, "shared memory to be noticed", _LONG_S)
+
+    def noticed() -> bool:
+        found = client.explain(job_id).coscheduling
+        return found is not None and bool(found.unseen)
+
+    wait_for(noticed, "shared memory to be noticed", _LONG_S)
     assert "not seen: shared memory on the node (not visible)" in explained(shared, job_id)
 
 

@@ -92,7 +92,7 @@ class Lab:
             cap,
             pin,
             mpl,
-            coscheduling,
+            str(coscheduling),  # a mode of the enumeration, too: settings are written as YAML
             user_profile,
             presence,
             clock_shift_us,

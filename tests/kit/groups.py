@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.guards import wait_for
+from kit.waiting import wait_for
 from node_agent.linux import cgroup_find
 from node_agent.linux.cgroups import Cgroups
 from node_agent.linux.weights import NONE, Weights

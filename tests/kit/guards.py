@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.waiting import wait_for
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 from node_agent.linux import cgroup_find
 from node_agent.linux.cgroups import NoCgroups
@@ -40,15 +41,6 @@ os.wait()
 """
 #: Shell that leaves a daemon behind: two forks, a session of its own, no descriptor kept. It says its pid.
 DAEMON = f"{SYSTEM_PYTHON} -I -c '{_DAEMON}'"
-
-
-def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = _DEADLINE_S) -> Any:
-    """The first true thing that the condition gives; fails the test, saying what was waited for, without one."""
-    end = time.monotonic() + deadline_s
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited {deadline_s} s for {what}"
-        time.sleep(0.01)
-    return found
 
 
 def ordinary_user() -> pwd.struct_passwd:

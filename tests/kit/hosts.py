@@ -8,26 +8,18 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
+from kit.waiting import wait_for
 from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
 
 _SCRIPT = Path(__file__).with_suffix(".sh")
-
-
-def wait_for(condition: Callable[[], bool], what: str, deadline_s: float = 30) -> None:
-    """Come back when the condition holds; fail the test, saying what was waited for, when it never does."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"waited {deadline_s} s for {what}"
-        time.sleep(0.01)
 
 
 class Hosts:

@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,14 +20,6 @@ from kit.groups import groups
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = itertools.count(1)
 _TIMEOUT_S = 90
-
-
-def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = 30) -> None:
-    """Come back when the condition holds; fail the test, saying what was waited for, when it never does."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"waited {deadline_s} s for {what}"
-        time.sleep(0.01)
 
 
 @dataclass

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kit.labs import ROOT, Bench, wait_for
+from kit.labs import ROOT, Bench
+from kit.waiting import wait_for
 
 Tiered = tuple[Bench, int]
 MOMENTS = 6

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from kit.groups import groups
-from kit.labs import Bench, wait_for
+from kit.labs import Bench
+from kit.waiting import wait_for
 
 from cosched.errors import Failed
 from cosched.lab import Lab

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from kit.groups import groups
-from kit.labs import Bench, need_root, wait_for
+from kit.labs import Bench, need_root
+from kit.waiting import wait_for
 
 from cosched.errors import BadInput, Failed
 from cosched.lab import cgroups, control, kernel, process, rooms, state, sweep

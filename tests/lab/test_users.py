@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 from kit.desks import LOCAL_LOAD
-from kit.labs import Bench, wait_for
+from kit.labs import Bench
+from kit.waiting import wait_for
 
 from cosched.lab.plan import PEER_PORT, USER_PORT
 from local_load.schedule import recorded

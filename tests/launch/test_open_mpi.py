@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.hosts import System, processes_in, wait_for
+from kit.hosts import System, processes_in
+from kit.waiting import wait_for
 from test_diagnosis import EXPECTED
 
 from space_scheduler.launch import diagnose, unnoticed

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kit.groups import groups
-from kit.labs import wait_for
+from kit.waiting import wait_for
 
 from cosched.client.client import Client
 from cosched.lab.cgroups import PARENT
 from cosched.lab.lab import Lab
+from cosched.model.coscheduling import Mode
 from cosched.wire.api import CoschedulingDoc
 from tests.live.conftest import Jobs
 
@@ -36,7 +37,7 @@ while True:
 def shared() -> Iterator[Lab]:
     """Two nodes, up to three tasks on each CPU, coscheduled by ccs unless a job says otherwise."""
     pin = len(os.sched_getaffinity(0)) >= 2
-    with Lab.up(2, name=f"shared-{os.getpid()}", pin=pin, mpl=3, coscheduling="ccs") as up:
+    with Lab.up(2, name=f"shared-{os.getpid()}", pin=pin, mpl=3, coscheduling=Mode.CCS) as up:
         if up.tier != 1:
             pytest.skip(f"needs a lab of tier 1, with control groups: {up.why}")
         yield up

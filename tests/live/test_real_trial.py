@@ -6,6 +6,7 @@ import pytest
 
 from cosched.bench import cisne_trial as trial
 from cosched.bench.jobs import Cannot
+from cosched.model.coscheduling import Mode
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -21,7 +22,7 @@ def test_a_workload_is_run_to_its_end_by_real_programs() -> None:
         pytest.skip(str(error))
     assert set(alone) == {f"{name} 2" for name in ("CG", "IS", "MG", "BT")}
     assert all(rate > 0 and start_s > 0 for rate, start_s in alone.values())
-    found = trial.run(SMALL, "3dbf-light(any-owners)", "ccs", "SIT", 1, alone, said.append)
+    found = trial.run(SMALL, "3dbf-light(any-owners)", Mode.CCS, "SIT", 1, alone, said.append)
     assert len(found.jobs) == 4
     for job in found.jobs:
         assert job.submit_s <= job.start_s < job.end_s

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.desks import Probed
-from kit.labs import wait_for
+from kit.waiting import wait_for
 
 _PERIOD_US = 10_000
 _SECONDS = 10

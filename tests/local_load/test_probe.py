@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.desks import ROOT, Probed
-from kit.labs import wait_for
+from kit.waiting import wait_for
 
 from local_load.probe import CALLS, MIX, moments
 

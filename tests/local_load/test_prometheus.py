@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.desks import modules, told, user
-from kit.labs import wait_for
+from kit.waiting import wait_for
 
 from local_load.export import Exporter
 from local_load.measured import Measured, room

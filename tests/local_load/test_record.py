@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, modules, user
-from kit.labs import wait_for
+from kit.waiting import wait_for
 
 from local_load import machine
 from local_load.profile import find

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, below, modules, told, user
-from kit.labs import need_root, wait_for
+from kit.labs import need_root
+from kit.waiting import wait_for
 
 _HELD = ("--seconds", "600", "--json", "--memory", "512MiB")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.guards import alive, ordinary_user, wait_for
+from kit.guards import alive, ordinary_user
+from kit.waiting import wait_for
 
 from cosched.config.node import NodeConfig, load_node
 from cosched.config.templates import node_toml

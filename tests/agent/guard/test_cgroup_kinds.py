@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from kit.groups import parallel_side, removed
-from kit.guards import MIB, alive, places, wait_for
+from kit.guards import MIB, alive, places
+from kit.waiting import wait_for
 
 from node_agent.linux import cgroup_find, cgroups, check
 from node_agent.linux.cgroup_v1 import CgroupsV1

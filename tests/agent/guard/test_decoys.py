@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.guards import US_PER_S, RealGuard, alive, places, wait_for
+from kit.guards import US_PER_S, RealGuard, alive, places
+from kit.waiting import wait_for
 
 MakeGuard = Callable[..., RealGuard]
 PROCESSORS = len(os.sched_getaffinity(0))

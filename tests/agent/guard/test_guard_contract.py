@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.guards import MIB, US_PER_S, RealGuard, wait_for
+from kit.guards import MIB, US_PER_S, RealGuard
+from kit.waiting import wait_for
 
 from cosched.model import contract as model
 from cosched.model.node import Presence

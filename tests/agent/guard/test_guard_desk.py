@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.guards import US_PER_S, RealGuard, alive, wait_for
+from kit.guards import US_PER_S, RealGuard, alive
+from kit.waiting import wait_for
 
 from node_agent.guard.desk import OPTED_OUT
 

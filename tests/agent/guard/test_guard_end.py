@@ -5,7 +5,8 @@ import os
 import signal
 from pathlib import Path
 
-from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places, wait_for
+from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places
+from kit.waiting import wait_for
 
 DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
 KILL = {"do": "kill", "job": 1, "attempt": 1}

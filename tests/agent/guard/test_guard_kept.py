@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from kit.guards import RealGuard, alive, places, wait_for
+from kit.guards import RealGuard, alive, places
+from kit.waiting import wait_for
 
 from cosched.lab.keeping import Kept, Service
 

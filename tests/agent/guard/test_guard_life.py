@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, places, wait_for
+from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, places
+from kit.waiting import wait_for
 
 
 def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:

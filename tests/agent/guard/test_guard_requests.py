@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.guards import RealGuard, wait_for
+from kit.guards import RealGuard
+from kit.waiting import wait_for
 
 from node_agent.guard.client import GuardClient, GuardGone
 from node_agent.guard.protocol import MAX_PACKET_BYTES

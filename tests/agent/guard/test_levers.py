@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kit.guards import RealGuard, places, wait_for
+from kit.guards import RealGuard, places
+from kit.waiting import wait_for
 
 from node_agent.linux import files
 from node_agent.linux.process import US_PER_S, boottime_us

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 from kit.groups import parallel_side
-from kit.guards import MIB, RealGuard, wait_for
+from kit.guards import MIB, RealGuard
+from kit.waiting import wait_for
 
 from node_agent.linux import packet_priority, weights
 from node_agent.linux.cgroup_none import CgroupsNone

@@ -1,0 +1,16 @@
+"""Waiting for what must come: never for a time, always for a condition."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def wait_for(condition: Callable[[], Found], what: str, deadline_s: float = 30.0) -> Found:
+    """The first true thing that the condition gives; fails the test, saying what was waited for, without one."""
+    end_s = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < end_s, f"waited {deadline_s:g} s for {what}"
+        time.sleep(0.01)
+    return found

@@ -46,12 +46,13 @@ class Planned(NamedTuple):
 
 
 def replication(experiment: str, seed: int) -> list[Planned]:
-    """All trials of a seed."""
+    """All trials of a seed, those that claims are about first: they take hours, and may be interrupted."""
     cluster = CLUSTERS[experiment]
     if experiment == results.COSCHEDULING:
-        return [
+        planned = [
             Planned(cluster, case.policy, mode, case.workload, seed) for case in results.CASES for mode in case.modes
         ]
+        return sorted(planned, key=lambda each: each.mode not in {Mode.NONE, Mode.CCS})
     return [Planned(cluster, policy, Mode.CCS, load, seed) for load in WORKLOADS for policy in POLICIES]
 
 

@@ -8,6 +8,7 @@ Every trial is written down when it is made (``trials.jsonl``), so that the work
 was interrupted is made whole before another begins.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -46,14 +47,22 @@ class Planned(NamedTuple):
 
 
 def replication(experiment: str, seed: int) -> list[Planned]:
-    """All trials of a seed, those that claims are about first: they take hours, and may be interrupted."""
+    """All trials of a seed, those that claims are about first: they take hours, and may be interrupted.
+
+    Else in an order of the seed's own: a machine becomes faster and slower within hours, and no mode should have the
+    better ones.
+    """
     cluster = CLUSTERS[experiment]
+    order = random.Random(seed)
     if experiment == results.COSCHEDULING:
         planned = [
             Planned(cluster, case.policy, mode, case.workload, seed) for case in results.CASES for mode in case.modes
         ]
+        order.shuffle(planned)
         return sorted(planned, key=lambda each: each.mode not in {Mode.NONE, Mode.CCS})
-    return [Planned(cluster, policy, Mode.CCS, load, seed) for load in WORKLOADS for policy in POLICIES]
+    planned = [Planned(cluster, policy, Mode.CCS, load, seed) for load in WORKLOADS for policy in POLICIES]
+    order.shuffle(planned)
+    return planned
 
 
 def plan(experiments: Sequence[str], seeds: int, made: Sequence[Trial]) -> list[Planned]:

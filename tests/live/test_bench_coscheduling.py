@@ -18,7 +18,7 @@ _CELL = ("yield, 1 ms", "one computing task")
 _COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds", "1", "--seconds", "0.5")
 
 
-@pytest.mark.parametrize("place", ["made for it", "a lab"])
+@pytest.mark.parametrize("place", [pytest.param("made for it", marks=pytest.mark.long), "a lab"])
 def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: control groups")

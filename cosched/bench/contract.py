@@ -66,8 +66,7 @@ class Plan(NamedTuple):
 class Felt(msgspec.Struct, frozen=True):
     """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
-    ``ceiling`` is what it might use of each.
-
+    ``promised`` is what the owner's contract leaves it of each: by the node's settings, whatever is in force.
     ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.quiet``).
     """
 
@@ -78,7 +77,7 @@ class Felt(msgspec.Struct, frozen=True):
     steal: float = 0.0
     samples: int = 0
     others: float = 0.0
-    ceiling: float = 0.5
+    promised: float = 0.5
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -145,18 +144,17 @@ class Experiment:
 
     def _felt(self, side: str = PARALLEL) -> Felt:
         """What the probe measures, and what the side has used meanwhile. A second at first is nobody's."""
-        seconds, used, ceilings = self._plan.seconds, [], []
+        seconds, used = self._plan.seconds, []
 
         def meanwhile() -> None:
             time.sleep(1.0 + 0.1 * seconds)
             used.append(self._used(side, 0.8 * seconds))
-            ceilings.append(self._site.ceiling_cpus() or self._site.cpus)
 
         told = owners_word(self._site, self._probe(1.0 + seconds), seconds + _PATIENCE_S, meanwhile)
         calls: dict[str, Any] = told["calls"]
         p50, p95, p99 = ({name: float(calls[name][key]) for name in CALLS} for key in ("p50_s", "p95_s", "p99_s"))
         count = sum(int(calls[name]["count"]) for name in CALLS)
-        return Felt(p50, p95, p99, used[0], samples=count, ceiling=ceilings[0] / self._site.cpus)
+        return Felt(p50, p95, p99, used[0], samples=count, promised=self._site.settings.contract.cpu_ratio)
 
     def _alone(self, side: str) -> Felt:
         return Felt({}, {}, {}, self._used(side, self._plan.seconds))

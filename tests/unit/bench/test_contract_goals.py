@@ -55,10 +55,12 @@ def test_a_contract_is_held_against_its_controls(found: Runs, misses: list[str])
 
 def test_parallel_work_gets_what_this_desks_contract_leaves_it() -> None:
     found = desk(0.1)
-    found[2, "none"] = [replace(felt(0.1, 1.05, 0.29), ceiling=0.3)]
+    found[2, "none"] = [replace(felt(0.1, 1.05, 0.29), promised=0.3)]
     assert judged(found, "none").misses == []
-    found[2, "none"] = [replace(felt(0.1, 1.05, 0.5), ceiling=0.3)]
+    found[2, "none"] = [replace(felt(0.1, 1.05, 0.5), promised=0.3)]
     assert judged(found, "none").misses == ["parallel CPU 50.0%, of 30%"]
+    found[2, "none"] = [felt(0.1, 1.05, 0.99)]  # a contract that was not in force
+    assert judged(found, "none").misses == ["parallel CPU 99.0%, of 50%"]
 
 
 def test_runs_that_were_disturbed_do_not_count() -> None:

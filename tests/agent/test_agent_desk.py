@@ -20,19 +20,8 @@ QUICK = {"presence": "away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6"}
 def desk(cluster: Cluster) -> Iterator[tuple[Node, Callable[[], None]]]:
     """A node with terminals of its own, and a function that presses a key at one."""
     node = cluster.node("a", start=False, **QUICK)
-    keyboard = node.own_terminals()
-
-    def press() -> None:
-        assert keyboard.stdin is not None
-        keyboard.stdin.write(b"\n")
-        keyboard.stdin.flush()
-
-    try:
-        node.start_guard()
-        node.start_agent()
+    with node.at_keyboard() as press:
         yield node, press
-    finally:
-        keyboard.communicate(timeout=20)
 
 
 async def test_the_limits_follow_the_person_at_the_desk(
@@ -135,21 +124,14 @@ async def test_nobody_is_overlooked_where_nothing_is_heard(cluster: Cluster) -> 
     The kernel notes when a key was pressed in steps of eight seconds, and somebody is there for one.
     """
     node = cluster.node("a", start=False, presence="away_after_s = 1.0\npoll_s = 60\nbusy_cpus = 1e6\nevents = false")
-    keyboard = node.own_terminals()
-    try:
-        node.start_guard()
-        node.start_agent()
+    with node.at_keyboard() as press:
         async with cluster.scheduler() as scheduler:
             for _ in range(3):
                 await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
                 await asyncio.sleep(8.1 - time.time() % 8)
-                assert keyboard.stdin is not None
-                keyboard.stdin.write(b"\n")
-                keyboard.stdin.flush()
+                press()
                 await until(lambda: scheduler.beats["a"].armed, "the limits")
                 assert scheduler.beats["a"].presence_source == "terminals"
-    finally:
-        keyboard.communicate(timeout=20)
 
 
 async def test_use_is_told_by_side(cluster: Cluster) -> None:

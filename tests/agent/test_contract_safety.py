@@ -87,20 +87,13 @@ async def test_a_guard_that_was_killed_while_relaxed_begins_armed(cluster: Clust
 async def test_the_first_key_puts_the_ceiling_in_force(cluster: Cluster) -> None:
     """On a terminal of the node's own, from nobody there to the kernel's own number."""
     node = cluster.node("a", start=False, presence="away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6")
-    keyboard = node.own_terminals()
-    try:
-        node.start_guard()
-        node.start_agent()
+    with node.at_keyboard() as press:
         async with cluster.scheduler() as scheduler:
             beat: Callable[[], wire.Heartbeat | None] = lambda: scheduler.beats.get("a")  # noqa: E731
             await until(lambda: (b := beat()) is not None and b.presence is Presence.AWAY, "nobody to be there")
             await until(lambda: ceiling(node) is None, "no ceiling")
-            assert keyboard.stdin is not None
-            keyboard.stdin.write(b"\n")
-            keyboard.stdin.flush()
+            press()
             await until(lambda: ceiling(node) == 1.0, "the ceiling")
-    finally:
-        keyboard.communicate(timeout=20)
 
 
 @pytest.mark.parametrize("harm", ["killed", "stopped", "cut off"])

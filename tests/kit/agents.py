@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -203,6 +203,23 @@ keep = ["{base}"]
         assert keyboard.stdout.readline() == b"\n"
         self._within = ["nsenter", f"--mount=/proc/{keyboard.pid}/ns/mnt"]
         return keyboard
+
+    @contextlib.contextmanager
+    def at_keyboard(self) -> Iterator[Callable[[], None]]:
+        """Start it with terminals of its own, and give what presses a key at one."""
+        keyboard = self.own_terminals()
+
+        def press() -> None:
+            assert keyboard.stdin is not None
+            keyboard.stdin.write(b"\n")
+            keyboard.stdin.flush()
+
+        try:
+            self.start_guard()
+            self.start_agent()
+            yield press
+        finally:
+            keyboard.communicate(timeout=20)
 
     def own_file(self, path: Path, there: str) -> None:
         """See that file, or directory, in another place."""

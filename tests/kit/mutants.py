@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from cosched.model.job import Job
+from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler import feasibility
-from space_scheduler.machine.events import Event, JobEnded, JobSubmitted
+from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.state import SchedulerState
@@ -276,3 +276,37 @@ def simulator(mutant: type[host.Run]) -> Iterator[None]:
     """The core with another simulator."""
     with patch.object(host, "Run", mutant):
         yield
+
+
+class LosesOneByOne(SchedulerState):
+    """Ends the jobs of a lost node before it knows that the last of them exists."""
+
+    def _lost(self, event: NodesLost) -> list[Instruction]:
+        for job_id in event.job_ids:
+            self._ended(JobEnded(job_id, JobState.NODE_LOST))
+        return self._resize(-event.procs, event)
+
+
+class SilentMover(SchedulerState):
+    """Gives every moved promise the reason of a first one."""
+
+    def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
+        told = [(job_id, promised_us, Reason(Why.RESERVED)) for job_id, promised_us, _ in plan.told]
+        return super()._apply(Plan(plan.starts, plan.memory, plan.wake_us, told), event)
+
+
+class DeafToLaunches(SchedulerState):
+    """Keeps the predicted end of a job that was launched late."""
+
+    def _launched(self, event: JobLaunched) -> list[Instruction]:
+        self._record(event.job_id).become(JobState.RUNNING, self.now_us)
+        return []
+
+
+class ForgetsTheReleased(SchedulerState):
+    """A released job is queued again, and nobody is told."""
+
+    def _released(self, event: JobReleased) -> list[Instruction]:
+        instructions = super()._released(event)
+        self._changes.submitted.pop()
+        return instructions

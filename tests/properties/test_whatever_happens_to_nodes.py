@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import initialize, precondition, rule
-from test_whatever_happens import WITH_PROMISES, WITHOUT, WhateverHappens, explore, pick, shapes
+from kit.whatever_happens import WITH_PROMISES, WITHOUT, WhateverHappens, explore, pick, shapes
 
 from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState

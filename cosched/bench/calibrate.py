@@ -1,17 +1,14 @@
 """What jobs cost each other on shared nodes: the lab's programs alone, in pairs and in fours, beside owners or not.
 
 All jobs of a mix run at the same time, one task of each on every node, and each is measured while all others are there
-(``cosched.programs --around``). A job's *pace* is what it does in a second against alone. What the fair share of the
+(``cosched.bench.together``). A job's *pace* is what it does in a second against alone. What the fair share of the
 CPU does not explain is what sharing costs (``space_scheduler.progress``), by least squares for each mode and kind.
 """
 
 import itertools
-import json
 import random
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +17,7 @@ from numpy.typing import NDArray
 from cosched.bench.cells import spread
 from cosched.bench.jobs import Cannot, Jobs
 from cosched.bench.quiet import Quiet
+from cosched.bench.together import Together
 from cosched.client.client import Client
 from cosched.config.coefficients import OWNER, Cost
 from cosched.errors import BadInput
@@ -37,8 +35,6 @@ FOURS: Final = (("cg", "is", "mg", "bt"), ("cg", "cg", "mg", "mg"), ("is", "is",
 OWNED_CPUS: Final = 0.5
 #: Which part of the time owners compute, in thousandths: an XWindows user at one desk, an Internet user at the other.
 OWNERS_PERMILLE: Final = (150, 200)
-#: Uncounted at both ends, so that all jobs of a mix are there while any is measured.
-AROUND_S: Final = 2.5
 #: How often each is measured alone in a round.
 TIMES_ALONE: Final = 3
 _RESAMPLED: Final = 400
@@ -115,33 +111,19 @@ class Calibration:
         what = f"{mix} | {mode}"
         if what in self.refused:
             return
+        programs = [(name, CLASSES[name]) for name in mix.programs]
+        mixed = Together(self._jobs, programs, self._nodes)
         try:
-            found, taken = self._quiet.run(lambda: self._together(mix, mode), what)
+            rates, taken = self._quiet.run(lambda: mixed.rates(mode, self._seconds), what)
         except (Cannot, BadInput) as error:
             self.refused[what] = str(error)
             self._say(f"{what}: {error}")
             return
-        self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each['iterations_per_s']:.2f}/s" for each in found))
-        for program, each in zip(mix.programs, found, strict=True):
-            told = each["iterations_per_s"], each["comm_ratio"]
-            cpu_ratio = min(1.0, each["cpu_ratio"])
-            yield Paced(mode, list(mix.programs), mix.owned, program, *told, *taken, cpu_ratio=cpu_ratio)
-
-    def _together(self, mix: Mix, mode: str) -> list[dict[str, Any]]:
-        with self._jobs.running() as started:
-            for program in mix.programs:
-                measured = ["--seconds", f"{self._seconds:g}", "--around", f"{AROUND_S:g}", "--json"]
-                argv = [sys.executable, "-P", "-m", "cosched.programs", program, "--class", CLASSES[program], *measured]
-                script = f"#!/bin/sh\nexec mpirun {shlex.join(argv)} </dev/null\n"
-                started.append(self._jobs.submit(script, mode, self._nodes))
-            return [self._report(self._jobs.output(self._jobs.finish(job_id).job_id)) for job_id in started]
-
-    def _report(self, output: str) -> dict[str, Any]:
-        try:
-            found = json.loads(output.splitlines()[-1])
-            return {**found, "iterations_per_s": found["iterations"] / found["seconds"]}
-        except (IndexError, ValueError, KeyError):
-            raise Cannot(f"a program told nothing of itself: {output[-200:]!r}") from None
+        self._say(f"round {number + 1}: {what}: " + ", ".join(f"{each.iterations_per_s:.2f}/s" for each in rates))
+        for each in rates:
+            told = each.program, each.iterations_per_s, each.comm_ratio
+            cpu_ratio = min(1.0, each.cpu_ratio)
+            yield Paced(mode, list(mix.programs), mix.owned, *told, *taken, cpu_ratio=cpu_ratio)
 
 
 class Observed(NamedTuple):

@@ -89,6 +89,10 @@ class Jobs:
             time.sleep(POLL_S)
         return job
 
+    def now(self, job_id: int) -> JobDoc:
+        """A job as it is."""
+        return self._client.job(job_id)
+
     def output(self, job_id: int) -> str:
         """What a job has written so far."""
         data = b""

@@ -14,12 +14,16 @@ from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
 from cosched.bench.kept import Kept, writable
 from cosched.bench.memory import MemoryRun
+from cosched.bench.mixed import RUNS as MIXED_RUNS
+from cosched.bench.mixed import MixedRun
 from cosched.bench.results import document, misses, plot, table
 from cosched.cli.bench_contract import contract
 from cosched.cli.bench_contract import shown as contract_shown
 from cosched.cli.bench_memory import RUNS as MEMORY_RUNS
 from cosched.cli.bench_memory import memory
 from cosched.cli.bench_memory import shown as memory_shown
+from cosched.cli.bench_mixed import mixed
+from cosched.cli.bench_mixed import shown as mixed_shown
 from cosched.cli.bench_model import model
 from cosched.cli.service import service, whole_number
 from cosched.client.client import Client
@@ -46,6 +50,7 @@ def command() -> None:
 
 command.add_command(contract)
 command.add_command(memory)
+command.add_command(mixed)
 command.add_command(model)
 
 
@@ -149,6 +154,7 @@ def show(directory: Path, out: Path | None) -> int:
     writable(out)
     coscheduled, felt = Kept(directory, RUNS, Run), Kept(directory, CONTRACT_RUNS, Measured)
     lost = Kept(directory, MEMORY_RUNS, MemoryRun)
+    shared = Kept(directory, MIXED_RUNS, MixedRun)
     found = []
     if coscheduled.campaigns:
         found.append(_shown(coscheduled, {}, out))
@@ -156,8 +162,10 @@ def show(directory: Path, out: Path | None) -> int:
         found.append(contract_shown(felt, [], {}, out))
     if lost.campaigns:
         found.append(memory_shown(lost, out))
+    if shared.campaigns:
+        found.append(mixed_shown(shared, {}, out))
     if not found:
-        names = ", ".join(f"{name}.jsonl" for name in (RUNS, CONTRACT_RUNS, MEMORY_RUNS))
+        names = ", ".join(f"{name}.jsonl" for name in (RUNS, CONTRACT_RUNS, MEMORY_RUNS, MIXED_RUNS))
         raise BadInput("DIR", str(directory), f"a directory with one of {names}")
     return max(found)
 

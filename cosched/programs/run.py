@@ -24,6 +24,8 @@ PROGRAMS: Mapping[str, type[Kernel]] = {
     kernel.name: kernel for kernel in (ConjugateGradient, IntegerSort, Multigrid, BlockTridiagonal)
 }
 WRONG, UNUSABLE, OTHER_WORLD = 1, 2, 3
+#: Iterations, where a program tells how far it is without end.
+_VERIFIED_EVERY = 16
 #: Seconds in calls of the message library, how many there were, bytes sent.
 Account = tuple[float, int, int]
 
@@ -62,6 +64,8 @@ def _run(kernel: type[Kernel], size: dict[str, int], options: argparse.Namespace
     except Unsuitable as error:
         _say(f"{kernel.name} {options.letter}: {error}", comm)
         return UNUSABLE
+    if options.tell:
+        return _telling(work, options, comm)
     done, seconds, cpu_s, account = _iterated(work, options, options.iterations or size["iterations"], comm)
     verdict = work.verify()
     report = {
@@ -96,36 +100,60 @@ def _iterated(
     """Iterate so often, or until rank 0's clock says that it is enough.
 
     How often, in what time, with how much CPU time of this rank, and with what messages.
-
-    ``--around`` seconds before and after are not counted.
     """
-    first = _on(work, 0, 0, options.around, comm)[0] if options.around else 0
     comm.barrier()
     comm.forget()
     cpu_s = time.process_time()
-    last, seconds = _on(work, first, iterations, options.seconds, comm)
+    done, seconds = _on(work, iterations, options.seconds, comm)
     cpu_s = time.process_time() - cpu_s
-    account = (comm.seconds, comm.calls, comm.sent_bytes)
-    if options.around:
-        _on(work, last, 0, options.around, comm)
-    return last - first, seconds, cpu_s, account
+    return done, seconds, cpu_s, (comm.seconds, comm.calls, comm.sent_bytes)
 
 
-def _on(work: Kernel, number: int, iterations: int, limit_s: float | None, comm: Comm) -> tuple[int, float]:
-    """Go on from an iteration: the number of the one that comes next, and how long that took."""
+def _on(work: Kernel, iterations: int, limit_s: float | None, comm: Comm) -> tuple[int, float]:
+    """So many iterations, or for so long: how many, and how long that took."""
     comm.barrier()
     began_s = time.perf_counter()
-    end = number + iterations
+    number = 0
     while True:
         work.iterate(number)
         number += 1
         if limit_s is None:
-            if number == end:
+            if number == iterations:
                 break
         elif comm.told(time.perf_counter() - began_s >= limit_s):
             break
     comm.barrier()
     return number, time.perf_counter() - began_s
+
+
+def _telling(work: Kernel, options: argparse.Namespace, comm: Comm) -> int:
+    """Iterate until somebody ends it, or an answer is wrong; every so often a line says how far it is.
+
+    Seconds of CPU and in the message library are a rank's, on average, since the beginning. Every so many iterations
+    (not seconds: it must cost the same part of the work however slow that is) the answer is verified.
+    """
+    comm.forget()
+    began_cpu_s = time.process_time()
+    number, next_s = 0, time.monotonic()
+    while True:
+        work.iterate(number)
+        number += 1
+        if number % _VERIFIED_EVERY == 0 and not (verdict := work.verify()).right:
+            _say(f"{work.name} {options.letter}: WRONG after {number} iterations: {verdict.value:g}", comm)
+            return WRONG
+        if not comm.told(time.monotonic() >= next_s):
+            continue
+        next_s = time.monotonic() + options.tell
+        word = {
+            "program": work.name,
+            "time_s": time.time(),
+            "done": number,
+            "cpu_s": comm.total(time.process_time() - began_cpu_s) / comm.size,
+            "comm_s": comm.total(comm.seconds) / comm.size,
+        }
+        if comm.rank == 0:
+            sys.stdout.write(json.dumps(word) + "\n")
+            sys.stdout.flush()
 
 
 def _other_world(ranks: int, expected: int) -> str:
@@ -181,7 +209,10 @@ def _parser(programs: Mapping[str, type[Kernel]]) -> argparse.ArgumentParser:
     parser.add_argument("--iterations", type=_positive(int), metavar="N", help="how often (as the class has it)")
     parser.add_argument("--seconds", type=_positive(float), metavar="S", help="iterate for so long instead")
     parser.add_argument(
-        "--around", type=_positive(float), metavar="S", help="iterate so long before and after, uncounted"
+        "--tell",
+        type=_positive(float),
+        metavar="S",
+        help="iterate until ended, with a line of JSON at most every so many seconds",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="another problem of the same size (1)")
     parser.add_argument("--ranks", type=_positive(int), metavar="N", help="expect so many, instead of the job's tasks")

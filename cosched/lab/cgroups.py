@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from node_agent.linux import files
+from node_agent.linux.cgroups import job_of
 
 PARENT: Final = "cosched-lab"
 SIDES: Final = ("desk", "cosched", "system")
@@ -248,10 +249,19 @@ def _pids(group: Path) -> list[int]:
         return []
 
 
+def _let_go(job: Path) -> None:
+    """A job that is held until its turn comes would die as slowly as it is let run."""
+    for file, whole in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
+        with contextlib.suppress(OSError):  # of the other version, or gone
+            files.write(str(job / file), whole)
+
+
 def _removed(hierarchy: Hierarchy, name: str) -> bool:
     for group in _tree(hierarchy.mount / PARENT / name):
         with contextlib.suppress(OSError):  # not a freezer, or gone
             files.write(str(group / "freezer.state"), "THAWED")  # a frozen process does not die
+        if job_of(group.name):
+            _let_go(group)
         for pid in _pids(group):
             if pid:  # 0 is one of another pid namespace, which dies with it
                 with contextlib.suppress(ProcessLookupError):

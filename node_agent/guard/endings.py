@@ -40,6 +40,7 @@ class Endings:
         self._loop = loop
         self._emit = emit
         self._boot_id = boot_id
+        self.on_begin: Callable[[tuple[int, int]], None] = lambda _: None
         self.paused = False  # while all jobs are held: no time limit runs
 
     def due_us(self) -> int | None:
@@ -70,6 +71,7 @@ class Endings:
         group.ending = cause
         group.kill_at_us = process.boottime_us() + grace_us
         self.save(group)
+        self.on_begin(group.key)
         for command in group.commands.values():  # supervisors that still pass on what a command had to say
             if command.pidfd is not None:
                 process.send_by_fd(command.pidfd, signal.SIGTERM)

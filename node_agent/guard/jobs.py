@@ -42,8 +42,9 @@ class Jobs:
         *,
         agent_uid: int,
         private_tmp: bool,
+        holds: Callable[[], bool],
     ) -> None:
-        """``agent_uid`` may connect to commands' streams."""
+        """``agent_uid`` may connect to commands' streams; ``holds``: whether who waits for his turn is held now."""
         self.groups: dict[tuple[int, int], Group] = {}
         self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
         self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
@@ -56,8 +57,9 @@ class Jobs:
         self._children = Children(loop, jobs_fd)
         self._rooms = Rooms(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
-        self.levers = Levers(cgroups)
+        self.levers = Levers(cgroups, holds)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
+        self.endings.on_begin = self.levers.spare
 
     def adopt(self) -> int:
         """Take over what a predecessor left, and return how many attempts that are."""
@@ -72,7 +74,7 @@ class Jobs:
         self._rooms.remove_stray(self.groups.values())
         return len(self.groups)
 
-    def hold(self, frozen: bool, paused_us: int) -> None:
+    def freeze(self, frozen: bool, paused_us: int) -> None:
         """Stop all jobs' processes, or let them go on after so long a pause, which counts in no time limit."""
         self.endings.paused = frozen
         for group in self.groups.values():

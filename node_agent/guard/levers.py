@@ -1,24 +1,29 @@
 """What lets one job run before another on this node: its cgroup's weight and idle flag, always for a while.
 
 Nothing here touches the parallel side as a whole: whatever jobs do to each other, the contract and the idle class
-around them all hold. Every lever has a moment at which it is undone, whether or not an agent is there to do so. A guard
-that is killed leaves what it had set; its successor begins by setting all to what they are made with.
+around them all hold. Where the side has a ceiling, who waits for his turn is held altogether: in the idle class he
+would use up what there is for all whenever the job whose turn it is waits for a message.
+
+Every lever has a moment at which it is undone, whether or not an agent is there to do so. A guard that is killed leaves
+what it had set; its successor begins by setting all to what they are made with.
 
 Slots are counted from one moment on, so that guards of several nodes that were told the same moment (each by its own
 clock) change over at the same time, without a message for each change.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from node_agent.guard.requests import Refusal, Slots
-from node_agent.linux.cgroups import Cgroups, group_name
+from node_agent.linux.cgroups import HELD_US, PERIOD_US, Cgroups, group_name
 from node_agent.linux.process import US_PER_S, boottime_us
 
 Key = tuple[int, int]
 
 #: Nobody is trusted for longer: a request beyond that is cut.
 MAX_LEASE_US: Final = 10 * US_PER_S
+#: Nobody is held for longer: then turns are by the idle class.
+MAX_HELD_US: Final = HELD_US[1]
 _NEVER_US: Final = 1 << 62
 
 
@@ -27,6 +32,7 @@ class Lever(NamedTuple):
 
     percent: int = 100
     idle: bool = False
+    held: bool = False
 
 
 NEUTRAL: Final = Lever()
@@ -36,11 +42,15 @@ _UNKNOWN: Final = Lever(percent=0)  # has to be written
 class Levers:
     """Who alone writes jobs' weights. Keys are (job, attempt); times are microseconds since boot."""
 
-    def __init__(self, cgroups: Cgroups) -> None:
+    def __init__(self, cgroups: Cgroups, holds: Callable[[], bool] = lambda: False) -> None:
+        """``holds``: whether who waits for his turn is to be held now, and can be."""
         self._cgroups = cgroups
+        self._holds = holds
+        self._holding = False
         self._raised: dict[Key, tuple[int, int]] = {}  # percent, until when
         self._slots: Slots | None = None
         self._set: dict[Key, Lever] = {}  # what is not as it was made
+        self._spared: set[Key] = set()
         self._due_us = _NEVER_US
         self.raises = 0
         self.problem = ""
@@ -72,16 +82,28 @@ class Levers:
         return slots.until_us
 
     def tick(self, now_us: int) -> None:
-        """Do what is due: change over to the next slot, undo what has expired."""
-        if now_us >= self._due_us:
+        """Do what is due: change over to the next slot, undo what has expired, follow a ceiling that came or went."""
+        if now_us >= self._due_us or (self._slots is not None and self._holding != self._holds()):
             self._apply(now_us)
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted next."""
         return self._due_us
 
+    @property
+    def anchor_us(self) -> int | None:
+        """From when on turns are counted, on all nodes, where they are whole periods of a ceiling; None: no turns."""
+        slots = self._slots
+        return None if slots is None or slots.slot_us % PERIOD_US else slots.begin_us
+
+    def spare(self, key: Key) -> None:
+        """The job is to end: it waits for nobody's turn any more, for what is held dies as slowly as it is let run."""
+        self._spared.add(key)
+        self._apply(boottime_us())
+
     def forget(self, key: Key) -> None:
         """The job's group is gone."""
+        self._spared.discard(key)
         self._raised.pop(key, None)
         self._set.pop(key, None)
 
@@ -109,8 +131,10 @@ class Levers:
             slots = self._slots = None
         if slots is not None:
             number = (now_us - slots.begin_us) // slots.slot_us
-            for key in _waiting(slots, number):
-                wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=True)
+            self._holding = self._holds()
+            held = self._holding and slots.slot_us * (len(slots.rows) - 1) <= MAX_HELD_US
+            for key in set(_waiting(slots, number)) - self._spared:
+                wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held, held=held)
             next_us = slots.begin_us + (number + 1) * slots.slot_us
             self._due_us = min(self._due_us, next_us, slots.until_us)
         self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL}, strict=strict)
@@ -118,12 +142,12 @@ class Levers:
     def _write(self, wanted: dict[Key, Lever], *, strict: bool = False) -> None:
         """First who may run, then who may not: in between nobody is held back in vain."""
         changes = [key for key in {**self._set, **wanted} if self._set.get(key) != wanted.get(key)]
-        changes.sort(key=lambda key: wanted.get(key, NEUTRAL).idle)
+        changes.sort(key=lambda key: wanted.get(key, NEUTRAL)[1:] != NEUTRAL[1:])
         failed: OSError | None = None
         for key in changes:
             lever = wanted.get(key, NEUTRAL)
             try:
-                self._cgroups.weigh(group_name(*key), *lever)
+                lever = self._changed(group_name(*key), self._set.get(key, NEUTRAL), lever)
             except FileNotFoundError:
                 lever = NEUTRAL  # the job has ended
             except OSError as error:
@@ -139,6 +163,23 @@ class Levers:
                 self._set[key] = lever
         if strict and failed is not None:
             raise failed
+
+    def _changed(self, name: str, before: Lever, lever: Lever) -> Lever:
+        """Make a job's lever so, and return what it is now: who cannot be held is in the idle class. Raises OSError."""
+        if not lever.held and (before.held or before == _UNKNOWN):
+            self._cgroups.hold(name, held=False)
+        if before[:2] != lever[:2]:
+            self._cgroups.weigh(name, lever.percent, lever.idle)
+        if lever.held and not before.held:
+            try:
+                self._cgroups.hold(name, held=True)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                self.problem = f"{name} cannot be held: {error.strerror}"
+                lever = lever._replace(idle=True, held=False)
+                self._cgroups.weigh(name, lever.percent, lever.idle)
+        return lever
 
 
 def _waiting(slots: Slots, number: int) -> Iterator[Key]:

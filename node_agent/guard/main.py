@@ -18,6 +18,7 @@ from node_agent.guard.desk import Desk, Pause
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Loop
+from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
@@ -50,6 +51,7 @@ class Guard:
         self._limiter.arm(process.boottime_us())
         if not self._cgroups.kernel_groups:
             process.become_subreaper()
+        self._periods = Periods(self._cgroups, lambda: self._limiter.limits.cpus)
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
@@ -63,6 +65,7 @@ class Guard:
             self._server.emit,
             agent_uid=agent_uid,
             private_tmp=self._can["private /tmp"] == YES,
+            holds=lambda: self._can.get("held turns") == YES and self._limiter.limits.cpus is not None,
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._jobs.adopt()
@@ -73,7 +76,7 @@ class Guard:
             settings.paths.run,
             pause,
             settings.security.desk_users,
-            self._jobs.hold,
+            self._jobs.freeze,
             self._limiter.shown,
             lambda: self._server.emit({"event": "desk"}),
         )
@@ -85,6 +88,7 @@ class Guard:
         try:
             while not self._loop.stopping:
                 others_us = (
+                    self._periods.due_us(),
                     self._jobs.levers.due_us(),
                     self._jobs.endings.due_us(),
                     self._desk.due_us(),
@@ -96,6 +100,7 @@ class Guard:
                     self._server.emit({"event": "armed", "why": why})
                 self._decoys.keep(wanted=self._limiter.limits.cpus is not None and bool(self._jobs.groups))
                 self._jobs.levers.tick(now_us)
+                self._periods.keep(self._jobs.levers.anchor_us, now_us)
                 self._jobs.endings.tick(now_us)
                 self._desk.tick(now_us)
                 watchdog.tick(now_us)
@@ -154,6 +159,7 @@ class Guard:
                     **self._jobs.levers.shown(),
                     **self._desk.shown(),
                     **self._decoys.shown(),
+                    "periods_moved": self._periods.moves,
                 }
                 return {**shown, "can": self._can}
         return {}

@@ -6,17 +6,22 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, process, weights
+from node_agent.linux.carrier import carried
 from node_agent.linux.cgroups import (
+    HELD_US,
     HERALD,
     PERIOD_US,
+    VISITORS,
     YES,
     Cgroups,
     GroupUsage,
     NoCgroups,
+    can_hold,
     job_of,
     make_directories,
     quota,
@@ -92,6 +97,15 @@ class CgroupsV1(Cgroups):
             problems.append(f"memory limit {memory_bytes}: {why}; {read_number(limit)} is kept")
         return problems + weights.tried(*self._weighing())
 
+    def periods(self) -> int:
+        """As the interface says."""
+        return read_fields(os.path.join(self._sides["cpu"], "cpu.stat")).get("nr_periods", -1)
+
+    def set_period(self, cpus: float, period_us: int) -> None:
+        """As the interface says; the quota stays as it is."""
+        del cpus
+        files.write(os.path.join(self._sides["cpu"], "cpu.cfs_period_us"), str(period_us))
+
     def can(self) -> dict[str, str]:
         """What the trees offer."""
         cpu = self._sides["cpu"]
@@ -102,6 +116,7 @@ class CgroupsV1(Cgroups):
             "memory limit": YES,
             "job kill": YES if "freezer" in self._sides else "yes, but without a freezer a fork bomb takes longer",
             "processes limit": YES if "pids" in self._sides else "no: no controller pids",
+            "held turns": can_hold(),
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
@@ -174,6 +189,24 @@ class CgroupsV1(Cgroups):
             files.write(flag, "0")
         files.write(os.path.join(group, "cpu.shares"), str(_LOWEST_SHARES) if idle else shares)
 
+    def hold(self, name: str, *, held: bool) -> None:
+        """As the interface says: by a quota that is used up at once."""
+        group = os.path.join(self._sides["cpu"], name)
+        quota_us, period_us = HELD_US
+        if not held and not os.path.exists(os.path.join(group, "cpu.cfs_quota_us")) and os.path.exists(group):
+            return  # a kernel without quotas
+        if held and read_number(period := os.path.join(group, "cpu.cfs_period_us")) != period_us:
+            files.write(period, str(period_us))
+        files.write(os.path.join(group, "cpu.cfs_quota_us"), str(quota_us) if held else "-1")
+
+    def among_jobs(self) -> AbstractContextManager[None]:
+        """As the interface says; in the tree of the CPU alone."""
+        top = os.path.join(self._mount, "cpu")
+        lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+        home = next((path for _, controllers, path in lines if "cpu" in controllers.split(",")), "/")
+        away = _made(os.path.join(self._sides["cpu"], VISITORS))
+        return carried(f"{top}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
+
     def place_herald(self, pid: int) -> None:
         """As the interface says; in the tree of the CPU alone."""
         group = _made(os.path.join(self._sides["cpu"], HERALD))
@@ -225,6 +258,8 @@ class CgroupsV1(Cgroups):
 
     def close(self) -> None:
         """As the interface says."""
+        with contextlib.suppress(OSError, KeyError):
+            os.rmdir(os.path.join(self._sides["cpu"], VISITORS))
         remove_directories(self._made)
         self._made = []
 
@@ -232,9 +267,12 @@ class CgroupsV1(Cgroups):
         quota_path = os.path.join(self._sides["cpu"], "cpu.cfs_quota_us")
         period_path = os.path.join(self._sides["cpu"], "cpu.cfs_period_us")
         if cpus is None:
-            files.write(quota_path, "-1")
+            if read_number(quota_path) != -1:
+                files.write(quota_path, "-1")
             return
         quota_us, period_us = quota(cpus)
+        if (read_number(quota_path), read_number(period_path)) == (quota_us, period_us):
+            return  # who writes it gives the whole quota again
         if read_number(period_path) != period_us:
             files.write(quota_path, "-1")  # else the old quota over the new period may be more than is allowed above
             files.write(period_path, str(period_us))

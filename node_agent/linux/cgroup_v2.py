@@ -5,16 +5,21 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, weights
+from node_agent.linux.carrier import carried
 from node_agent.linux.cgroups import (
+    HELD_US,
     HERALD,
+    VISITORS,
     YES,
     Cgroups,
     GroupUsage,
     NoCgroups,
+    can_hold,
     job_of,
     make_directories,
     quota,
@@ -75,7 +80,7 @@ class CgroupsV2(Cgroups):
         """As the interface says; a limit below the memory in use would kill at once, so the old one is kept."""
         problems = []
         try:
-            files.write(self._path("cpu.max"), "max" if cpus is None else "{} {}".format(*quota(cpus)))
+            self._set_ceiling("max" if cpus is None else "{} {}".format(*quota(cpus)))
         except OSError as error:
             problems.append(f"CPU ceiling {cpus}: {error.strerror}")
         try:
@@ -93,6 +98,14 @@ class CgroupsV2(Cgroups):
             problems.append(f"memory limit {memory_bytes}: {error.strerror}")
         return problems + weights.tried(*self._weighing())
 
+    def periods(self) -> int:
+        """As the interface says."""
+        return read_fields(self._path("cpu.stat")).get("nr_periods", -1)
+
+    def set_period(self, cpus: float, period_us: int) -> None:
+        """As the interface says."""
+        files.write(self._path("cpu.max"), f"{quota(cpus)[0]} {period_us}")
+
     def can(self) -> dict[str, str]:
         """What the tree offers."""
         has_idle = os.path.exists(self._path("cpu.idle"))
@@ -103,6 +116,7 @@ class CgroupsV2(Cgroups):
             "memory limit": YES,
             "job kill": YES,
             "processes limit": YES if has_pids else "no: no controller pids",
+            "held turns": can_hold(),
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
@@ -183,6 +197,19 @@ class CgroupsV2(Cgroups):
         weight = _LOWEST_WEIGHT if idle else max(_LOWEST_WEIGHT, percent * _NORMAL_WEIGHT // 100)
         files.write(self._path(name, "cpu.weight"), str(weight))
 
+    def hold(self, name: str, *, held: bool) -> None:
+        """As the interface says: by a quota that is used up at once."""
+        if not held and not os.path.exists(self._path(name, "cpu.max")) and os.path.exists(self._path(name)):
+            return  # a kernel without quotas
+        files.write(self._path(name, "cpu.max"), "{} {}".format(*HELD_US) if held else "max")
+
+    def among_jobs(self) -> AbstractContextManager[None]:
+        """As the interface says."""
+        lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+        home = next((path for _, controllers, path in lines if not controllers), "/")
+        away = _made(self._path(VISITORS))
+        return carried(f"{self._mount}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
+
     def place_herald(self, pid: int) -> None:
         """As the interface says."""
         group = _made(self._path(HERALD))
@@ -231,14 +258,20 @@ class CgroupsV2(Cgroups):
 
     def close(self) -> None:
         """As the interface says."""
-        if self._made:
+        for leaf in (VISITORS, *([_OWN_LEAF] if self._made else [])):
             with contextlib.suppress(OSError):
-                os.rmdir(self._path(_OWN_LEAF))
+                os.rmdir(self._path(leaf))
         remove_directories(self._made)
         self._made = []
 
     def _path(self, *parts: str) -> str:
         return os.path.join(self._side, *parts)
+
+    def _set_ceiling(self, wanted: str) -> None:
+        """Written where it is not so already: who writes it gives the whole quota again."""
+        there = files.read(self._path("cpu.max")).split()
+        if there != wanted.split() and there[:1] != [wanted]:
+            files.write(self._path("cpu.max"), wanted)
 
     def _set_idle(self, idle: bool) -> None:
         if os.path.exists(flag := self._path("cpu.idle")):

@@ -4,10 +4,12 @@
 Limits on the whole side are the contract; those on a job are its own. Which of them hold is told by ``can``.
 """
 
+import contextlib
 import errno
 import os
 import re
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from node_agent.linux import files, process
@@ -16,9 +18,15 @@ from node_agent.linux import files, process
 PERIOD_US: Final = 10_000
 _MIN_QUOTA_US: Final = 1000
 _MAX_PERIOD_US: Final = 1_000_000
+#: Who is held may run so long in each longest period, the least that the kernel takes; no hold is to last longer.
+HELD_US: Final = (_MIN_QUOTA_US, _MAX_PERIOD_US)
+#: From this version on who has used his quota up stops on his way out of the kernel; before, wherever he was in it,
+#: with whatever locks.
+_STOPS_OUTSIDE: Final = (6, 18)
 _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
 HERALD: Final = "herald"
+VISITORS: Final = "visitors"
 
 YES: Final = "yes"
 
@@ -53,6 +61,18 @@ class Cgroups(ABC):
     @abstractmethod
     def can(self) -> dict[str, str]:
         """What holds here: capability -> "yes", or why not."""
+
+    def periods(self) -> int:
+        """How many periods of the side's ceiling have begun while somebody wanted to run. Raises OSError."""
+        raise OSError(errno.ENOTSUP, "no ceiling has periods without cgroups")
+
+    def set_period(self, cpus: float, period_us: int) -> None:
+        """Another period for the ceiling that is in force, with as much in it as one of the usual length.
+
+        The kernel begins with it when the present one is over. Raises OSError.
+        """
+        del cpus, period_us
+        raise OSError(errno.ENOTSUP, "no ceiling has periods without cgroups")
 
     def idle_above(self) -> bool:
         """Whether the group at the root in which the parallel side lies is in the idle class, by another's hand."""
@@ -97,6 +117,21 @@ class Cgroups(ABC):
         """
         del percent, idle
         raise OSError(errno.ENOTSUP, "jobs have no weights against each other without cgroups", name)
+
+    def hold(self, name: str, *, held: bool) -> None:
+        """Have a job's processes run no more, or again: at once, and as often as turns change.
+
+        Raises OSError, also where there is no such lever; FileNotFoundError for a group that isn't there.
+        """
+        if held:
+            raise OSError(errno.ENOTSUP, "jobs cannot be held without cgroups", name)
+
+    def among_jobs(self) -> AbstractContextManager[None]:
+        """The calling process is among the jobs meanwhile, in a group of its own: what it does is at their cost.
+
+        Where there are no such groups, and where it cannot be taken there, it stays where it is.
+        """
+        return contextlib.nullcontext()
 
     def place_herald(self, pid: int) -> None:
         """Put a process of the guard's into the parallel side, before all jobs there. Raises OSError."""
@@ -168,6 +203,16 @@ def quota(cpus: float) -> tuple[int, int]:
     if cpus * period_us < _MIN_QUOTA_US:
         period_us = min(_MAX_PERIOD_US, round(_MIN_QUOTA_US / cpus))
     return max(_MIN_QUOTA_US, round(cpus * period_us)), period_us
+
+
+def can_hold() -> str:
+    """Whether jobs can be held on this kernel: "yes", or why not."""
+    release = os.uname().release
+    version = re.match(r"(\d+)\.(\d+)", release)
+    if version and (int(version[1]), int(version[2])) >= _STOPS_OUTSIDE:
+        return YES
+    least = ".".join(map(str, _STOPS_OUTSIDE))
+    return f"no: Linux {release} could stop who is held with the kernel's locks in his hands ({least} and later do not)"
 
 
 def _process_group(pid: int) -> int:

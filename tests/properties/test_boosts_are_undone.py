@@ -12,6 +12,7 @@ from node_agent.guard.requests import Slots
 from node_agent.linux.cgroups import Cgroups, group_name
 from node_agent.policy.modes import LEASE_US, Coscheduling
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, Job, Key
+from node_agent.policy.raising import Slots as Turns
 
 _TRACES = 100_000
 _CI_S = 8.0
@@ -21,17 +22,36 @@ _SLOT_US = 50_000
 
 
 class Kernel(Cgroups):
-    """The weights as a kernel would have them after the guard's writes; nothing else of it is asked."""
+    """The weights as a kernel would have them after the guard's writes, and who is held; nothing else is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self.weights: dict[str, tuple[int, bool]] = {}
+        self.held: set[str] = set()
+        self.refuses = rng.random() < 0.1
+        self.ceiling = rng.random() < 0.5
+
+    def hold(self, name: str, *, held: bool) -> None:
+        if not held:
+            self.held.discard(name)
+        elif self.refuses:
+            raise OSError(22, "refused")
+        else:
+            assert self.ceiling
+            self.held.add(name)
+
+    def ceiling_comes_or_goes(self, rng: random.Random, levers: Levers, now_us: int) -> None:
+        if rng.random() < 0.1:
+            self.ceiling = not self.ceiling
+            levers.tick(now_us)
+            assert self.ceiling or not self.held, "a ceiling that goes lets all go"
 
     def weigh(self, name: str, percent: int, idle: bool) -> None:
         assert 1 <= percent <= MAX_PERCENT
         self.weights[name] = (100 if idle else percent), idle
 
     def unneutral(self) -> dict[str, tuple[int, bool]]:
-        return {name: weight for name, weight in self.weights.items() if weight != (100, False)}
+        unneutral = {name: weight for name, weight in self.weights.items() if weight != (100, False)}
+        return unneutral | dict.fromkeys(self.held, (0, True))
 
 
 Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
@@ -39,8 +59,8 @@ Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 
 def trace(rng: random.Random) -> None:
     """One node's life: jobs come and go, messages arrive, CPU is used, the guard is told and its timers fire."""
-    kernel = Kernel()
-    levers = Levers(kernel)
+    kernel = Kernel(rng)
+    levers = Levers(kernel, lambda: kernel.ceiling)
     core = Coscheduling()
     now_us = rng.randrange(1_000_000)
     begin_us = now_us
@@ -61,6 +81,7 @@ def trace(rng: random.Random) -> None:
             gone = jobs.pop(rng.randrange(len(jobs)))
             levers.forget(gone.key)
             kernel.weights.pop(group_name(*gone.key), None)
+            kernel.held.discard(group_name(*gone.key))
         jobs = [job._replace(waiting=rng.random() < 0.6, cpu_us=int(used.get(job.key, 0))) for job in jobs]
         contended = rng.random() < 0.9
         decision = core.decide(jobs, _SLOT_US, now_us, contended=contended)
@@ -82,8 +103,11 @@ def trace(rng: random.Random) -> None:
             named = [key for row in turns.rows for key in row]
             assert sorted(named) == sorted(job.key for job in jobs if job.rows > 1)
         levers.slots(Slots(*turns) if turns is not None else Slots(0, _SLOT_US, (), 0), now_us)
+        if turns is not None:
+            _held(kernel, turns, jobs)
         # time goes by, in steps of the guard's timers
         end_us = now_us + rng.randrange(1_000, 60_000)
+        kernel.ceiling_comes_or_goes(rng, levers, now_us)
         while now_us < end_us:
             then_us = max(now_us + 1, min(end_us, levers.due_us()))
             high = {name for name, (percent, idle) in kernel.weights.items() if percent > 100 and not idle}
@@ -99,6 +123,14 @@ def trace(rng: random.Random) -> None:
     for key, raised_us in raised.items():
         assert raised_us <= shares[key] * (now_us - begin_us) + HOLD_US + 60_000, f"{key} was raised beyond its budget"
     _end(rng, levers, kernel, jobs, now_us)
+
+
+def _held(kernel: Kernel, turns: Turns, jobs: list[Job]) -> None:
+    """Below a ceiling who waits for his turn is held, where the kernel lets him be."""
+    if kernel.ceiling and not kernel.refuses:
+        everybodys = not all(turns.rows) and not kernel.held
+        let = {job.row % len(turns.rows) for job in jobs if job.rows > 1 and group_name(*job.key) not in kernel.held}
+        assert everybodys or len(let) == 1
 
 
 def _end(rng: random.Random, levers: Levers, kernel: Kernel, jobs: list[Job], now_us: int) -> None:

@@ -55,6 +55,27 @@ def test_it_begins_armed_and_an_agents_end_arms_it_again(guard: RealGuard) -> No
     wait_for(lambda: in_kernel(guard)[0] == 1.0, "the guard to arm")
 
 
+@pytest.mark.system("strace")
+def test_what_is_so_already_is_not_written(guard: RealGuard) -> None:
+    """Who writes a ceiling gives its whole quota again: to parallel work, beside an owner."""
+    guard.stop()
+    trace = guard.directory / "writes"
+    guard.within = ["strace", "-f", "-o", str(trace), "-e", "trace=openat"]
+    guard.start()
+
+    def written() -> list[str]:
+        return [line for line in trace.read_text().splitlines() if "O_WRONLY" in line and ceiling_file in line]
+
+    ceiling_file = f"{guard.group}/cpu."
+    before = written()
+    for _ in range(3):
+        guard.ask({"do": "arm"})
+        guard.ask(CLUSTER)
+    assert written() == before
+    guard.ask({**CLUSTER, "cpu_ratio": 0.25})
+    assert len(written()) > len(before)
+
+
 def test_it_arms_by_itself_when_the_time_is_over(guard: RealGuard) -> None:
     guard.ask({"do": "relax", "until_us": now_us() + 200_000, "epoch": 3})
     assert guard.event("armed") == {"event": "armed", "why": "expired"}

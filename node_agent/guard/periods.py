@@ -1,0 +1,105 @@
+"""The ceiling's periods in step on all nodes: else the tasks of one job are stopped at different times of each.
+
+A ceiling of a half lets parallel work run for five milliseconds of each ten. Ranks that wait for each other get on only
+where those five are the same five on their nodes. The kernel counts periods from whenever it began to; a period that is
+longer, once, moves all that follow. What they are moved to is the moment that turns are counted from, which is the same
+in all nodes' guards.
+
+Whoever writes a ceiling gives its whole quota again, so both writes come right after a period's beginning, when all of
+it is there still; and the longer period has no more in it than any other.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from node_agent.linux.cgroups import PERIOD_US, Cgroups, quota
+
+#: Beginnings that are this near to where they belong are left there: clocks are not known better.
+_NEAR_US: Final = 750
+#: How often the count of periods is read while a beginning is looked for: it is known as exactly as that.
+_STEP_US: Final = 300
+#: A beginning that was seen later than that is not known well enough, and is too late to write at.
+_LATE_US: Final = 1_000
+#: No period is counted while nothing wants to run.
+_PATIENCE_US: Final = 3 * PERIOD_US
+_SOONEST_US: Final = 1_000_000
+_SELDOM_US: Final = 4_000_000
+
+
+class Periods:
+    """Those of this node. ``ceiling``: what is in force, in CPUs; times are microseconds since boot."""
+
+    def __init__(self, cgroups: Cgroups, ceiling: Callable[[], float | None]) -> None:
+        self._cgroups = cgroups
+        self._ceiling = ceiling
+        self._due_us: int | None = None
+        self._wait_us = _SOONEST_US
+        self._began_us = 0  # looking, since when
+        self._count, self._read_us = -1, 0
+        self._longer_us = 0  # of the period that has been asked for, until the one before it is over
+        self.moves = 0
+
+    def due_us(self) -> int | None:
+        """When :meth:`keep` is wanted next; None: not before something changes."""
+        return self._due_us
+
+    def keep(self, anchor_us: int | None, now_us: int) -> None:
+        """Do what is due. ``anchor_us``: a moment at which a period should begin; None: nobody asks for any."""
+        cpus = self._ceiling()
+        if anchor_us is None or cpus is None or quota(cpus)[1] != PERIOD_US:
+            if self._longer_us and cpus is not None:
+                self._stretch(cpus, 0)
+            self._due_us, self._wait_us, self._longer_us = None, _SOONEST_US, 0
+            return
+        if self._due_us is None:
+            self._look_from(now_us)
+        elif now_us < self._due_us:
+            return
+        try:
+            self._step(anchor_us, cpus, now_us)
+        except OSError:  # the ceiling itself is the limiter's to tell of
+            self._rest(now_us)
+
+    def _step(self, anchor_us: int, cpus: float, now_us: int) -> None:
+        """Read the count once; where a period has begun just now, do what is to be done then."""
+        if self._began_us == 0:
+            self._look_from(now_us)
+        count, before, read_us = self._cgroups.periods(), self._count, self._read_us
+        self._count, self._read_us = count, now_us
+        if before < 0 or count == before or now_us - read_us > _LATE_US:
+            if now_us - self._began_us > _PATIENCE_US:
+                self._give_up(cpus, now_us)
+            else:
+                self._due_us = now_us + _STEP_US
+            return
+        if self._longer_us:  # the longer one has begun: those after it are as all
+            self._stretch(cpus, 0)
+            self.moves += 1
+            self._rest(now_us)
+            return
+        late_us = ((read_us + now_us) // 2 - anchor_us) % PERIOD_US
+        if min(late_us, PERIOD_US - late_us) <= _NEAR_US:
+            self._wait_us = _SELDOM_US
+            self._rest(now_us)
+            return
+        self._wait_us = _SOONEST_US
+        self._stretch(cpus, PERIOD_US - late_us)
+        self._look_from(now_us)
+
+    def _give_up(self, cpus: float, now_us: int) -> None:
+        if self._longer_us:
+            self._stretch(cpus, 0)
+        self._wait_us = min(2 * self._wait_us, _SELDOM_US)
+        self._rest(now_us)
+
+    def _stretch(self, cpus: float, longer_us: int) -> None:
+        self._longer_us = longer_us
+        self._cgroups.set_period(cpus, PERIOD_US + longer_us)
+
+    def _look_from(self, now_us: int) -> None:
+        self._began_us, self._count, self._read_us = now_us, -1, now_us
+        self._due_us = now_us
+
+    def _rest(self, now_us: int) -> None:
+        self._began_us = 0
+        self._due_us = now_us + self._wait_us

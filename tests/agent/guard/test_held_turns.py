@@ -1,0 +1,134 @@
+"""Turns below a ceiling: who waits is held, does not use up what there is, and is let go whatever happens."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.guards import RealGuard, places
+from kit.waiting import wait_for
+
+from node_agent.linux import files
+from node_agent.linux.cgroups import YES, can_hold
+from node_agent.linux.process import US_PER_S, boottime_us
+
+MakeGuard = Callable[..., RealGuard]
+SPINS = ["sh", "-c", "while :; do :; done"]
+SLEEPS = ["sleep", "1000"]
+pytestmark = pytest.mark.skipif(can_hold() != YES, reason=can_hold())
+
+
+@pytest.fixture
+def guard(make_guard: MakeGuard) -> RealGuard:
+    return make_guard(contract={"cpu_ratio": 0.5})
+
+
+def group(guard: RealGuard, job: int) -> Path:
+    """A job's group in the tree of the CPU."""
+    return next(found for place in places(guard.group) if ((found := place / f"job-{job}.1") / "cpu.stat").exists())
+
+
+def state(guard: RealGuard, job: int) -> str:
+    """How a job waits, by the kernel's files; "runs" if it doesn't."""
+    here = group(guard, job)
+    quota = files.read(f"{here}/cpu.max") if (here / "cpu.max").exists() else files.read(f"{here}/cpu.cfs_quota_us")
+    if quota.split()[0] not in ("-1", "max"):
+        return "held"
+    return "idle" if files.read(f"{here}/cpu.idle").strip() == "1" else "runs"
+
+
+def slots(guard: RealGuard, slot_us: int, lasting_us: int = 9 * US_PER_S) -> int:
+    """Turns of jobs 1 and 2 from now on; their beginning."""
+    now_us = boottime_us()
+    rows = [[[1, 1]], [[2, 1]]]
+    guard.ask({"do": "slots", "begin_us": now_us, "slot_us": slot_us, "rows": rows, "until_us": now_us + lasting_us})
+    return now_us
+
+
+def two_jobs(guard: RealGuard, first: list[str] = SLEEPS, second: list[str] = SLEEPS) -> int:
+    """The second one's process."""
+    for job, command in ((1, first), (2, second)):
+        guard.prepare(job)
+        pid = guard.spawn(command, job)
+    return pid
+
+
+def test_who_waits_is_held_in_turns_and_let_go_at_their_end(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard, 20_000, US_PER_S)
+    seen: set[tuple[str, str]] = set()
+
+    def both_had_theirs() -> bool:
+        seen.add((state(guard, 1), state(guard, 2)))
+        return {("held", "runs"), ("runs", "held")} <= seen
+
+    wait_for(both_had_theirs, "a turn of each job")
+    assert ("held", "held") not in seen, "first who may run is let go"
+    assert not {way for pair in seen for way in pair} & {"idle"}
+    wait_for(lambda: {state(guard, 1), state(guard, 2)} == {"runs"} and not guard.status()["levers"], "the turns' end")
+
+
+def test_a_ceiling_that_goes_or_comes_counts_at_once(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard, US_PER_S)
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "held")
+    guard.ask({"do": "relax", "until_us": boottime_us() + 60 * US_PER_S, "epoch": 1})
+    guard.status()
+    assert "held" not in (state(guard, 1), state(guard, 2))
+    guard.ask({"do": "arm"})
+    slots(guard, US_PER_S)
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "held")
+
+
+def test_nobody_is_held_for_longer_than_the_longest_period(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard, 2 * US_PER_S)
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "idle")
+
+
+def test_nobody_is_held_without_a_ceiling(make_guard: MakeGuard) -> None:
+    guard = make_guard()
+    two_jobs(guard)
+    slots(guard, US_PER_S)
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "idle")
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_guards_end_or_its_successor_lets_all_go(guard: RealGuard, how: str) -> None:
+    two_jobs(guard)
+    slots(guard, US_PER_S)
+    assert state(guard, 2) == "held"
+    if how == "kill":
+        guard.kill()
+        guard.start()
+    else:
+        guard.stop()
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "runs")
+
+
+def test_who_is_held_leaves_the_whole_of_what_there_is(guard: RealGuard) -> None:
+    """The job whose turn it is sleeps: in the idle class the other one would run all the time."""
+    pid = two_jobs(guard, second=SPINS)
+    wait_for(lambda: cpu_ns(pid) > 50_000_000, "the computing one to run", 120.0)
+    turn_us = 900_000
+    begin_us = slots(guard, turn_us)
+    assert state(guard, 2) == "held"
+    before = cpu_ns(pid)
+    time.sleep(max(0.0, (begin_us + turn_us - 100_000 - boottime_us()) / US_PER_S))
+    used, late_us = cpu_ns(pid) - before, boottime_us() - begin_us
+    assert late_us > turn_us or used < 20_000_000
+    wait_for(lambda: (slots(guard, 50_000, US_PER_S), cpu_ns(pid) - before)[1] > 50_000_000, "its own turns", 120.0)
+
+
+def test_who_is_to_end_is_held_no_more(guard: RealGuard) -> None:
+    two_jobs(guard, second=SPINS)
+    slots(guard, US_PER_S)
+    assert state(guard, 2) == "held"
+    guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": US_PER_S})
+    assert state(guard, 2) == "runs"
+    guard.event("empty", job=2, attempt=1)
+
+
+def cpu_ns(pid: int) -> int:
+    """What a process has used."""
+    return int(files.read(f"/proc/{pid}/schedstat").split()[0])

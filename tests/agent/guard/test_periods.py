@@ -1,0 +1,158 @@
+"""The ceiling's periods: moved to where turns begin, by a kernel's rules in made time, and by the kernel itself."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.guards import RealGuard, places
+from kit.waiting import wait_for
+
+from node_agent.guard.periods import Periods
+from node_agent.linux.cgroups import PERIOD_US, Cgroups
+from node_agent.linux.process import US_PER_S, boottime_us
+
+MakeGuard = Callable[..., RealGuard]
+_HALF = 1.0  # CPUs, of two
+
+
+class Kernel(Cgroups):
+    """A ceiling's timer: at the end of each period it counts, and only then takes another length."""
+
+    def __init__(self, first_us: int) -> None:
+        self.length_us, self.next_us, self.count = PERIOD_US, first_us, 0
+        self.began_us = first_us - PERIOD_US
+        self.writes: list[tuple[int, int]] = []  # how long after a beginning, which length
+        self.now_us = 0
+        self.busy = True
+
+    def advance(self, now_us: int) -> None:
+        while self.next_us <= now_us:
+            self.began_us, self.next_us = self.next_us, self.next_us + self.length_us
+            self.count += self.busy
+        self.now_us = now_us
+
+    def periods(self) -> int:
+        return self.count
+
+    def set_period(self, cpus: float, period_us: int) -> None:
+        assert cpus == _HALF
+        assert period_us >= PERIOD_US, "a shorter one would let more run"
+        self.writes.append((self.now_us - self.began_us, period_us))
+        self.length_us = period_us
+
+
+Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+def lived(kernel: Kernel, periods: Periods, anchor_us: int | None, until_us: int, late: Callable[[], int]) -> int:
+    """Time goes by; how often the guard was woken for it."""
+    kernel.advance(0)
+    periods.keep(anchor_us, 0)
+    looks = 0
+    while (due_us := periods.due_us()) is not None and due_us < until_us:
+        now_us = max(due_us, kernel.now_us) + late()
+        kernel.advance(now_us)
+        periods.keep(anchor_us, now_us)
+        looks += 1
+    return looks
+
+
+def off_us(kernel: Kernel, anchor_us: int) -> int:
+    late_us = (kernel.next_us - anchor_us) % PERIOD_US
+    return min(late_us, PERIOD_US - late_us)
+
+
+@given(
+    first_us=st.integers(1, PERIOD_US),
+    anchor_us=st.integers(-(10**12), 10**12),
+    delays_us=st.lists(st.integers(0, 400), min_size=1, max_size=50),
+)
+def test_they_come_to_begin_where_turns_do(first_us: int, anchor_us: int, delays_us: list[int]) -> None:
+    kernel = Kernel(first_us)
+    periods = Periods(kernel, lambda: _HALF)
+    at = iter(delays_us * 10_000)
+    lived(kernel, periods, anchor_us, 10 * US_PER_S, lambda: next(at))
+    assert off_us(kernel, anchor_us) <= 1_200
+    assert kernel.length_us == PERIOD_US
+    assert all(late_us <= 1_500 for late_us, _ in kernel.writes), "the quota is given again when all of it is there"
+    assert periods.moves == len(kernel.writes) / 2
+
+
+def test_where_they_are_right_nothing_is_written_and_it_is_looked_seldom() -> None:
+    kernel = Kernel(3_000)
+    looks = lived(kernel, Periods(kernel, lambda: _HALF), 3_000, 100 * US_PER_S, lambda: 50)
+    assert kernel.writes == []
+    assert looks < 100 / 4 * 35  # every four seconds for a period's length
+
+
+def test_while_nothing_runs_no_period_is_counted_and_the_search_is_given_up() -> None:
+    kernel = Kernel(3_000)
+    kernel.busy = False
+    looks = lived(kernel, Periods(kernel, lambda: _HALF), 0, 100 * US_PER_S, lambda: 50)
+    assert kernel.writes == []
+    assert looks < 100 / 4 * 110
+
+
+def test_a_longer_period_ends_where_nobody_asks_for_it_any_more() -> None:
+    kernel = Kernel(3_000)
+    periods = Periods(kernel, lambda: _HALF)
+    now_us = 0
+    while not kernel.writes:
+        now_us += 300
+        kernel.advance(now_us)
+        periods.keep(0, now_us)
+    assert kernel.length_us > PERIOD_US
+    periods.keep(None, now_us)
+    assert (kernel.length_us, periods.due_us()) == (PERIOD_US, None)
+
+
+def test_nobody_asks_without_a_ceiling_or_without_turns() -> None:
+    kernel = Kernel(3_000)
+    for anchor_us, ceiling in ((None, _HALF), (0, None), (0, 0.01)):  # so little is given in longer periods
+        periods = Periods(kernel, lambda cpus=ceiling: cpus)
+        periods.keep(anchor_us, 0)
+        assert periods.due_us() is None
+    assert kernel.writes == []
+
+
+def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
+    guard = make_guard(contract={"cpu_ratio": 0.5})
+    for job in (1, 2):
+        guard.prepare(job)
+    guard.spawn(["sh", "-c", "while :; do :; done"], 1)
+    begins_us = wait_for(lambda: beginnings_us(guard), "periods to be counted", 120.0)
+    anchor_us = begins_us[0] + PERIOD_US // 2  # as far from where they begin as can be
+
+    def asked() -> None:
+        rows = [[[1, 1]], [[2, 1]]]
+        until_us = boottime_us() + 9 * US_PER_S
+        guard.ask({"do": "slots", "begin_us": anchor_us, "slot_us": 50_000, "rows": rows, "until_us": until_us})
+
+    def in_step() -> bool:
+        asked()
+        found = beginnings_us(guard)
+        late_us = [(each - anchor_us + PERIOD_US // 2) % PERIOD_US - PERIOD_US // 2 for each in found]
+        return bool(found) and abs(statistics.median(late_us)) < PERIOD_US / 5
+
+    wait_for(in_step, "periods to begin where turns do", 240.0)
+    assert guard.status()["periods_moved"] > 0
+
+
+def beginnings_us(guard: RealGuard) -> list[int]:
+    """When periods have begun, known to half a millisecond; none where too few were counted."""
+    stat = next(place / "cpu.stat" for place in places(guard.group) if (place / "cpu.stat").exists())
+    found = []
+    end_us = boottime_us() + US_PER_S // 5
+    with open(stat, "rb", buffering=0) as file:
+        before, before_us = -1, 0
+        while (now_us := boottime_us()) < end_us:
+            fields = dict(line.split() for line in os.pread(file.fileno(), 4096, 0).decode().splitlines())
+            count = int(fields["nr_periods"])
+            if before >= 0 and count != before and now_us - before_us < 500:
+                found.append(now_us)
+            before, before_us = count, now_us
+            time.sleep(0.0001)
+    return found if len(found) > 3 else []

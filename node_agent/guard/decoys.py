@@ -8,6 +8,9 @@ milliseconds, while a ceiling is in force and a job is there:
 * a *decoy* in the owner's group, which wakes a *recall* there and sleeps. The herald goes on, for some microseconds
   that count hundreds of times in the idle class, and wakes the decoy again: now the owner's group runs ahead of nobody,
   and goes to sleep with a lag that is kept for his next process.
+
+Where the owner's own processes compute, parallel work gets next to nothing, and a herald would take the whole of it:
+then he looks in but seldom.
 """
 
 import contextlib
@@ -23,6 +26,9 @@ from node_agent.linux.cgroups import Cgroups
 
 _EVERY_S: Final = 0.002
 _RUN_NS: Final = 20_000
+#: A herald that comes so late has waited for an owner who computes, and not for a ceiling.
+_STARVED_S: Final = 0.03
+_SELDOM_S: Final = 0.5
 _NOBODY: Final = 65534
 _LOWEST: Final = 19
 _FIRST, _AGAIN = b"1", b"2"
@@ -102,8 +108,14 @@ class Decoys:
 
 def _herald(voice: int) -> None:
     os.set_blocking(voice, False)
+    pause_s = _EVERY_S
     while True:
-        time.sleep(_EVERY_S)
+        slept_s = time.monotonic()
+        time.sleep(pause_s)
+        if time.monotonic() - slept_s > pause_s + _STARVED_S:
+            pause_s = _SELDOM_S
+            continue
+        pause_s = _EVERY_S
         with contextlib.suppress(BlockingIOError):  # they have not been let run for long
             os.write(voice, _FIRST)
         until_ns = time.perf_counter_ns() + _RUN_NS

@@ -80,8 +80,9 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
         how: {"p50": float(np.quantile(late, 0.5)), "p99": float(np.quantile(late, 0.99))}
         for how, late in late_s.items()
     }
+    # on a busy machine each of the two is late by itself, too; a closed loop is wrong by a factor of hundreds
     for which in ("p50", "p99"):
-        assert quantiles["probe"][which] == pytest.approx(quantiles["open"][which], rel=0.1), quantiles
+        assert quantiles["probe"][which] == pytest.approx(quantiles["open"][which], rel=0.4), quantiles
     # and both what was done to them, as far as a busy machine lets it be done on time
     assert 0.10 < quantiles["probe"]["p50"] < 0.25, quantiles
     assert 0.35 < quantiles["probe"]["p99"] < 1.0, quantiles

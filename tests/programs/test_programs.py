@@ -1,5 +1,6 @@
 """The kernels under a real mpirun: right answers are verified on any number of ranks, wrong ones never."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -70,6 +71,25 @@ def test_a_program_can_run_for_a_time_instead(tmp_path: Path) -> None:
     assert report["seconds"] >= 0.5
     assert report["iterations"] >= 1
     assert report["verified"]
+
+
+def test_a_program_tells_how_far_it_is_until_it_is_ended(tmp_path: Path) -> None:
+    ended = mpirun(tmp_path, 2, "timeout", "8", *PROGRAM, "cg", "--tell", "0.3")
+    assert ended.status != 0
+    told = [json.loads(line) for line in ended.out.splitlines()]
+    assert len(told) > 3
+    assert {word["program"] for word in told} == {"cg"}
+    for before, after in itertools.pairwise(told):
+        assert after["time_s"] - before["time_s"] >= 0.3
+        assert after["done"] > before["done"]
+        assert after["cpu_s"] >= before["cpu_s"]
+        assert after["comm_s"] >= before["comm_s"]
+
+
+def test_who_tells_ends_with_a_wrong_answer(tmp_path: Path) -> None:
+    ended = mpirun(tmp_path, 2, sys.executable, FAULTY, "NoReaction", "--tell", "0.1", "--ranks", "2")
+    assert ended.status == 1
+    assert "cosched.programs: bt S: WRONG after 16 iterations" in ended.err
 
 
 def test_without_json_it_says_the_same_in_a_sentence(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Decoys are there while a ceiling is in force and a job is there, where they belong, and never longer."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from kit.guards import US_PER_S, RealGuard, alive, places
 from kit.waiting import wait_for
+
+from node_agent.guard.decoys import _herald
 
 MakeGuard = Callable[..., RealGuard]
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -90,3 +93,41 @@ def test_nobody_has_them_without_asking(make_guard: MakeGuard) -> None:
     guard = make_guard(contract={"cpu_ratio": 0.5})
     guard.prepare(1)
     assert shown(guard) == {"processes": 0, "problem": "not asked for (cgroup.decoys)"}
+
+
+def test_a_herald_who_was_kept_waiting_looks_in_but_seldom() -> None:
+    """Beside an owner who computes, what parallel work still gets is the jobs'."""
+    ear, voice = os.pipe2(os.O_NONBLOCK)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _herald(voice)
+        finally:
+            os._exit(1)
+    try:
+        wait_for(lambda: spoke(ear), "the herald")
+        silent = [silent_after_a_stop(pid, ear) for _ in range(4)]
+        assert any(silent), "stopped in the midst of his work he was not kept waiting"
+        wait_for(lambda: spoke(ear), "the herald to be back")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ear)
+        os.close(voice)
+
+
+def silent_after_a_stop(pid: int, ear: int) -> bool:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.1)
+    spoke(ear)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.3)
+    return not spoke(ear)
+
+
+def spoke(ear: int) -> bool:
+    """Whether something was said since it was asked last."""
+    try:
+        return bool(os.read(ear, 1 << 16))
+    except BlockingIOError:
+        return False

@@ -19,6 +19,13 @@ from kit.command import Call
         (["coscheduling", "--modes", "css"], "--modes"),
         (["coscheduling", "--works", "nothing such"], "--works"),
         (["coscheduling", "--seconds", "0.01"], "--seconds"),
+        (["mixed", "--modes", "css"], "--modes: 'css'"),
+        (["mixed", "--modes", "ccs,gang"], "--modes: ccs,gang; expected plain"),
+        (["mixed", "--desks", "0,3"], "--desks: '3'; expected 0 to 2"),
+        (["mixed", "--desks", "-1"], "--desks: '-1'"),
+        (["mixed", "--seconds", "0.5"], "--seconds: 0.5"),
+        (["mixed", "--receive", "block"], "'block' is not one of"),
+        (["mixed", "--lab", "some", "--desks", "0,1"], "--desks: 0,1; expected one number"),
         (["model", "--modes", "css"], "--modes: 'css'; expected none, ccs"),
         (["model", "--policy", "normol"], "did you mean 'normal'"),
         (["model", "--coefficients", "none.json"], "none.json"),
@@ -33,7 +40,7 @@ def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], co
 
 def test_results_cannot_be_written_into_a_file(cosched: Call, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
-    for experiment in ("contract", "coscheduling", "model"):
+    for experiment in ("contract", "coscheduling", "mixed", "model"):
         done = cosched("bench", experiment, "--out", str(tmp_path / "there"))
         assert done.status == 2
         assert f"--out: {tmp_path}/there: " in done.err

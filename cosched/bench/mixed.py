@@ -69,7 +69,7 @@ Places = Callable[[int], AbstractContextManager[Where]]
 
 
 class Experiment:
-    """Runs the mix under each mode. What cannot be run is in ``refused``, with why."""
+    """Runs the mix under each mode. What could not be run in some round is in ``refused``, with why."""
 
     def __init__(self, places: Places, plan: Plan, say: Callable[[str], None]) -> None:
         self._places = places
@@ -89,8 +89,6 @@ class Experiment:
 
     def _one(self, number: int, desks: int, mode: str, where: Where) -> Iterator[MixedRun]:
         what = f"{worded(desks)} | {mode}"
-        if what in self.refused:
-            return
         plan = self._plan
         mixed = Together(Jobs(where.client), MIX, where.nodes)
         quiet = Quiet(where.lab, self._say)

@@ -48,7 +48,7 @@ def mixed(
 
     Without --server or --lab it makes labs of two nodes with a CPU each, with synthetic owners at so many of their
     desks, and ends them. A cluster needs nodes of one CPU on which four tasks may run; its desks are taken as they
-    are, and --desks must say how many owners that is. Exit status 1 when ccs is not 15 % shorter.
+    are, and --desks must say how many owners that is. Exit status 1 when ccs is not 15 % shorter, or was not measured.
 
     \b
     Example: cosched bench mixed --modes plain,ccs --desks 0,1 --rounds 3 --out results
@@ -108,7 +108,7 @@ def shown(kept: Kept[MixedRun], refused: Mapping[str, str], out: Path | None) ->
         (out / "mixed.json").write_text(document(cells, refused, kept.hows), encoding="utf-8")
         for path in [out / "mixed.json", *plot(cells, out)]:
             click.echo(f"wrote {path}")
-    return 1 if missed else 0
+    return 1 if missed or not cells or (refused and not any(cell.mode == "ccs" for cell in cells)) else 0
 
 
 def _count(word: str) -> int:

@@ -22,12 +22,13 @@ from typing import Any, Final
 
 from node_agent.guard.supervisor import close_all_but
 from node_agent.linux import process
-from node_agent.linux.cgroups import Cgroups
+from node_agent.linux.cgroups import PERIOD_US, Cgroups
 
 _EVERY_S: Final = 0.002
 _RUN_NS: Final = 20_000
-#: A herald that comes so late has waited for an owner who computes, and not for a ceiling.
-_STARVED_S: Final = 0.03
+#: A ceiling keeps a herald waiting for a period, and for what the side has used too much: until the kernel's next tick.
+_PERIOD_S: Final = PERIOD_US / 1e6
+_TOO_MUCH_S: Final = 0.01
 _SELDOM_S: Final = 0.5
 _NOBODY: Final = 65534
 _LOWEST: Final = 19
@@ -41,14 +42,21 @@ class Decoys:
         self._cgroups = cgroups
         self._desk = desk
         self._pidfds: list[int] = []
+        self._ceiling_cpus: float | None = None
         self.problem = "" if allowed else "not asked for (cgroup.decoys)"
 
-    def keep(self, *, wanted: bool) -> None:
-        """Have them, or not; costs nothing where that is so already."""
-        if wanted and not self._pidfds and not self.problem:
+    def keep(self, ceiling_cpus: float | None) -> None:
+        """Have those of a ceiling, or with None not; costs nothing where that is so already."""
+        wanted = ceiling_cpus is not None
+        if wanted and self._ceiling_cpus != ceiling_cpus:
+            self.stop()
+            self._ceiling_cpus = ceiling_cpus
+        if ceiling_cpus is not None and not self._pidfds and not self.problem:
+            cpus = sorted(os.sched_getaffinity(0))
+            patience_s = _PERIOD_S + _TOO_MUCH_S * len(cpus) / ceiling_cpus
             try:
-                for cpu in sorted(os.sched_getaffinity(0)):
-                    self._start(cpu)
+                for cpu in cpus:
+                    self._start(cpu, patience_s)
             except OSError as error:
                 self.stop()
                 self.problem = f"{error.filename or 'fork'}: {error.strerror}"
@@ -70,7 +78,7 @@ class Decoys:
         """For ``status``."""
         return {"decoys": {"processes": len(self._pidfds), "problem": self.problem}}
 
-    def _start(self, cpu: int) -> None:
+    def _start(self, cpu: int, patience_s: float) -> None:
         ends = [*os.pipe2(os.O_CLOEXEC), *os.pipe2(os.O_CLOEXEC)]
         decoys_ear, heralds_voice, recalls_ear, decoys_voice = ends
         try:
@@ -78,7 +86,7 @@ class Decoys:
             self._cgroups.place_decoy(decoy, self._desk)
             recall = self._forked(cpu, (recalls_ear,), lambda: _recall(recalls_ear))
             self._cgroups.place_decoy(recall, self._desk)
-            herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice))
+            herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice, patience_s))
             self._cgroups.place_herald(herald)
         finally:
             for end in ends:
@@ -106,13 +114,14 @@ class Decoys:
             os._exit(0)
 
 
-def _herald(voice: int) -> None:
+def _herald(voice: int, patience_s: float) -> None:
+    """Who comes later than that has not waited for a ceiling, but for an owner who computes."""
     os.set_blocking(voice, False)
     pause_s = _EVERY_S
     while True:
         slept_s = time.monotonic()
         time.sleep(pause_s)
-        if time.monotonic() - slept_s > pause_s + _STARVED_S:
+        if time.monotonic() - slept_s > pause_s + patience_s:
             pause_s = _SELDOM_S
             continue
         pause_s = _EVERY_S

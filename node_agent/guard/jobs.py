@@ -71,6 +71,9 @@ class Jobs:
                     self._follow(group, found, found.pidfd)
             self.endings.look_in(group, 0)
         self.levers.undo_all(self.groups)
+        for group in self.groups.values():
+            if group.ending:
+                self.levers.spare(group.key)
         self._rooms.remove_stray(self.groups.values())
         return len(self.groups)
 

@@ -22,7 +22,7 @@ Key = tuple[int, int]
 
 #: Nobody is trusted for longer: a request beyond that is cut.
 MAX_LEASE_US: Final = 10 * US_PER_S
-#: Nobody is held for longer: then turns are by the idle class.
+#: Turns that would hold somebody for longer are by the idle class.
 MAX_HELD_US: Final = HELD_US[1]
 _NEVER_US: Final = 1 << 62
 
@@ -97,7 +97,7 @@ class Levers:
         return None if slots is None or slots.slot_us % PERIOD_US else slots.begin_us
 
     def spare(self, key: Key) -> None:
-        """The job is to end: it waits for nobody's turn any more, for what is held dies as slowly as it is let run."""
+        """The job is to end: it is held no more, for who is held dies as slowly as he is let run."""
         self._spared.add(key)
         self._apply(boottime_us())
 
@@ -118,7 +118,7 @@ class Levers:
 
     def shown(self) -> dict[str, Any]:
         """For ``status``."""
-        set_now = [[*key, lever.percent, lever.idle] for key, lever in sorted(self._set.items())]
+        set_now = [[*key, lever.percent, lever.idle or lever.held] for key, lever in sorted(self._set.items())]
         return {"levers": set_now, "raises": self.raises, "levers_problem": self.problem}
 
     def _apply(self, now_us: int, *, strict: bool = False) -> None:
@@ -133,8 +133,9 @@ class Levers:
             number = (now_us - slots.begin_us) // slots.slot_us
             self._holding = self._holds()
             held = self._holding and slots.slot_us * (len(slots.rows) - 1) <= MAX_HELD_US
-            for key in set(_waiting(slots, number)) - self._spared:
-                wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held, held=held)
+            for key in _waiting(slots, number):
+                held_here = held and key not in self._spared
+                wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held_here, held=held_here)
             next_us = slots.begin_us + (number + 1) * slots.slot_us
             self._due_us = min(self._due_us, next_us, slots.until_us)
         self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL}, strict=strict)

@@ -90,7 +90,7 @@ class Limiter:
             self._apply(now_us)
 
     def arm(self, now_us: int) -> None:
-        """The ceiling holds from now on. (Always written: it costs less than a doubt.)"""
+        """The ceiling holds from now on, whatever is believed to be in the kernel."""
         self.armed, self.until_us = True, 0
         self._apply(now_us)
 

@@ -98,9 +98,9 @@ class Guard:
                 now_us = process.boottime_us()
                 if why := self._limiter.tick(now_us):
                     self._server.emit({"event": "armed", "why": why})
-                self._decoys.keep(wanted=self._limiter.limits.cpus is not None and bool(self._jobs.groups))
+                self._decoys.keep(self._limiter.limits.cpus if self._jobs.groups else None)
                 self._jobs.levers.tick(now_us)
-                self._periods.keep(self._jobs.levers.anchor_us, now_us)
+                self._periods.keep(self._jobs.levers.anchor_us)
                 self._jobs.endings.tick(now_us)
                 self._desk.tick(now_us)
                 watchdog.tick(now_us)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node_agent.linux.cgroups import PERIOD_US, Cgroups, quota
+from node_agent.linux.process import boottime_us
 
 #: Beginnings that are this near to where they belong are left there: clocks are not known better.
 _NEAR_US: Final = 750
@@ -29,12 +30,15 @@ _SELDOM_US: Final = 4_000_000
 class Periods:
     """Those of this node. ``ceiling``: what is in force, in CPUs; times are microseconds since boot."""
 
-    def __init__(self, cgroups: Cgroups, ceiling: Callable[[], float | None]) -> None:
+    def __init__(
+        self, cgroups: Cgroups, ceiling: Callable[[], float | None], clock: Callable[[], int] = boottime_us
+    ) -> None:
         self._cgroups = cgroups
         self._ceiling = ceiling
+        self._clock = clock
         self._due_us: int | None = None
         self._wait_us = _SOONEST_US
-        self._began_us = 0  # looking, since when
+        self._began_us: int | None = None  # looking, since when
         self._count, self._read_us = -1, 0
         self._longer_us = 0  # of the period that has been asked for, until the one before it is over
         self.moves = 0
@@ -43,54 +47,56 @@ class Periods:
         """When :meth:`keep` is wanted next; None: not before something changes."""
         return self._due_us
 
-    def keep(self, anchor_us: int | None, now_us: int) -> None:
+    def keep(self, anchor_us: int | None) -> None:
         """Do what is due. ``anchor_us``: a moment at which a period should begin; None: nobody asks for any."""
         cpus = self._ceiling()
-        if anchor_us is None or cpus is None or quota(cpus)[1] != PERIOD_US:
-            if self._longer_us and cpus is not None:
-                self._stretch(cpus, 0)
-            self._due_us, self._wait_us, self._longer_us = None, _SOONEST_US, 0
-            return
-        if self._due_us is None:
-            self._look_from(now_us)
-        elif now_us < self._due_us:
-            return
+        movable = cpus is not None and quota(cpus)[1] == PERIOD_US  # any other length is the limiter's
         try:
-            self._step(anchor_us, cpus, now_us)
-        except OSError:  # the ceiling itself is the limiter's to tell of
-            self._rest(now_us)
+            if cpus is not None and movable and anchor_us is not None:
+                self._step(anchor_us, cpus)
+                return
+            if cpus is not None and movable and self._longer_us:
+                self._stretch(cpus, 0)
+            self._due_us, self._wait_us, self._began_us = None, _SOONEST_US, None
+        except OSError:  # the ceiling is the limiter's to tell of, and to put right
+            self._rest()
+        self._longer_us = 0
 
-    def _step(self, anchor_us: int, cpus: float, now_us: int) -> None:
+    def _step(self, anchor_us: int, cpus: float) -> None:
         """Read the count once; where a period has begun just now, do what is to be done then."""
-        if self._began_us == 0:
+        now_us = self._clock()
+        if self._due_us is not None and now_us < self._due_us:
+            return
+        if self._began_us is None:
             self._look_from(now_us)
         count, before, read_us = self._cgroups.periods(), self._count, self._read_us
+        now_us = self._clock()
         self._count, self._read_us = count, now_us
         if before < 0 or count == before or now_us - read_us > _LATE_US:
-            if now_us - self._began_us > _PATIENCE_US:
-                self._give_up(cpus, now_us)
-            else:
-                self._due_us = now_us + _STEP_US
+            self._look_again(cpus, now_us)
             return
         if self._longer_us:  # the longer one has begun: those after it are as all
             self._stretch(cpus, 0)
             self.moves += 1
-            self._rest(now_us)
+            self._rest()
             return
         late_us = ((read_us + now_us) // 2 - anchor_us) % PERIOD_US
         if min(late_us, PERIOD_US - late_us) <= _NEAR_US:
             self._wait_us = _SELDOM_US
-            self._rest(now_us)
+            self._rest()
             return
         self._wait_us = _SOONEST_US
         self._stretch(cpus, PERIOD_US - late_us)
         self._look_from(now_us)
 
-    def _give_up(self, cpus: float, now_us: int) -> None:
+    def _look_again(self, cpus: float, now_us: int) -> None:
+        if self._began_us is None or now_us - self._began_us <= _PATIENCE_US:
+            self._due_us = now_us + _STEP_US
+            return
         if self._longer_us:
             self._stretch(cpus, 0)
         self._wait_us = min(2 * self._wait_us, _SELDOM_US)
-        self._rest(now_us)
+        self._rest()
 
     def _stretch(self, cpus: float, longer_us: int) -> None:
         self._longer_us = longer_us
@@ -100,6 +106,6 @@ class Periods:
         self._began_us, self._count, self._read_us = now_us, -1, now_us
         self._due_us = now_us
 
-    def _rest(self, now_us: int) -> None:
-        self._began_us = 0
-        self._due_us = now_us + self._wait_us
+    def _rest(self) -> None:
+        self._began_us = None
+        self._due_us = self._clock() + self._wait_us

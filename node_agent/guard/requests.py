@@ -112,7 +112,10 @@ class Weigh(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU, who is in another row runs idle."""
+    """From ``begin_us`` on, slot after slot: row ``n % len(rows)`` has the CPU.
+
+    Who is in another row runs idle, or is held below a ceiling.
+    """
 
     begin_us: int
     slot_us: int

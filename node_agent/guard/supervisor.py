@@ -208,22 +208,25 @@ class _Reaper:
 
     def reaped(self, pid: int) -> int | None:
         """Reap who has ended; how that process did, once it has: its status, or less than 0 a signal."""
-        if not _has_ended():
-            return None
-        time.sleep(max(0.0, self._next_s - time.monotonic()))  # a job may make orphans without end
+        if not _has_ended(os.P_PID, pid) and (time.monotonic() < self._next_s or not _has_ended(os.P_ALL, 0)):
+            return None  # a job may make orphans without end: those wait for the next one
         found = None
         with self._cgroups.among_jobs(), contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == pid:
                     found = os.waitstatus_to_exitcode(ended[1])
-        self._next_s = time.monotonic() + _BETWEEN_VISITS_S
+        self.put_off(_BETWEEN_VISITS_S)
         return found
 
+    def put_off(self, seconds: float) -> None:
+        """No visit before that, unless the command itself has ended."""
+        self._next_s = time.monotonic() + seconds
 
-def _has_ended() -> bool:
+
+def _has_ended(kind: int, which: int) -> bool:
     """Whether there is somebody to reap."""
     with contextlib.suppress(ChildProcessError):
-        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return os.waitid(kind, which, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return False
 
 

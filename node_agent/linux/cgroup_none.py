@@ -72,6 +72,7 @@ class CgroupsNone(Cgroups):
             "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
             "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
             "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor died",
+            "held turns": "no: jobs cannot be held without cgroups",
             "job weights": "no: jobs have no weights against each other without cgroups; no coscheduling",
             "processes limit": "no: RLIMIT_NPROC would count all of the user's processes",
         }

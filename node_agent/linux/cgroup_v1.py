@@ -110,13 +110,14 @@ class CgroupsV1(Cgroups):
         """What the trees offer."""
         cpu = self._sides["cpu"]
         has_idle = os.path.exists(os.path.join(cpu, "cpu.idle"))
+        has_quota = os.path.exists(os.path.join(cpu, "cpu.cfs_quota_us"))
         return self._can_weigh() | {
-            "cpu ceiling": YES if os.path.exists(os.path.join(cpu, "cpu.cfs_quota_us")) else "no: no CFS bandwidth",
+            "cpu ceiling": YES if has_quota else "no: no CFS bandwidth",
             "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest shares instead",
             "memory limit": YES,
             "job kill": YES if "freezer" in self._sides else "yes, but without a freezer a fork bomb takes longer",
             "processes limit": YES if "pids" in self._sides else "no: no controller pids",
-            "held turns": can_hold(),
+            "held turns": can_hold() if has_quota else "no: no CFS bandwidth",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
@@ -202,9 +203,12 @@ class CgroupsV1(Cgroups):
     def among_jobs(self) -> AbstractContextManager[None]:
         """As the interface says; in the tree of the CPU alone."""
         top = os.path.join(self._mount, "cpu")
-        lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+        try:
+            lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+            away = _made(os.path.join(self._sides["cpu"], VISITORS))
+        except OSError:
+            return contextlib.nullcontext()
         home = next((path for _, controllers, path in lines if "cpu" in controllers.split(",")), "/")
-        away = _made(os.path.join(self._sides["cpu"], VISITORS))
         return carried(f"{top}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
 
     def place_herald(self, pid: int) -> None:

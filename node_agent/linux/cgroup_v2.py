@@ -109,14 +109,15 @@ class CgroupsV2(Cgroups):
     def can(self) -> dict[str, str]:
         """What the tree offers."""
         has_idle = os.path.exists(self._path("cpu.idle"))
+        has_quota = os.path.exists(self._path("cpu.max"))
         has_pids = "pids" in files.read(self._path("cgroup.subtree_control")).split()
         return self._can_weigh() | {
-            "cpu ceiling": YES if os.path.exists(self._path("cpu.max")) else "no: no cpu.max",
+            "cpu ceiling": YES if has_quota else "no: no cpu.max",
             "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest weight instead",
             "memory limit": YES,
             "job kill": YES,
             "processes limit": YES if has_pids else "no: no controller pids",
-            "held turns": can_hold(),
+            "held turns": can_hold() if has_quota else "no: no cpu.max",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
 
@@ -205,9 +206,12 @@ class CgroupsV2(Cgroups):
 
     def among_jobs(self) -> AbstractContextManager[None]:
         """As the interface says."""
-        lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+        try:
+            lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
+            away = _made(self._path(VISITORS))
+        except OSError:
+            return contextlib.nullcontext()
         home = next((path for _, controllers, path in lines if not controllers), "/")
-        away = _made(self._path(VISITORS))
         return carried(f"{self._mount}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
 
     def place_herald(self, pid: int) -> None:

@@ -270,3 +270,25 @@ def test_the_job_of_a_group_is_in_its_name() -> None:
     assert cgroups.job_of(cgroups.group_name(12, 3)) == (12, 3)
     for name in ("job-1", "job-1.2.3", "job--1.2", "job-1.2\n", "xjob-1.2", "guard", "job-1.x"):
         assert cgroups.job_of(name) is None
+
+
+def test_who_is_held_has_a_thousandth_and_is_let_go(groups: Cgroups, side: str) -> None:
+    """Written and read back: there is nobody in it, so it may be tried on any kernel."""
+
+    def quota() -> list[str]:
+        for place in places(f"{side}/{NAME}"):
+            if (place / "cpu.max").exists():
+                return (place / "cpu.max").read_text().split()
+            if (place / "cpu.cfs_quota_us").exists():
+                return [(place / name).read_text().strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
+        pytest.fail("no quota")
+
+    groups.create(NAME, None, 10)
+    groups.hold(NAME, held=True)
+    assert quota() == ["1000", "1000000"]
+    groups.hold(NAME, held=False)
+    assert quota()[0] in ("-1", "max")
+    groups.remove(NAME)
+    for held in (True, False):
+        with pytest.raises(FileNotFoundError):
+            groups.hold(NAME, held=held)

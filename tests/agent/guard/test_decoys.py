@@ -101,7 +101,7 @@ def test_a_herald_who_was_kept_waiting_looks_in_but_seldom() -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            _herald(voice)
+            _herald(voice, 0.03)
         finally:
             os._exit(1)
     try:

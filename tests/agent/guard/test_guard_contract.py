@@ -1,6 +1,8 @@
 """The contract on the parallel side: armed by itself, relaxed for a while on request, cut by the owner."""
 
 import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -58,22 +60,24 @@ def test_it_begins_armed_and_an_agents_end_arms_it_again(guard: RealGuard) -> No
 @pytest.mark.system("strace")
 def test_what_is_so_already_is_not_written(guard: RealGuard) -> None:
     """Who writes a ceiling gives its whole quota again: to parallel work, beside an owner."""
-    guard.stop()
     trace = guard.directory / "writes"
-    guard.within = ["strace", "-f", "-o", str(trace), "-e", "trace=openat"]
-    guard.start()
-
-    def written() -> list[str]:
-        return [line for line in trace.read_text().splitlines() if "O_WRONLY" in line and ceiling_file in line]
-
-    ceiling_file = f"{guard.group}/cpu."
-    before = written()
-    for _ in range(3):
-        guard.ask({"do": "arm"})
-        guard.ask(CLUSTER)
-    assert written() == before
-    guard.ask({**CLUSTER, "cpu_ratio": 0.25})
-    assert len(written()) > len(before)
+    assert guard.process is not None
+    pid = guard.process.pid
+    command = ["strace", "-o", str(trace), "-e", "trace=openat", "-p", str(pid)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:  # it lets the guard go when it ends
+        try:
+            wait_for(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), "the tracer")
+            for _ in range(3):
+                guard.ask({"do": "arm"})
+                guard.ask(CLUSTER)
+            guard.ask({**CLUSTER, "cpu_ratio": 0.25})
+        finally:
+            tracer.send_signal(signal.SIGINT)
+    ceiling = [line for line in trace.read_text().splitlines() if f"{guard.group}/cpu." in line]
+    written = [at for at, line in enumerate(ceiling) if "O_WRONLY" in line]
+    read = [at for at, line in enumerate(ceiling) if "O_RDONLY" in line]
+    assert written, "another ceiling is written"
+    assert len([at for at in read if at < written[0]]) >= 6, "and it was looked at before, each time"
 
 
 def test_it_arms_by_itself_when_the_time_is_over(guard: RealGuard) -> None:

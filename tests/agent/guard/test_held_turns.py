@@ -37,12 +37,13 @@ def state(guard: RealGuard, job: int) -> str:
     return "idle" if files.read(f"{here}/cpu.idle").strip() == "1" else "runs"
 
 
-def slots(guard: RealGuard, slot_us: int, lasting_us: int = 9 * US_PER_S) -> int:
-    """Turns of jobs 1 and 2 from now on; their beginning."""
+def slots(guard: RealGuard, slot_us: int, lasting_us: int = 9 * US_PER_S, begin_us: int | None = None) -> int:
+    """Turns of jobs 1 and 2, from now on if not from another moment; their beginning."""
     now_us = boottime_us()
+    begin_us = now_us if begin_us is None else begin_us
     rows = [[[1, 1]], [[2, 1]]]
-    guard.ask({"do": "slots", "begin_us": now_us, "slot_us": slot_us, "rows": rows, "until_us": now_us + lasting_us})
-    return now_us
+    guard.ask({"do": "slots", "begin_us": begin_us, "slot_us": slot_us, "rows": rows, "until_us": now_us + lasting_us})
+    return begin_us
 
 
 def two_jobs(guard: RealGuard, first: list[str] = SLEEPS, second: list[str] = SLEEPS) -> int:
@@ -55,16 +56,26 @@ def two_jobs(guard: RealGuard, first: list[str] = SLEEPS, second: list[str] = SL
 
 def test_who_waits_is_held_in_turns_and_let_go_at_their_end(guard: RealGuard) -> None:
     two_jobs(guard)
-    slots(guard, 20_000, US_PER_S)
+    slots(guard, 100_000)
     seen: set[tuple[str, str]] = set()
 
     def both_had_theirs() -> bool:
-        seen.add((state(guard, 1), state(guard, 2)))
+        first, second = state(guard, 1), state(guard, 2)
+        if state(guard, 1) == first:  # no change-over meanwhile
+            seen.add((first, second))
         return {("held", "runs"), ("runs", "held")} <= seen
 
     wait_for(both_had_theirs, "a turn of each job")
     assert ("held", "held") not in seen, "first who may run is let go"
     assert not {way for pair in seen for way in pair} & {"idle"}
+    guard.ask({"do": "slots", "begin_us": 0, "slot_us": 100_000, "rows": [], "until_us": 0})
+    assert (state(guard, 1), state(guard, 2)) == ("runs", "runs")
+    assert guard.status()["levers"] == []
+
+
+def test_turns_of_who_is_held_end_with_their_lease(guard: RealGuard) -> None:
+    two_jobs(guard)
+    slots(guard, US_PER_S, US_PER_S // 2)
     wait_for(lambda: {state(guard, 1), state(guard, 2)} == {"runs"} and not guard.status()["levers"], "the turns' end")
 
 
@@ -117,7 +128,12 @@ def test_who_is_held_leaves_the_whole_of_what_there_is(guard: RealGuard) -> None
     time.sleep(max(0.0, (begin_us + turn_us - 100_000 - boottime_us()) / US_PER_S))
     used, late_us = cpu_ns(pid) - before, boottime_us() - begin_us
     assert late_us > turn_us or used < 20_000_000
-    wait_for(lambda: (slots(guard, 50_000, US_PER_S), cpu_ns(pid) - before)[1] > 50_000_000, "its own turns", 120.0)
+
+    def had_its_own() -> bool:
+        slots(guard, 50_000, begin_us=begin_us)
+        return cpu_ns(pid) - before > 50_000_000
+
+    wait_for(had_its_own, "its own turns", 120.0)
 
 
 def test_who_is_to_end_is_held_no_more(guard: RealGuard) -> None:
@@ -125,8 +141,19 @@ def test_who_is_to_end_is_held_no_more(guard: RealGuard) -> None:
     slots(guard, US_PER_S)
     assert state(guard, 2) == "held"
     guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": US_PER_S})
-    assert state(guard, 2) == "runs"
+    assert state(guard, 2) != "held"
     guard.event("empty", job=2, attempt=1)
+
+
+def test_who_is_to_end_is_not_held_by_the_next_guard_either(guard: RealGuard) -> None:
+    two_jobs(guard, second=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+    guard.ask({"do": "kill", "job": 2, "attempt": 1, "grace_us": 60 * US_PER_S})
+    guard.kill()
+    guard.start()
+    slots(guard, US_PER_S)
+    assert state(guard, 2) != "held"
+    slots(guard, US_PER_S, begin_us=boottime_us() - US_PER_S)
+    assert (state(guard, 1), state(guard, 2)) == ("held", "runs")
 
 
 def cpu_ns(pid: int) -> int:

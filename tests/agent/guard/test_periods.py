@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.guards import RealGuard, places
@@ -26,6 +27,7 @@ class Kernel(Cgroups):
         self.began_us = first_us - PERIOD_US
         self.writes: list[tuple[int, int]] = []  # how long after a beginning, which length
         self.now_us = 0
+        self.slow_us = 0  # how long a look takes
         self.busy = True
 
     def advance(self, now_us: int) -> None:
@@ -34,7 +36,11 @@ class Kernel(Cgroups):
             self.count += self.busy
         self.now_us = now_us
 
+    def clock(self) -> int:
+        return self.now_us
+
     def periods(self) -> int:
+        self.advance(self.now_us + self.slow_us)
         return self.count
 
     def set_period(self, cpus: float, period_us: int) -> None:
@@ -50,12 +56,11 @@ Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 def lived(kernel: Kernel, periods: Periods, anchor_us: int | None, until_us: int, late: Callable[[], int]) -> int:
     """Time goes by; how often the guard was woken for it."""
     kernel.advance(0)
-    periods.keep(anchor_us, 0)
+    periods.keep(anchor_us)
     looks = 0
     while (due_us := periods.due_us()) is not None and due_us < until_us:
-        now_us = max(due_us, kernel.now_us) + late()
-        kernel.advance(now_us)
-        periods.keep(anchor_us, now_us)
+        kernel.advance(max(due_us, kernel.now_us) + late())
+        periods.keep(anchor_us)
         looks += 1
     return looks
 
@@ -72,7 +77,7 @@ def off_us(kernel: Kernel, anchor_us: int) -> int:
 )
 def test_they_come_to_begin_where_turns_do(first_us: int, anchor_us: int, delays_us: list[int]) -> None:
     kernel = Kernel(first_us)
-    periods = Periods(kernel, lambda: _HALF)
+    periods = Periods(kernel, lambda: _HALF, kernel.clock)
     at = iter(delays_us * 10_000)
     lived(kernel, periods, anchor_us, 10 * US_PER_S, lambda: next(at))
     assert off_us(kernel, anchor_us) <= 1_200
@@ -83,7 +88,7 @@ def test_they_come_to_begin_where_turns_do(first_us: int, anchor_us: int, delays
 
 def test_where_they_are_right_nothing_is_written_and_it_is_looked_seldom() -> None:
     kernel = Kernel(3_000)
-    looks = lived(kernel, Periods(kernel, lambda: _HALF), 3_000, 100 * US_PER_S, lambda: 50)
+    looks = lived(kernel, Periods(kernel, lambda: _HALF, kernel.clock), 3_000, 100 * US_PER_S, lambda: 50)
     assert kernel.writes == []
     assert looks < 100 / 4 * 35  # every four seconds for a period's length
 
@@ -91,29 +96,70 @@ def test_where_they_are_right_nothing_is_written_and_it_is_looked_seldom() -> No
 def test_while_nothing_runs_no_period_is_counted_and_the_search_is_given_up() -> None:
     kernel = Kernel(3_000)
     kernel.busy = False
-    looks = lived(kernel, Periods(kernel, lambda: _HALF), 0, 100 * US_PER_S, lambda: 50)
+    looks = lived(kernel, Periods(kernel, lambda: _HALF, kernel.clock), 0, 100 * US_PER_S, lambda: 50)
     assert kernel.writes == []
     assert looks < 100 / 4 * 110
 
 
 def test_a_longer_period_ends_where_nobody_asks_for_it_any_more() -> None:
     kernel = Kernel(3_000)
-    periods = Periods(kernel, lambda: _HALF)
-    now_us = 0
-    while not kernel.writes:
-        now_us += 300
-        kernel.advance(now_us)
-        periods.keep(0, now_us)
-    assert kernel.length_us > PERIOD_US
-    periods.keep(None, now_us)
+    periods = stretched(kernel, lambda: _HALF)
+    periods.keep(None)
     assert (kernel.length_us, periods.due_us()) == (PERIOD_US, None)
+
+
+def stretched(kernel: Kernel, ceiling: Callable[[], float | None]) -> Periods:
+    """In the midst of a move."""
+    periods = Periods(kernel, ceiling, kernel.clock)
+    while not kernel.writes:
+        kernel.advance(kernel.now_us + 300)
+        periods.keep(0)
+    assert kernel.length_us > PERIOD_US
+    return periods
+
+
+@pytest.mark.parametrize("ceiling", [None, 0.01])
+def test_a_ceiling_that_the_limiter_has_changed_is_left_to_it(ceiling: float | None) -> None:
+    """Little is given in longer periods: the usual one would let more run."""
+    kernel = Kernel(3_000)
+    now: list[float | None] = [_HALF]
+    periods = stretched(kernel, lambda: now[0])
+    now[0] = ceiling
+    writes = list(kernel.writes)
+    periods.keep(0)
+    assert (kernel.writes, periods.due_us()) == (writes, None)
+
+
+@pytest.mark.parametrize("fails", ["periods", "set_period"])
+def test_a_kernel_that_refuses_is_asked_again_later(fails: str) -> None:
+    class Refusing(Kernel):
+        def periods(self) -> int:
+            if fails == "periods":
+                raise OSError(5, "no")
+            return super().periods()
+
+        def set_period(self, cpus: float, period_us: int) -> None:
+            raise OSError(5, "no")
+
+    kernel = Refusing(3_000)
+    periods = Periods(kernel, lambda: _HALF, kernel.clock)
+    looks = lived(kernel, periods, 0, 10 * US_PER_S, lambda: 50)
+    assert 5 < looks < 1_000
+    periods.keep(None)
+
+
+def test_a_beginning_that_was_seen_too_late_is_not_written_at() -> None:
+    kernel = Kernel(3_000)
+    kernel.slow_us = 1_500
+    lived(kernel, Periods(kernel, lambda: _HALF, kernel.clock), 0, 10 * US_PER_S, lambda: 50)
+    assert kernel.writes == []
 
 
 def test_nobody_asks_without_a_ceiling_or_without_turns() -> None:
     kernel = Kernel(3_000)
     for anchor_us, ceiling in ((None, _HALF), (0, None), (0, 0.01)):  # so little is given in longer periods
-        periods = Periods(kernel, lambda cpus=ceiling: cpus)
-        periods.keep(anchor_us, 0)
+        periods = Periods(kernel, lambda cpus=ceiling: cpus, kernel.clock)
+        periods.keep(anchor_us)
         assert periods.due_us() is None
     assert kernel.writes == []
 
@@ -124,7 +170,7 @@ def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
         guard.prepare(job)
     guard.spawn(["sh", "-c", "while :; do :; done"], 1)
     begins_us = wait_for(lambda: beginnings_us(guard), "periods to be counted", 120.0)
-    anchor_us = begins_us[0] + PERIOD_US // 2  # as far from where they begin as can be
+    anchor_us = begins_us[0] + PERIOD_US // 3
 
     def asked() -> None:
         rows = [[[1, 1]], [[2, 1]]]
@@ -133,12 +179,13 @@ def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
 
     def in_step() -> bool:
         asked()
+        if not guard.status()["periods_moved"]:
+            return False
         found = beginnings_us(guard)
         late_us = [(each - anchor_us + PERIOD_US // 2) % PERIOD_US - PERIOD_US // 2 for each in found]
         return bool(found) and abs(statistics.median(late_us)) < PERIOD_US / 5
 
     wait_for(in_step, "periods to begin where turns do", 240.0)
-    assert guard.status()["periods_moved"] > 0
 
 
 def beginnings_us(guard: RealGuard) -> list[int]:

@@ -1,4 +1,4 @@
-"""The experiment on a mixed workload runs: a lab with an owner at one desk; how fast is not asked here."""
+"""The experiment on a mixed workload runs, without owners and beside one; how fast is not asked here."""
 
 import json
 import os
@@ -12,7 +12,8 @@ import pytest
 pytestmark = pytest.mark.xdist_group("live")
 
 
-def test_a_short_round_beside_an_owner(tmp_path: Path) -> None:
+@pytest.mark.parametrize("desks", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_a_short_round(tmp_path: Path, desks: int) -> None:
     pytest.importorskip("mpi4py")
     if os.geteuid() != 0:
         pytest.skip("needs root: control groups")
@@ -20,7 +21,7 @@ def test_a_short_round_beside_an_owner(tmp_path: Path) -> None:
         pytest.skip("needs two CPUs: a node on each")
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it
         done = subprocess.run(
-            [sys.executable, "-m", "cosched.cli.main", "bench", "mixed", "--modes", "plain,ccs", "--desks", "1",
+            [sys.executable, "-m", "cosched.cli.main", "bench", "mixed", "--modes", "plain,ccs", "--desks", str(desks),
              "--rounds", "1", "--seconds", "1", "--out", str(tmp_path)],
             capture_output=True, text=True, timeout=540, check=False, env=os.environ | {"COSCHED_RUNTIME_DIR": runtime},
         )  # fmt: skip
@@ -29,7 +30,7 @@ def test_a_short_round_beside_an_owner(tmp_path: Path) -> None:
     found = [line for line in lines if "mode" in line]  # disturbed ones, too: others run here
     expected = {(mode, name) for mode in ("plain", "ccs") for name in ("cg", "is", "mg", "bt")}
     assert {(run["mode"], run["program"]) for run in found} == expected, done.stderr
-    assert all(run["desks"] == 1 and run["iterations_per_s"] > 0 for run in found)
+    assert all(run["desks"] == desks and run["iterations_per_s"] > 0 for run in found)
     raw = json.loads((tmp_path / "mixed.json").read_text())
     assert raw["refused"] == {}
     assert (tmp_path / "mixed.png").exists() == bool(raw["cells"])

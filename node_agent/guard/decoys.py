@@ -29,8 +29,8 @@ _RUN_NS: Final = 20_000
 #: A ceiling keeps a herald waiting for a period, and for what the side has used too much: until the kernel's next tick.
 _PERIOD_S: Final = PERIOD_US / 1e6
 _TOO_MUCH_S: Final = 0.01
-#: So often in a row: once may be the hypervisor, some times a burst of the owner's.
-_TIMES_LATE: Final = 10
+#: So often in a row: once may be the hypervisor.
+_TIMES_LATE: Final = 3
 _SELDOM_S: Final = 0.5
 _NOBODY: Final = 65534
 _LOWEST: Final = 19

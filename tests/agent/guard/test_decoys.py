@@ -10,7 +10,7 @@ import pytest
 from kit.guards import US_PER_S, RealGuard, alive, places
 from kit.waiting import wait_for
 
-from node_agent.guard import decoys
+from node_agent.guard.decoys import _herald
 
 MakeGuard = Callable[..., RealGuard]
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -95,14 +95,13 @@ def test_nobody_has_them_without_asking(make_guard: MakeGuard) -> None:
     assert shown(guard) == {"processes": 0, "problem": "not asked for (cgroup.decoys)"}
 
 
-def test_a_herald_who_was_kept_waiting_looks_in_but_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_herald_who_was_kept_waiting_looks_in_but_seldom() -> None:
     """Beside an owner who computes, what parallel work still gets is the jobs'."""
-    monkeypatch.setattr(decoys, "_TIMES_LATE", 3)
     ear, voice = os.pipe2(os.O_NONBLOCK)
     pid = os.fork()
     if pid == 0:
         try:
-            decoys._herald(voice, 0.03)
+            _herald(voice, 0.03)
         finally:
             os._exit(1)
     try:

@@ -9,7 +9,7 @@ was interrupted is made whole before another begins.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -23,7 +23,7 @@ from cosched.bench import contract
 from cosched.bench.cisne_trial import Cluster, Say, Trial
 from cosched.bench.contract_results import waits_ms
 from cosched.bench.jobs import Cannot
-from cosched.bench.kept import Kept, machine
+from cosched.bench.kept import MACHINE, Kept, machine
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.coscheduling import Mode
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
@@ -31,7 +31,6 @@ from cosched.replicate.result import Result
 
 RUNS: Final = "trials"
 _SEEDS: Final = 3
-_MACHINE: Final = "machine"
 Rates = Mapping[str, tuple[float, float]]
 CLUSTERS: Final = {cluster.experiment: cluster for cluster in (trial.COSCHEDULING, trial.POLICIES)}
 
@@ -65,14 +64,20 @@ def replication(experiment: str, seed: int) -> list[Planned]:
     return planned
 
 
-def plan(experiments: Sequence[str], seeds: int, made: Sequence[Trial]) -> list[Planned]:
-    """What is missing of the seeds that have begun, then so many further seeds of each experiment, seed by seed."""
+def plan(
+    experiments: Sequence[str], seeds: int, made: Sequence[Trial], elsewhere: Collection[tuple[str, int]] = ()
+) -> list[Planned]:
+    """What is missing of the seeds that have begun, then so many further seeds of each experiment, seed by seed.
+
+    ``elsewhere``: experiments' seeds that were begun on other machines, which are left as they are.
+    """
     have = {(each.experiment, each.policy, each.mode, each.workload, each.seed) for each in made}
     found: list[Planned] = []
     for name in dict.fromkeys(experiments):
         begun = max((each.seed for each in made if each.experiment == name), default=0)
         for seed in range(1, begun + seeds + 1):
-            found += [each for each in replication(name, seed) if _key(each) not in have]
+            if (name, seed) not in elsewhere:
+                found += [each for each in replication(name, seed) if _key(each) not in have]
     return sorted(found, key=lambda each: each.seed)
 
 
@@ -84,7 +89,8 @@ def measure(kept: Kept[Trial], experiments: Sequence[str], seeds: int, say: Say)
     """Make what is missing; what could not be made, and why.
 
     Jobs of one seed have the same iterations in all of its trials: those that its first one was made with. How much
-    faster or slower the machine has become since is told with a trial.
+    faster or slower the machine has become since is told with a trial. What is compared are trials of a seed: all of
+    them are made on one machine, and a seed that another machine has begun stays as it is.
     """
     before = list(chain.from_iterable(kept.campaigns))
     refused: dict[str, str] = {}
@@ -92,7 +98,7 @@ def measure(kept: Kept[Trial], experiments: Sequence[str], seeds: int, say: Say)
     first: dict[tuple[str, int], Rates] = {}
     for each in before:
         first.setdefault((each.experiment, each.seed), each.rates)
-    for wanted in plan(experiments, seeds, before):
+    for wanted in plan(experiments, seeds, before, _elsewhere(kept)):
         name = wanted.cluster.experiment
         what = f"{name}, seed {wanted.seed}: {wanted.policy}, {wanted.mode}, {wanted.workload}"
         try:
@@ -127,14 +133,15 @@ def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, 
     felt = Kept(out, contract.RUNS, contract.Measured)
     refused: dict[str, str] = {}
     if seeds != 0:
-        _on_this_machine(kept)
         kept.begin({name: list(cluster) for name, cluster in CLUSTERS.items()}, add=add)
         refused = measure(kept, experiments or tuple(CLUSTERS), _SEEDS if seeds is None else seeds, say)
     return results.judged(list(chain.from_iterable(kept.campaigns)), kept.hows, refused, waits_ms(felt.campaigns))
 
 
-def _on_this_machine(kept: Kept[Trial]) -> None:
-    """Trials of one seed are held against each other. Raises :class:`BadInput` where others made some elsewhere."""
-    for how in kept.hows:
-        if how[_MACHINE] != machine():
-            raise BadInput("--add", f"trials made on {how[_MACHINE]}", f"this machine, {machine()}; or another --out")
+def _elsewhere(kept: Kept[Trial]) -> set[tuple[str, int]]:
+    """The seeds that were begun on other machines, by experiment."""
+    begun: dict[tuple[str, int], str] = {}
+    for how, trials in zip(kept.hows, kept.campaigns, strict=True):
+        for each in trials:
+            begun.setdefault((each.experiment, each.seed), how[MACHINE])
+    return {seed for seed, where in begun.items() if where != machine()}

@@ -5,17 +5,17 @@ modes job and company are jobs of their own, each with a group of its own. The c
 told of its progress, between the job's first and last word; on a cluster the nodes' clocks have to agree.
 """
 
-import json
 import random
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from cosched.bench.cells import ALONE, Company, Run, Work
 from cosched.bench.jobs import BEGIN_S, ENDED, POLL_S, Cannot, Jobs, why
+from cosched.bench.progress import Word, at, words_in
 from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.errors import BadInput
@@ -26,13 +26,6 @@ from cosched.wire.api import JobDoc
 WARM_S: Final = 1.5
 _PROGRESS: Final = "cosched.programs.pulse"
 Say = Callable[[str], None]
-
-
-class Told(NamedTuple):
-    """A line of progress: at which time, how many seconds of computing are done."""
-
-    time_s: float
-    done_s: float
 
 
 class Plan(NamedTuple):
@@ -105,9 +98,9 @@ class Experiment:
         told = '"${TMPDIR:-/tmp}"/pulse-company'
         launch = f"mpirun -n {self._plan.nodes}"
         lines = []
-        for at in range(company.computing):
+        for number in range(company.computing):
             pulse = shlex.join(_pulse(Work("", 10.0, 1, "none"), 0))
-            lines.append(f"{launch} sh -c {shlex.quote(f'exec {pulse} >{told}{at}')} </dev/null &")
+            lines.append(f"{launch} sh -c {shlex.quote(f'exec {pulse} >{told}{number}')} </dev/null &")
         if company.communicating:
             lines.append(f"{launch} {shlex.join(_pulse(work, 0))} >{told} </dev/null &")
         lines += [
@@ -117,8 +110,8 @@ class Experiment:
         ]
         job = self._jobs.finish(self._submit("#!/bin/sh\n" + "\n".join(lines) + "\n", "none", work))
         own, *others = self._jobs.output(job.job_id).split("company /")
-        mine = _parsed(own)
-        rates = [_rate(_parsed(text.partition("\n")[2]), mine) for text in others]
+        mine = words_in(own)
+        rates = [_rate(words_in(text.partition("\n")[2]), mine) for text in others]
         return self._with_company(work, company, mine, sum(rates))
 
     def beside(self, work: Work, company: Company, mode: str) -> tuple[float, float]:
@@ -153,7 +146,7 @@ class Experiment:
             self._begun(job_id)
         self._check_places(started, company)
 
-    def _with_company(self, work: Work, company: Company, mine: list[Told], rate: float) -> tuple[float, float]:
+    def _with_company(self, work: Work, company: Company, mine: list[Word], rate: float) -> tuple[float, float]:
         """What came out; a communicating company's rate is held against what such a job does alone just then."""
         if company.communicating:
             rate *= self.alone(work) / self._plan.seconds
@@ -193,11 +186,11 @@ class Experiment:
         if any(places.count(node) != company.computing for node in places):
             raise Cannot(f"the company's tasks are not spread evenly: {' '.join(places)}")
 
-    def _told(self, job: JobDoc) -> list[Told]:
+    def _told(self, job: JobDoc) -> list[Word]:
         return self._told_by(job.job_id)
 
-    def _told_by(self, job_id: int) -> list[Told]:
-        return _parsed(self._jobs.output(job_id))
+    def _told_by(self, job_id: int) -> list[Word]:
+        return words_in(self._jobs.output(job_id))
 
 
 def _pulse(work: Work, rounds: int, ranks: int = 2) -> list[str]:
@@ -206,49 +199,27 @@ def _pulse(work: Work, rounds: int, ranks: int = 2) -> list[str]:
     return [sys.executable, "-P", "-m", _PROGRESS, *options, "--receive", receive, "--ranks", str(ranks)]
 
 
-def _parsed(text: str) -> list[Told]:
-    """The lines of progress in a job's output. One that is being written is left out."""
-    told = []
-    for line in text.splitlines():
-        with suppress(ValueError, KeyError, TypeError):
-            found = json.loads(line)
-            told.append(Told(float(found["time_s"]), float(found["done_s"])))
-    return told
-
-
-def _measured(told: list[Told]) -> tuple[float, float]:
+def _measured(words: list[Word]) -> tuple[float, float]:
     """From when to when the measured part went: all but the first seconds of computing."""
-    if len(told) < 2 or told[-1].done_s <= WARM_S:
+    if len(words) < 2 or words[-1].done <= WARM_S:
         raise Cannot("the job has told too little of its progress")
-    before = told[0]
-    for word in told:
-        if word.done_s >= WARM_S:
-            part = (WARM_S - before.done_s) / max(1e-9, word.done_s - before.done_s)
-            return before.time_s + part * (word.time_s - before.time_s), told[-1].time_s
+    before = words[0]
+    for word in words:
+        if word.done >= WARM_S:
+            part = (WARM_S - before.done) / max(1e-9, word.done - before.done)
+            return before.time_s + part * (word.time_s - before.time_s), words[-1].time_s
         before = word
     raise AssertionError  # the last word has more
 
 
-def _lasted(told: list[Told]) -> float:
-    begin_s, end_s = _measured(told)
+def _lasted(words: list[Word]) -> float:
+    begin_s, end_s = _measured(words)
     return end_s - begin_s
 
 
-def _rate(company: list[Told], mine: list[Told]) -> float:
+def _rate(company: list[Word], mine: list[Word]) -> float:
     """Seconds of computing for each second, while the measured part of the job ran."""
     begin_s, end_s = _measured(mine)
     if not company or company[0].time_s > begin_s or end_s <= begin_s:
         raise Cannot("the company was not there from the job's beginning")
-    return (_done_at(company, end_s) - _done_at(company, begin_s)) / (end_s - begin_s)
-
-
-def _done_at(told: list[Told], time_s: float) -> float:
-    """How far it was then, on a straight line between two words; after the last one, as far as then."""
-    before = told[0]
-    for word in told:
-        if word.time_s >= time_s:
-            span_s = word.time_s - before.time_s
-            part = (time_s - before.time_s) / span_s if span_s > 0 else 1.0
-            return before.done_s + part * (word.done_s - before.done_s)
-        before = word
-    return before.done_s
+    return (at(company, end_s).done - at(company, begin_s).done) / (end_s - begin_s)

@@ -17,7 +17,7 @@ from cosched.errors import BadInput
 
 Run = TypeVar("Run", bound=msgspec.Struct)
 _HOW: Final = "how"
-_MACHINE: Final = "machine"
+MACHINE: Final = "machine"
 
 
 class Kept(Generic[Run]):
@@ -48,7 +48,7 @@ class Kept(Generic[Run]):
             for key, value in how.items():
                 if runs and before.get(key) != value:
                     raise BadInput("--add", f"{key} {value}", f"{before.get(key)}, as in {self._path}")
-        self.hows.append({**how, _MACHINE: machine()})
+        self.hows.append({**how, MACHINE: machine()})
         self.campaigns.append([])
         if self._path is not None:
             writable(self._path.parent)

@@ -19,7 +19,7 @@ from cosched.bench.cells import Spread, spread
 from cosched.bench.jobs import Cannot, Jobs
 from cosched.bench.quiet import Quiet, Taken
 from cosched.bench.together import PLAIN, Together
-from cosched.client.client import Client
+from cosched.bench.where import Where
 from cosched.errors import BadInput
 
 #: Where runs are kept, in the directory of results.
@@ -43,14 +43,6 @@ class MixedRun(msgspec.Struct, frozen=True):
     cpu_ratio: float
     steal: float = 0.0
     others: float = 0.0
-
-
-class Where(NamedTuple):
-    """A cluster with so many owners at its desks; ``lab`` is its name if this machine has made it."""
-
-    client: Client
-    nodes: int
-    lab: str | None
 
 
 class Plan(NamedTuple):

@@ -9,12 +9,12 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from cosched.bench.jobs import ENDED, Cannot, Jobs, why
+from cosched.bench.progress import Word, at, words_in
 
 #: What Linux does with all of them in one group of processes: one job's script starts them.
 PLAIN: Final = "plain"
@@ -26,27 +26,6 @@ _POLL_S: Final = 0.25
 _BEGIN_S: Final = 120.0
 #: How long after the end of what is measured all must have told of it.
 _PATIENCE_S: Final = 60.0
-
-
-class Word(msgspec.Struct, frozen=True):
-    """What a program tells of itself: when, how many iterations are done, and its ranks' mean seconds so far."""
-
-    program: str
-    time_s: float
-    done: float
-    cpu_s: float
-    comm_s: float
-
-    def between(self, later: "Word", time_s: float) -> "Word":
-        """On a straight line to a later word."""
-        span_s = later.time_s - self.time_s
-        part = (time_s - self.time_s) / span_s if span_s > 0 else 1.0
-
-        def at(before: float, after: float) -> float:
-            return before + part * (after - before)
-
-        counts = at(self.done, later.done), at(self.cpu_s, later.cpu_s), at(self.comm_s, later.comm_s)
-        return Word(self.program, time_s, *counts)
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -106,7 +85,7 @@ class Together:
         return told
 
     def _words(self, started: Sequence[int]) -> list[list[Word]]:
-        outputs = [_parsed(self._jobs.output(job_id)) for job_id in started]
+        outputs = [words_in(self._jobs.output(job_id)) for job_id in started]
         if len(outputs) == len(self._programs):
             return outputs
         return [[word for word in outputs[0] if word.program == name] for name, _ in self._programs]
@@ -117,23 +96,8 @@ def _launch(name: str, letter: str) -> str:
     return f"mpirun {shlex.join(argv)} </dev/null"
 
 
-def _parsed(text: str) -> list[Word]:
-    """The words in a job's output. A line that is being written is left out."""
-    words = []
-    for line in text.splitlines():
-        with suppress(msgspec.DecodeError):
-            words.append(msgspec.json.decode(line, type=Word))
-    return words
-
-
 def _rate(words: Sequence[Word], begin_s: float, end_s: float) -> Rate:
-    first, last = _at(words, begin_s), _at(words, end_s)
+    first, last = at(words, begin_s), at(words, end_s)
     seconds = end_s - begin_s
     done, cpu_s, comm_s = last.done - first.done, last.cpu_s - first.cpu_s, last.comm_s - first.comm_s
     return Rate(first.program, done / seconds, cpu_s / seconds, comm_s / seconds)
-
-
-def _at(words: Sequence[Word], time_s: float) -> Word:
-    """Where a program was then, on a straight line between two words."""
-    after = next(at for at, word in enumerate(words) if word.time_s >= time_s)
-    return words[max(0, after - 1)].between(words[after], time_s)

@@ -1,6 +1,5 @@
 """``cosched bench``: the experiments behind what is claimed of the live system, on any lab or cluster."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
+from cosched.bench import where
 from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
 from cosched.bench.contract import RUNS as CONTRACT_RUNS
 from cosched.bench.contract import Measured
@@ -25,12 +25,11 @@ from cosched.cli.bench_memory import shown as memory_shown
 from cosched.cli.bench_mixed import mixed
 from cosched.cli.bench_mixed import shown as mixed_shown
 from cosched.cli.bench_model import model
-from cosched.cli.service import service, whole_number
+from cosched.cli.service import service
+from cosched.cli.values import seconds_within, some_of, whole_number
 from cosched.client.client import Client
-from cosched.client.find import connect
 from cosched.config.units import duration_us
-from cosched.errors import BadInput, Failed, nearest
-from cosched.lab.lab import Lab
+from cosched.errors import BadInput
 from cosched.report.table import console
 
 Named = TypeVar("Named")
@@ -55,12 +54,24 @@ command.add_command(model)
 
 
 @command.command("coscheduling")
-@click.option("--modes", default=",".join(MODES), show_default=True, metavar="LIST", help="Modes to compare.")
+@click.option(
+    "--modes",
+    default=",".join(MODES),
+    callback=some_of(*MODES),
+    show_default=True,
+    metavar="LIST",
+    help="Modes to compare.",
+)
 @click.option("--works", default="", metavar="LIST", help="Only jobs whose names have one of these words in them.")
 @click.option("--beside", default="", metavar="LIST", help="Only company whose name has one of these words in it.")
 @click.option("--rounds", default="5", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
 @click.option(
-    "--seconds", type=float, default=2.0, show_default=True, help="Seconds of computing in a run's measured part."
+    "--seconds",
+    type=float,
+    default=2.0,
+    callback=seconds_within(0.1, 600),
+    show_default=True,
+    help="Seconds of computing in a run's measured part.",
 )
 @click.option(
     "--clock-shift",
@@ -73,7 +84,7 @@ command.add_command(model)
 @click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
 @service
 def coscheduling(
-    modes: str,
+    modes: list[str],
     works: str,
     beside: str,
     rounds: int,
@@ -93,43 +104,26 @@ def coscheduling(
     \b
     Example: cosched bench coscheduling --modes plain,ccs --works 'yield, 1 ms' --rounds 3 --out results
     """
-    chosen_modes = [_one(mode.strip(), MODES, "--modes") for mode in modes.split(",") if mode.strip()]
     chosen_works = _named(WORKS, works, "--works")
     company = _named(COMPANIES, beside, "--beside")
-    if not 0.1 <= seconds <= 600:
-        raise BadInput("--seconds", f"{seconds:g}", "0.1 to 600")
     kept = Kept(out, RUNS, Run)
     shift_us = duration_us(clock_shift, "--clock-shift")
-    if shift_us and (server or lab):
+    there = where.is_there(server, lab)
+    if shift_us and there:
         raise BadInput("--clock-shift", clock_shift, "a lab that this command makes: neither --server nor --lab")
     how = {"seconds": seconds, "warm_seconds": WARM_S, "clock_shift_us": shift_us}
-
-    def measure(client: Client, nodes: int, ours: str | None = None) -> int:
-        _owners_away(client)
-        plan = Plan(chosen_works, company, chosen_modes, rounds, seconds, nodes, seed=len(kept.campaigns))
-        experiment = Experiment(client, plan, lambda text: click.echo(text, err=True), ours)
-        for run in experiment.run():
-            kept.keep(run)
-        return _shown(kept, experiment.refused, out)
-
-    if server or lab or os.environ.get("COSCHED_SERVER"):
-        with connect(server, lab) as client:
-            nodes = len([node for node in client.nodes() if node.state == "up"])
-            kept.begin({**how, "nodes": nodes}, add=add)
-            return measure(client, nodes)
-    cpus = len(os.sched_getaffinity(0))
-    if cpus < 2:
-        raise Failed("a lab of two nodes with a CPU each needs two CPUs; name a cluster with --server")
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    kept.begin({**how, "nodes": 2}, add=add)
-    with Lab.up(2, name=f"bench-{os.getpid()}", pin=True, mpl=3, clock_shift_us=shift_us, say=say) as made:
-        if made.tier != 1:
-            raise Failed(f"coscheduling needs control groups, a lab of tier 1: {made.why}")
-        with made.client() as client:
-            return measure(client, 2, made.name)
+    with where.found(server, lab) if there else where.made("bench", say, mpl=3, clock_shift_us=shift_us) as place:
+        kept.begin({**how, "nodes": place.nodes}, add=add)
+        _owners_away(place.client)
+        plan = Plan(chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns))
+        experiment = Experiment(place.client, plan, say, place.lab)
+        for run in experiment.run():
+            kept.keep(run)
+    return _shown(kept, experiment.refused, out)
 
 
 def _owners_away(client: Client) -> None:
@@ -183,12 +177,6 @@ def _shown(kept: Kept[Run], refused: Mapping[str, str], out: Path | None) -> int
         for path in [out / "coscheduling.json", *plot(cells, out)]:
             click.echo(f"wrote {path}")
     return 1 if missed else 0
-
-
-def _one(word: str, choices: Sequence[str], option: str) -> str:
-    if word not in choices:
-        raise BadInput(option, f"{word!r}", ", ".join(choices), nearest=nearest(word, choices))
-    return word
 
 
 def _named(things: Sequence[Named], words: str, option: str) -> list[Named]:

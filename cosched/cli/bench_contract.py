@@ -12,12 +12,13 @@ from cosched.bench.contract import CALLS, LEAST_TALKING, RATE_HZ, RUNS, Experime
 from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
 from cosched.bench.kept import Kept
 from cosched.bench.site import LabDesk, Site, ThisDesk
-from cosched.cli.service import service, whole_number
+from cosched.cli.service import service
+from cosched.cli.values import seconds_within, some_of, whole_number
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.node import load_node
-from cosched.errors import BadInput, Failed, nearest
+from cosched.errors import BadInput, Failed
 from cosched.lab.lab import Lab
 from cosched.report.table import console
 
@@ -26,7 +27,14 @@ _MOST_TASKS = 8
 
 
 @click.command("contract")
-@click.option("--modes", default="none", show_default=True, metavar="LIST", help=f"Of {', '.join(_MODES)}.")
+@click.option(
+    "--modes",
+    default="none",
+    callback=some_of(*_MODES),
+    show_default=True,
+    metavar="LIST",
+    help=f"Of {', '.join(_MODES)}.",
+)
 @click.option("--tasks", default="1,2,4", show_default=True, metavar="LIST", help="Computing tasks beside the owner.")
 @click.option("--talking", is_flag=True, help="Two of the tasks are a job that waits for each other's messages.")
 @click.option("--decoys/--no-decoys", default=True, show_default=True, help="Whether the lab's node has decoys.")
@@ -37,7 +45,14 @@ _MOST_TASKS = 8
     help="Whether its agent hears keys at once; without, reactions alone are measured.",
 )
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
-@click.option("--seconds", type=float, default=8.0, show_default=True, help="How long a run measures.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=8.0,
+    callback=seconds_within(1, 600),
+    show_default=True,
+    help="How long a run measures.",
+)
 @click.option(
     "--reactions",
     "times",
@@ -58,7 +73,7 @@ _MOST_TASKS = 8
 )
 @service
 def contract(
-    modes: str,
+    modes: list[str],
     tasks: str,
     talking: bool,
     decoys: bool,
@@ -81,13 +96,7 @@ def contract(
     \b
     Example: cosched bench contract --modes none,ccs --tasks 1,4 --rounds 4 --out results
     """
-    chosen = [word.strip() for word in modes.split(",") if word.strip()]
-    for word in chosen:
-        if word not in _MODES:
-            raise BadInput("--modes", f"{word!r}", ", ".join(_MODES), nearest=nearest(word, _MODES))
     counts = [_count(word) for word in tasks.split(",")]
-    if not 1 <= seconds <= 600:
-        raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
     if talking and min(counts) < LEAST_TALKING:
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
     kept = Kept(out, RUNS, Measured)
@@ -106,7 +115,7 @@ def contract(
         kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def measure(site: Site, client: Client) -> int:
-        plan = Plan(counts, chosen, rounds, seconds, seed=len(kept.campaigns), talking=talking)
+        plan = Plan(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking)
         experiment, reacted = Experiment(site, client, plan, say), []
         if heard := site.settings.presence.events:  # else the probe's keys are seen too seldom to be somebody
             for measured in experiment.run():

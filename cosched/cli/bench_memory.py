@@ -12,9 +12,8 @@ from cosched.bench.kept import Kept
 from cosched.bench.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.bench.memory_results import cells, document, table, verdict
 from cosched.bench.site import LabDesk
-from cosched.cli.service import whole_number
+from cosched.cli.values import seconds_within, whole_number
 from cosched.config.units import size_bytes
-from cosched.errors import BadInput
 from cosched.lab.lab import Lab
 from cosched.report.table import console
 
@@ -24,7 +23,14 @@ RUNS: Final = "memory-runs"
 
 @click.command("memory")
 @click.option("--rounds", default="3", callback=whole_number(1, 1000), show_default=True, help="Runs of each desk.")
-@click.option("--seconds", type=float, default=15.0, show_default=True, help="How long a run measures.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=15.0,
+    callback=seconds_within(1, 600),
+    show_default=True,
+    help="How long a run measures.",
+)
 @click.option(
     "--swap",
     default="0",
@@ -43,8 +49,6 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
     \b
     Example: cosched bench memory --swap 1GiB --rounds 3 --out results
     """
-    if not 1 <= seconds <= 600:
-        raise BadInput("--seconds", f"{seconds:g}", "1 to 600")
     size = swap_bytes(swap, 0 if swap == "0" else size_bytes(swap, "--swap"))
     kept = Kept(out, RUNS, MemoryRun)
     kept.begin({"seconds": seconds}, add=add)

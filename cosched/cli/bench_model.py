@@ -1,6 +1,5 @@
 """``cosched bench model``: what the simulator predicts of real jobs that share nodes, against what they took."""
 
-import os
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -8,13 +7,13 @@ from typing import Final
 import click
 import msgspec
 
+from cosched.bench import where
 from cosched.bench.kept import Kept
 from cosched.bench.model import LEVEL, SHAPES, Ran, Series
 from cosched.bench.model_results import judged, plot, table, verdict
-from cosched.cli.service import whole_number
+from cosched.cli.values import some_of, whole_number
 from cosched.config import coefficients
-from cosched.errors import BadInput, Failed, nearest
-from cosched.lab.lab import Lab
+from cosched.errors import Failed
 from cosched.model.coscheduling import Mode
 from cosched.report.table import console
 from space_scheduler.plugins import resolve
@@ -25,13 +24,20 @@ RUNS: Final = "model-runs"
 
 
 @click.command("model")
-@click.option("--modes", default="none,ccs", show_default=True, metavar="LIST", help="Coscheduling modes.")
+@click.option(
+    "--modes",
+    default="none,ccs",
+    callback=some_of(*Mode),
+    show_default=True,
+    metavar="LIST",
+    help="Coscheduling modes.",
+)
 @click.option("--policy", default="normal", show_default=True, help="Of the service, and of the simulation.")
 @click.option("--series", default="4", callback=whole_number(0, 1000), show_default=True, help="A dozen jobs each.")
 @click.option("--coefficients", "costs", type=click.Path(path_type=Path), help="Of 'cosched calibrate'.")
 @click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs, JSON and the plot.")
 @click.option("--add", is_flag=True, help="Add to the runs of --out; with --series 0 only judge them again.")
-def model(modes: str, policy: str, series: int, costs: Path | None, out: Path | None, add: bool) -> int:
+def model(modes: list[str], policy: str, series: int, costs: Path | None, out: Path | None, add: bool) -> int:
     """Hold the simulator's execution times against those of real jobs that share nodes.
 
     Makes a lab of two nodes with a CPU each, and ends it. Exit status 1 where half of the jobs or more are predicted
@@ -40,11 +46,6 @@ def model(modes: str, policy: str, series: int, costs: Path | None, out: Path | 
     \b
     Example: cosched bench model --modes ccs --series 4 --out results
     """
-    chosen = [word.strip() for word in modes.split(",") if word.strip()]
-    for word in chosen:
-        if word not in set(Mode):
-            near = nearest(word, [mode.value for mode in Mode])
-            raise BadInput("--modes", f"{word!r}", ", ".join(Mode), nearest=near)
     resolve(policy)
     read = coefficients.read(costs)
     kept = Kept(out, RUNS, Ran)
@@ -53,18 +54,14 @@ def model(modes: str, policy: str, series: int, costs: Path | None, out: Path | 
         click.echo(text, err=True)
 
     if series:
-        if len(os.sched_getaffinity(0)) < 2:
-            raise Failed("a lab of two nodes with a CPU each needs two CPUs")
+        where.check_room()
         kept.begin({"policy": policy, "level": LEVEL, "shapes": [str(shape) for shape in SHAPES]}, add=add)
         first = 1 + max((run.series for run in chain.from_iterable(kept.campaigns)), default=0)
-        with Lab.up(2, name=f"model-{os.getpid()}", pin=True, mpl=LEVEL, policy=policy, say=say) as lab:
-            if lab.tier != 1:
-                raise Failed(f"shares of a CPU need control groups, a lab of tier 1: {lab.why}")
-            with lab.client() as client:
-                for number in range(first, first + series):
-                    for mode in chosen:
-                        for run in Series(client, mode, say, lab.name).run(number):
-                            kept.keep(run)
+        with where.made("model", say, mpl=LEVEL, policy=policy) as lab:
+            for number in range(first, first + series):
+                for mode in modes:
+                    for run in Series(lab.client, mode, say, lab.lab).run(number):
+                        kept.keep(run)
     return shown(kept, read, out)
 
 

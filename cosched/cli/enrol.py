@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cosched.cli.service import echo_json, json_option, one_of, service, whole_number
+from cosched.cli.service import echo_json, json_option, service
+from cosched.cli.values import one_of, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster

@@ -8,7 +8,8 @@ from typing import Final
 
 import click
 
-from cosched.cli.service import echo_json, json_option, whole_number
+from cosched.cli.service import echo_json, json_option
+from cosched.cli.values import whole_number
 from cosched.config.cluster import load_cluster
 from cosched.config.node import load_node
 from cosched.config.templates import cluster_yaml, node_toml

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from cosched.cli.service import one_of
+from cosched.cli.values import one_of
 from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput, nearest

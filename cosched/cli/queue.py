@@ -14,9 +14,9 @@ from cosched.cli.service import (
     places,
     service,
     this_user,
-    whole_number,
     with_present_reason,
 )
+from cosched.cli.values import whole_number
 from cosched.client.find import connect
 from cosched.model.job import JobState
 from cosched.wire.api import JobDoc

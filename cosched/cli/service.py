@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from cosched.client.client import Client
-from cosched.errors import BadInput, nearest
+from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
 from cosched.wire.api import JobDoc, ShareDoc, WhyDoc
@@ -65,31 +65,6 @@ def job_arguments(command: Command) -> Command:
         callback=lambda _ctx, _param, texts: tuple(dict.fromkeys(map(_job_number, texts))),
     )
     return many(command)
-
-
-def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """A callback for an option whose value is one of some words; another is told the nearest."""
-
-    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-        if value is not None and value not in words:
-            raise BadInput(param.opts[-1], f"{value!r}", "one of " + ", ".join(words), nearest=nearest(value, words))
-        return value
-
-    return checked
-
-
-def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """A callback for an option whose value is a whole number between two."""
-
-    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-        if value is None:
-            return None
-        text = str(value)
-        if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
-            raise BadInput(param.opts[-1], f"{text!r}", f"a whole number from {least} to {most}")
-        return int(text)
-
-    return checked
 
 
 def ended(job: JobDoc) -> bool:

@@ -9,7 +9,8 @@ import click
 
 from cosched.cli.following import tell, to_end
 from cosched.cli.job_script import merged, read
-from cosched.cli.service import echo_json, exit_status, json_option, one_of, outcome, service, whole_number
+from cosched.cli.service import echo_json, exit_status, json_option, outcome, service
+from cosched.cli.values import one_of, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.units import duration_us, size_bytes

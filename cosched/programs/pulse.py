@@ -4,7 +4,7 @@ In each round every rank computes for ``--grain-ms`` of CPU time, then all excha
 the next round before everybody has ended this one. ``--receive`` says how they wait: by MPI (which polls, or yields, as
 its environment says), by a TCP socket in which the kernel lets them sleep (``block``), or by PVM, which sleeps too.
 
-With ``--rounds 0`` it goes on until it is ended. Rank 0 prints a line of JSON now and then, ``{"time_s", "done_s"}``:
+With ``--rounds 0`` it goes on until it is ended. Rank 0 prints a line of JSON now and then, ``{"time_s", "done"}``:
 at which time (of the wall clock) how many seconds of computing each rank has behind it. ``--receive none`` is a
 competitor that only computes; it needs no launcher.
 """
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, rank: int, exchange: Exchange) -> None:
     while True:
         now_s = time.time()
         if rank == 0 and (now_s >= tell_s or done == options.rounds > 0):
-            sys.stdout.write(json.dumps({"time_s": now_s, "done_s": round(done * grain_s, 6)}) + "\n")
+            sys.stdout.write(json.dumps({"time_s": now_s, "done": round(done * grain_s, 6)}) + "\n")
             sys.stdout.flush()
             tell_s = now_s + _TOLD_S
         if done == options.rounds > 0:

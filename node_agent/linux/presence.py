@@ -76,7 +76,7 @@ def _read(paths: Iterable[str]) -> list[tuple[float, int]]:
         except FileNotFoundError:
             continue  # closed since
         # Both are the moment of its making until something is read: a program that only opens one is no person.
-        used_s = 0.0 if status.st_atime_ns == status.st_ctime_ns else status.st_atime
+        used_s = -float("inf") if status.st_atime_ns == status.st_ctime_ns else status.st_atime
         found.append((used_s, status.st_rdev))
     return found
 

@@ -72,6 +72,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.system("user-mode-linux")
+@pytest.mark.system("gcc")
 @pytest.mark.parametrize(
     ("names", "deadline_s"),
     [(TESTS, SHORT_S), pytest.param(LONG_TESTS, LONG_S, marks=pytest.mark.long)],
@@ -84,6 +85,7 @@ def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...], d
 
 @pytest.mark.long
 @pytest.mark.system("user-mode-linux")
+@pytest.mark.system("gcc")
 @pytest.mark.system("systemd")
 def test_guard_and_agent_are_services_of_systemds(memory: Path) -> None:
     output, passed = ran(memory, ["in_systemd.py"], LONG_S, "cosched_systemd=yes")
@@ -99,7 +101,11 @@ def ran(memory: Path, names: Sequence[str], deadline_s: int, *more: str) -> tupl
         *("con=null", "con0=fd:0,fd:1", "quiet"),
         *(f"cosched_python={sys.executable}", f"cosched_root={ROOT}", f"cosched_tests={tests}", *more),
     ]
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(memory), "HOME": str(memory)}
+    registers = memory / "registers.so"
+    source = HERE / "uml_registers.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", registers, source], check=True)
+    places = {"TMPDIR": str(memory), "HOME": str(memory)}
+    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(registers), **places}
     process = subprocess.Popen(
         command,
         env=environment,

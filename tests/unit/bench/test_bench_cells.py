@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from cosched.bench.cells import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
-from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _parsed, _rate
+from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _rate
+from cosched.bench.progress import words_in
 from cosched.bench.results import document, misses
 from cosched.cli.bench import coscheduling
 from cosched.errors import BadInput
@@ -93,21 +94,23 @@ def test_a_miss_is_told_with_its_numbers(ccs: Took, plain: Took, words: str) -> 
 
 
 def lines(*words: tuple[float, float]) -> str:
-    return "".join(json.dumps({"time_s": time_s, "done_s": done_s}) + "\n" for time_s, done_s in words)
+    return "".join(json.dumps({"time_s": time_s, "done": done}) + "\n" for time_s, done in words)
 
 
 def test_progress_is_read_between_words_and_the_warm_part_does_not_count() -> None:
-    mine = _parsed("mpirun says hello\n" + lines((10, 0), (12, WARM_S - 0.5), (14, WARM_S + 0.5), (20, 3.5)) + '{"time')
+    mine = words_in(
+        "mpirun says hello\n" + lines((10, 0), (12, WARM_S - 0.5), (14, WARM_S + 0.5), (20, 3.5)) + '{"time'
+    )
     assert _lasted(mine) == pytest.approx(20 - 13)
-    company = _parsed(lines((9, 0), (11, 1), (21, 6), (30, 10)))
+    company = words_in(lines((9, 0), (11, 1), (21, 6), (30, 10)))
     assert _rate(company, mine) == pytest.approx(0.5)
 
 
 def test_too_little_progress_is_no_measurement() -> None:
     with pytest.raises(Cannot, match="too little"):
-        _lasted(_parsed(lines((1, 0), (2, 0.5))))
+        _lasted(words_in(lines((1, 0), (2, 0.5))))
     with pytest.raises(Cannot, match="was not there"):
-        _rate(_parsed(lines((16, 0), (21, 3))), _parsed(lines((10, 0), (20, 3.5))))
+        _rate(words_in(lines((16, 0), (21, 3))), words_in(lines((10, 0), (20, 3.5))))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from cosched.bench.jobs import Cannot
 from cosched.bench.mixed import FLOOR, MIX, MixedRun, judged
 from cosched.bench.mixed_results import misses, table
-from cosched.bench.together import PLAIN, SETTLE_S, Together, Word
+from cosched.bench.progress import Word
+from cosched.bench.together import PLAIN, SETTLE_S, Together
 
 ALONE = {"cg": 4.0, "is": 8.0, "mg": 6.0, "bt": 20.0}
 
@@ -68,7 +69,7 @@ class Outputs:
 
 def told(name: str, begin_s: float, rate: float, words: int = 60) -> str:
     """A word each second from then on."""
-    made = [Word(name, begin_s + at, rate * at, 0.5 * at, 0.25 * at) for at in range(words)]
+    made = [Word(begin_s + at, rate * at, name, 0.5 * at, 0.25 * at) for at in range(words)]
     return "".join(msgspec.json.encode(word).decode() + "\n" for word in made)
 
 
@@ -77,7 +78,7 @@ def test_rates_are_of_the_stretch_in_which_all_are_there(mode: str) -> None:
     """The first one is much faster before the second one comes."""
     early = told("cg", 100.0, 50.0, 11)
     late = "".join(
-        msgspec.json.encode(Word("cg", 110.0 + at, 500 + 2.0 * at, 0.5 * at, 0.25 * at)).decode() + "\n"
+        msgspec.json.encode(Word(110.0 + at, 500 + 2.0 * at, "cg", 0.5 * at, 0.25 * at)).decode() + "\n"
         for at in range(1, 40)
     )
     first, second = early + late + '{"program": "cg", "time', told("bt", 110.0, 7.0)

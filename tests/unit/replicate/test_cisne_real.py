@@ -1,12 +1,13 @@
 """What is made of real trials: tables, verdicts, and nothing where there are none."""
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from cosched.bench import cisne_pairs, contract
-from cosched.bench.cisne_real import CLUSTERS, RUNS, drift, plan
+from cosched.bench.cisne_real import CLUSTERS, RUNS, _elsewhere, drift, plan
 from cosched.bench.cisne_results import judged
 from cosched.bench.cisne_trial import RealJob, Trial
 from cosched.bench.kept import Kept
@@ -83,12 +84,20 @@ def test_how_much_faster_the_machine_has_become_is_told() -> None:
     assert drift({"a": (12.0, 1.0), "b": (11.0, 9.0), "c": (5.0, 1.0)}, {"a": (10.0, 1.0), "b": (10.0, 1.0)}) == 0.15
 
 
-def test_trials_of_another_machine_are_not_added_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_that_another_machine_has_begun_is_left_as_it_is(tmp_path: Path) -> None:
+    """Trials of one seed are held against each other."""
+    whole = plan(["policies"], 1, [])
     (tmp_path / "trials.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
-    with pytest.raises(SystemExit) as ended:
-        main(["replicate", "cisne", "--real", "--seeds", "1", "--add", "--out", str(tmp_path)])
-    assert ended.value.code == 2
-    assert "trials made on Linux 2.6, 1 x 486" in capsys.readouterr().err
+    kept = Kept(tmp_path, RUNS, Trial)
+    kept.keep(trial("basic", "ccs", "SIT", 1, 10.0, "policies"))
+    kept.begin({}, add=True)
+    kept.keep(trial("basic", "ccs", "SIT", 2, 10.0, "policies"))
+    kept.keep(trial("basic", "ccs", "SIT", 1, 10.0))
+    assert _elsewhere(kept) == {("policies", 1)}
+    found = plan(list(CLUSTERS), 1, list(chain.from_iterable(kept.campaigns)), _elsewhere(kept))
+    assert {each.seed for each in found if each.cluster.experiment == "policies"} == {2, 3}
+    assert {each.seed for each in found if each.cluster.experiment == "coscheduling"} == {1, 2}
+    assert sum(each.seed == 2 and each.cluster.experiment == "policies" for each in found) == len(whole) - 1
 
 
 def loaded(policy: str, seed: int, *, longer: float) -> Trial:

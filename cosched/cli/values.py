@@ -1,0 +1,56 @@
+"""Callbacks for options of all commands: a value that cannot be is told before anything happens, with what can."""
+
+from collections.abc import Callable
+
+import click
+
+from cosched.errors import BadInput, nearest
+
+
+def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback for an option whose value is one of some words; another is told the nearest."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and value not in words:
+            raise BadInput(param.opts[-1], f"{value!r}", "one of " + ", ".join(words), nearest=nearest(value, words))
+        return value
+
+    return checked
+
+
+def some_of(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A callback for an option whose value is one or more of some words, with commas between."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
+        chosen = [word.strip() for word in value.split(",") if word.strip()]
+        for word in chosen or [""]:
+            if word not in words:
+                raise BadInput(param.opts[-1], f"{word!r}", ", ".join(words), nearest=nearest(word, words))
+        return chosen
+
+    return checked
+
+
+def seconds_within(least_s: float, most_s: float) -> Callable[[click.Context, click.Parameter, float], float]:
+    """A callback for an option whose value is a number of seconds between two."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: float) -> float:
+        if not least_s <= value <= most_s:
+            raise BadInput(param.opts[-1], f"{value:g}", f"{least_s:g} to {most_s:g}")
+        return value
+
+    return checked
+
+
+def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """A callback for an option whose value is a whole number between two."""
+
+    def checked(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) < 20) or not least <= int(text) <= most:
+            raise BadInput(param.opts[-1], f"{text!r}", f"a whole number from {least} to {most}")
+        return int(text)
+
+    return checked

@@ -47,22 +47,23 @@ class Mix(NamedTuple):
     programs: tuple[str, ...]
     owned: bool = False
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody is there beside it."""
+        return len(self.programs) == 1 and not self.owned
+
     def __str__(self) -> str:
         return "+".join(self.programs) + (", owner" if self.owned else "")
 
 
-def mixes(*, owned: bool) -> list[Mix]:
-    """All that is measured: all pairs and some fours, and each alone, more often, since all else is held against that;
-    beside owners each alone.
-    """
-    alone = [Mix((name,), owned) for name in KINDS]
-    if owned:
-        return alone
-    return [
-        *alone * TIMES_ALONE,
-        *(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)),
-        *map(Mix, FOURS),
-    ]
+def each_alone(*, owned: bool = False) -> list[Mix]:
+    """Each program by itself."""
+    return [Mix((name,), owned) for name in KINDS]
+
+
+def shared() -> list[Mix]:
+    """All pairs, and some fours."""
+    return [*(Mix(pair) for pair in itertools.combinations_with_replacement(KINDS, 2)), *map(Mix, FOURS)]
 
 
 class Paced(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ class Paced(msgspec.Struct, frozen=True):
     @property
     def is_alone(self) -> bool:
         """Whether it is what the others are held against."""
-        return len(self.programs) == 1 and not self.owned
+        return Mix(tuple(self.programs), self.owned).is_alone
 
 
 class Calibration:
@@ -97,14 +98,16 @@ class Calibration:
         self._quiet = Quiet(lab, say)
         self.refused: dict[str, str] = {}
 
-    def run(self, modes: Sequence[str], rounds: int, *, owned: bool, seed: int = 1) -> Iterator[Paced]:
-        """All mixes under all modes, in an order of its own in each round."""
+    def run(self, mixes: Sequence[Mix], modes: Sequence[str], rounds: int, *, seed: int = 1) -> Iterator[Paced]:
+        """All mixes under all modes, in an order of its own in each round.
+
+        Programs by themselves, which all else is held against, run more often, and under no mode.
+        """
         rng = random.Random(seed)
         for number in range(rounds):
-            wanted = mixes(owned=owned)
+            wanted = [mix for mix in mixes for _ in range(TIMES_ALONE if mix.is_alone else 1)]
             for mix in rng.sample(wanted, len(wanted)):
-                lonely = len(mix.programs) == 1 and not owned
-                for mode in ["none"] if lonely else rng.sample(list(modes), len(modes)):
+                for mode in ["none"] if mix.is_alone else rng.sample(list(modes), len(modes)):
                     yield from self._one(number, mix, mode)
 
     def _one(self, number: int, mix: Mix, mode: str) -> Iterator[Paced]:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cosched.bench import where
-from cosched.bench.calibrate import CLASSES, Calibration, Paced, fitted, observed, paces
+from cosched.bench.calibrate import CLASSES, Calibration, Mix, Paced, each_alone, fitted, observed, paces, shared
 from cosched.bench.kept import Kept, machine
 from cosched.cli.service import service
 from cosched.cli.values import seconds_within, some_of, whole_number
@@ -20,6 +20,8 @@ from cosched.report.table import Table, console
 #: Where runs are kept, in the directory of results.
 RUNS: Final = "calibration-runs"
 _MOST_JOBS: Final = 4
+_JOBS: Final = "jobs"
+_OWNERS: Final = "owners"
 
 
 @click.command("calibrate")
@@ -40,7 +42,14 @@ _MOST_JOBS: Final = 4
     show_default=True,
     help="How long each job is measured.",
 )
-@click.option("--owners/--no-owners", default=True, show_default=True, help="Also beside synthetic users, in a lab.")
+@click.option(
+    "--beside",
+    default=f"{_JOBS},{_OWNERS}",
+    callback=some_of(_JOBS, _OWNERS),
+    show_default=True,
+    metavar="LIST",
+    help="Beside which company: other jobs, and synthetic users in a lab.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for runs and coefficients.")
 @click.option("--add", is_flag=True, help="Add to the runs that --out has; with --rounds 0 only fit them again.")
 @service
@@ -48,7 +57,7 @@ def command(
     modes: list[str],
     rounds: int,
     seconds: float,
-    owners: bool,
+    beside: list[str],
     out: Path,
     add: bool,
     server: str | None,
@@ -69,9 +78,9 @@ def command(
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    def measure(place: where.Where, *, owned: bool) -> None:
+    def measure(place: where.Where, mixes: list[Mix]) -> None:
         calibration = Calibration(place.client, place.nodes, seconds, say, place.lab)
-        for run in calibration.run(modes, rounds, owned=owned, seed=len(kept.campaigns)):
+        for run in calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)):
             kept.keep(run)
         refused.update(calibration.refused)
 
@@ -80,13 +89,14 @@ def command(
         if where.is_there(server, lab):
             with where.found(server, lab) as place:
                 kept.begin({**how, "nodes": place.nodes}, add=add)
-                measure(place, owned=False)
+                measure(place, [*each_alone(), *shared()])
         else:
             kept.begin({**how, "nodes": where.NODES}, add=add)
-            for owned in (False, True) if owners else (False,):
-                users = where.NODES if owned else 0
-                with where.made("calibrate", say, mpl=_MOST_JOBS, users=users) as place:
-                    measure(place, owned=owned)
+            with where.made("calibrate", say, mpl=_MOST_JOBS) as place:
+                measure(place, [*each_alone(), *(shared() if _JOBS in beside else ())])
+            if _OWNERS in beside:
+                with where.made("calibrate", say, mpl=_MOST_JOBS, users=where.NODES) as place:
+                    measure(place, each_alone(owned=True))
     return _shown(kept, refused, out)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from node_agent.guard.requests import Refusal, Slots
-from node_agent.linux.cgroups import HELD_US, PERIOD_US, Cgroups, group_name
+from node_agent.linux.cgroups import HELD_US, Cgroups, group_name
 from node_agent.linux.process import US_PER_S, boottime_us
 
 Key = tuple[int, int]
@@ -57,7 +57,7 @@ class Levers:
 
     def weigh(self, key: Key, percent: int, until_us: int, now_us: int) -> int:
         """Give a job that weight, until then. Returns until when. Raises :class:`Refusal`, OSError."""
-        until_us = _lease(until_us, now_us)
+        until_us = lease(until_us, now_us)
         before = self._raised.get(key, (NEUTRAL.percent, 0))[0]
         self._raised[key] = percent, until_us
         try:
@@ -71,7 +71,7 @@ class Levers:
     def slots(self, slots: Slots, now_us: int) -> int:
         """Let jobs take turns, until then; no rows: not any more. Raises :class:`Refusal`, OSError."""
         if slots.rows:
-            slots = slots._replace(until_us=_lease(slots.until_us, now_us))
+            slots = slots._replace(until_us=lease(slots.until_us, now_us))
         self._slots = slots if slots.rows else None
         try:
             self._apply(now_us, strict=True)
@@ -89,12 +89,6 @@ class Levers:
     def due_us(self) -> int:
         """When :meth:`tick` is wanted next."""
         return self._due_us
-
-    @property
-    def anchor_us(self) -> int | None:
-        """From when on turns are counted, on all nodes, where they are whole periods of a ceiling; None: no turns."""
-        slots = self._slots
-        return None if slots is None or slots.slot_us % PERIOD_US else slots.begin_us
 
     def spare(self, key: Key) -> None:
         """The job is to end: it is held no more, for who is held dies as slowly as he is let run."""
@@ -192,7 +186,8 @@ def _waiting(slots: Slots, number: int) -> Iterator[Key]:
                 yield from other
 
 
-def _lease(until_us: int, now_us: int) -> int:
+def lease(until_us: int, now_us: int) -> int:
+    """Until when what was asked for holds. Raises :class:`Refusal` where that is over."""
     if until_us <= now_us:
         raise Refusal("stale", f"until {until_us}, which was {now_us - until_us} us ago")
     return min(until_us, now_us + MAX_LEASE_US)

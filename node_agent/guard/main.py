@@ -100,7 +100,7 @@ class Guard:
                     self._server.emit({"event": "armed", "why": why})
                 self._decoys.keep(self._limiter.limits.cpus if self._jobs.groups else None)
                 self._jobs.levers.tick(now_us)
-                self._periods.keep(self._jobs.levers.anchor_us)
+                self._periods.keep()
                 self._jobs.endings.tick(now_us)
                 self._desk.tick(now_us)
                 watchdog.tick(now_us)
@@ -116,6 +116,7 @@ class Guard:
     def _left(self, why: str) -> None:
         del why  # nobody is there to be told
         self._jobs.levers.undo_all(self._jobs.groups)
+        self._periods.forget()
         self._limiter.arm(process.boottime_us())
 
     def _handle(self, request: Request, fds: Sequence[int], answer: Answer) -> None:
@@ -149,6 +150,8 @@ class Guard:
                 self._limiter.tighten(request.ratio, request.until_us, now_us)
             case requests.Arm():
                 self._limiter.arm(now_us)
+            case requests.Periods():
+                return {"until_us": self._periods.ask(*request)}
             case requests.Contract():
                 self._limiter.set_contract(*request, now_us)
                 self._jobs.memory_bytes = self._limiter.limits.memory_bytes

@@ -2,8 +2,8 @@
 
 A ceiling of a half lets parallel work run for five milliseconds of each ten. Ranks that wait for each other get on only
 where those five are the same five on their nodes. The kernel counts periods from whenever it began to; a period that is
-longer, once, moves all that follow. What they are moved to is the moment that turns are counted from, which is the same
-in all nodes' guards.
+longer, once, moves all that follow. What they are moved to is a moment that the agent names: the same on all nodes, and
+one at which turns begin.
 
 Whoever writes a ceiling gives its whole quota again, so both writes come right after a period's beginning, when all of
 it is there still; and the longer period has no more in it than any other.
@@ -12,6 +12,7 @@ it is there still; and the longer period has no more in it than any other.
 from collections.abc import Callable
 from typing import Final
 
+from node_agent.guard.levers import lease
 from node_agent.linux.cgroups import PERIOD_US, Cgroups, quota
 from node_agent.linux.process import boottime_us
 
@@ -36,6 +37,7 @@ class Periods:
         self._cgroups = cgroups
         self._ceiling = ceiling
         self._clock = clock
+        self._asked: tuple[int, int] | None = None  # where a period should begin, until when
         self._due_us: int | None = None
         self._wait_us = _SOONEST_US
         self._began_us: int | None = None  # looking, since when
@@ -47,8 +49,24 @@ class Periods:
         """When :meth:`keep` is wanted next; None: not before something changes."""
         return self._due_us
 
-    def keep(self, anchor_us: int | None) -> None:
-        """Do what is due. ``anchor_us``: a moment at which a period should begin; None: nobody asks for any."""
+    def ask(self, begin_us: int, until_us: int) -> int:
+        """Have a period begin at some moment, and all others whole ones before and after, until then.
+
+        Returns until when. Raises :class:`Refusal`.
+        """
+        until_us = lease(until_us, self._clock())
+        self._asked = begin_us, until_us
+        return until_us
+
+    def forget(self) -> None:
+        """Whoever has asked has gone."""
+        self._asked = None
+
+    def keep(self) -> None:
+        """Do what is due."""
+        if self._asked is not None and self._asked[1] <= self._clock():
+            self._asked = None
+        anchor_us = None if self._asked is None else self._asked[0]
         cpus = self._ceiling()
         movable = cpus is not None and quota(cpus)[1] == PERIOD_US  # any other length is the limiter's
         try:

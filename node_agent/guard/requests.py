@@ -123,6 +123,13 @@ class Slots(NamedTuple):
     until_us: int
 
 
+class Periods(NamedTuple):
+    """A ceiling's periods begin at ``begin_us``, and whole ones from there on, until then."""
+
+    begin_us: int
+    until_us: int
+
+
 class Whose(NamedTuple):
     """Which attempt a process belongs to."""
 
@@ -138,7 +145,21 @@ class Status(NamedTuple):
 
 
 Request = (
-    Contract | Relax | Tighten | Arm | Prepare | Spawn | Signal | Kill | Forget | Weigh | Slots | Whose | List | Status
+    Contract
+    | Relax
+    | Tighten
+    | Arm
+    | Prepare
+    | Spawn
+    | Signal
+    | Kill
+    | Forget
+    | Weigh
+    | Slots
+    | Periods
+    | Whose
+    | List
+    | Status
 )
 _Check = Callable[[object], object]
 
@@ -334,6 +355,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Request], Mapping[str, _Check]]]]
             "until_us": _whole(0),
         },
     ),
+    "periods": (Periods, {"begin_us": _whole(-_MAX_NUMBER), "until_us": _whole(0)}),
     "whose": (Whose, {"pid": _whole(1, 2**31 - 1)}),
     "list": (List, {}),
     "status": (Status, {}),

@@ -58,6 +58,17 @@ class Clock:
         return known is not None and known[1] <= MOST_OFF * slot_us
 
 
+def period_begins_us(clock: Clock, period_us: int, now_us: int) -> int | None:
+    """Where on this node a period begins, of those that are counted from 0 in the cluster's time; None: not known.
+
+    Turns of whole periods begin with one.
+    """
+    known = clock.ahead_us(now_us)
+    if known is None or not clock.good_for(period_us, now_us):
+        return None
+    return (now_us + known[0]) // period_us * period_us - known[0]
+
+
 def slots(jobs: Iterable[Job], clock: Clock, slot_us: int, now_us: int, until_us: int) -> Slots | None:
     """The turns of the jobs that have rows; None where there are none, or the clock is not good enough.
 

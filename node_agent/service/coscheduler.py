@@ -15,9 +15,11 @@ from cosched.config.node import NodeConfig
 from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
 from node_agent.guard.client import GuardGone, GuardRefused
+from node_agent.linux.cgroups import PERIOD_US
 from node_agent.linux.job_signs import JobGroups
 from node_agent.linux.process import boottime_us
 from node_agent.linux.sock_diag import SockDiag
+from node_agent.policy.gang import period_begins_us
 from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
 from node_agent.policy.raising import NEUTRAL, Job, Key, Slots
 from node_agent.service.attempts import Attempts
@@ -48,6 +50,7 @@ class Coscheduler:
         self._told_us = -_TOLD_US
         self._looked_us = -SELDOM_US
         self._asked: Slots | None = None
+        self._in_step_until_us = 0
         self._problem = ""
         self._news = asyncio.Event()
         self.raises = 0
@@ -88,6 +91,7 @@ class Coscheduler:
     def guard_is_new(self) -> None:
         """All levers are as they were made."""
         self._asked = None
+        self._in_step_until_us = 0
         self._core.forget_given()
         self._news.set()
 
@@ -124,6 +128,8 @@ class Coscheduler:
             self._looked_us = now_us
         if now_us - self._told_us > _TOLD_US:
             return SELDOM_US  # what was asked for ends by itself
+        if here:
+            await self._ask_periods(now_us)
         there = [self._job(turn) for turn in self._turns.jobs if (turn.job_id, turn.attempt) in here]
         jobs = [self._seen(job, there) for job in there] if self._turns.contended else there
         decision = self._core.decide(jobs, self._turns.slot_us, boottime_us(), contended=self._turns.contended)
@@ -169,6 +175,15 @@ class Coscheduler:
         watched = self._watched[job.key]
         waiting = self._diag is not None and looks_for_arrivals(job, here) and watched.waiting(self._diag)
         return job._replace(waiting=waiting, cpu_us=watched.count_cpu() if waiting else watched.cpu_us)
+
+    async def _ask_periods(self, now_us: int) -> None:
+        """Have a ceiling's periods begin when those of all nodes do, whether or not jobs take turns."""
+        if self._in_step_until_us - now_us > LEASE_US // 2:
+            return
+        begin_us = period_begins_us(self._core.clock, PERIOD_US, now_us)
+        if begin_us is not None:
+            self._in_step_until_us = now_us + LEASE_US
+            await self._ask({"do": "periods", "begin_us": begin_us, "until_us": self._in_step_until_us})
 
     async def _ask_slots(self, wanted: Slots | None, now_us: int) -> None:
         """Have the turns kept, changed, or ended, where that is not what was asked for lately."""

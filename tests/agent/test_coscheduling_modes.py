@@ -3,8 +3,9 @@
 import pytest
 
 from cosched.model.coscheduling import Mode, Receives, fair_rates
+from node_agent.linux.cgroups import PERIOD_US
 from node_agent.policy.budget import KEPT_US
-from node_agent.policy.gang import Clock, slots
+from node_agent.policy.gang import Clock, period_begins_us, slots
 from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, RAISED, Job, Weigh
 from node_agent.policy.receives import Counts, received, settled
@@ -168,6 +169,29 @@ def test_slots_are_the_same_on_nodes_whose_clocks_differ() -> None:
         assert found.begin_us <= 2_000_000 < found.begin_us + 3 * SLOT_US
         begins.append((found.begin_us + ahead_us) % (3 * SLOT_US))
     assert begins == [0, 0]
+
+
+def test_periods_begin_together_on_nodes_whose_clocks_differ_and_turns_with_them() -> None:
+    now_us, begins = 2_000_000, []
+    for ahead_us in (3_200_123, -4_500_456):
+        clock = Clock()
+        clock.answered(1_000_000, 1_000_500 + ahead_us, 1_001_000)
+        begin_us = period_begins_us(clock, PERIOD_US, now_us)
+        assert begin_us is not None
+        assert begin_us <= now_us < begin_us + PERIOD_US
+        begins.append((begin_us + ahead_us) % PERIOD_US)
+        found = slots([Job(A, row=0, rows=2), Job(B, row=1, rows=2)], clock, SLOT_US, now_us, 3_000_000)
+        assert found is not None
+        assert (found.begin_us - begin_us) % PERIOD_US == 0
+    assert begins == [0, 0]
+
+
+def test_periods_are_left_where_they_are_while_the_clusters_time_is_not_known_to_a_tenth_of_one() -> None:
+    clock = Clock()
+    assert period_begins_us(clock, PERIOD_US, 0) is None
+    clock.answered(0, 0, 2_100)
+    assert period_begins_us(clock, PERIOD_US, 2_100) is None
+    assert clock.good_for(SLOT_US, 2_100), "good enough for turns"
 
 
 def test_a_clock_that_is_not_good_enough_gives_slots_up() -> None:

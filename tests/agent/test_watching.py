@@ -19,20 +19,18 @@ from node_agent.service.watching import Watching
 _ECHO_S = 0.003
 _COMPUTES = "while True: pass"
 _TALKS = """
-import socket, sys, time
+import select, socket, sys, time
 peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-blocks = sys.argv[2] == "block"
-peer.setblocking(blocks)
+asked = select.poll()
+asked.register(peer, select.POLLIN)
+patience_ms = None if sys.argv[2] == "block" else 0
 while True:
     end = time.thread_time() + 0.001
     while time.thread_time() < end: pass
     peer.sendall(b"?" * 100)
-    while True:
-        try:
-            peer.recv(100)
-            break
-        except BlockingIOError: pass
+    while not asked.poll(patience_ms): pass
+    peer.recv(100)
 """
 
 

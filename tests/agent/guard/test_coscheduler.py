@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.guards import RealGuard
@@ -14,7 +15,8 @@ from cosched.config.node import Cgroups, Launch, NodeConfig, SchedulerLink
 from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
-from node_agent.guard.client import GuardGone
+from node_agent.guard.client import GuardGone, Message
+from node_agent.linux.cgroups import PERIOD_US
 from node_agent.linux.process import boottime_us
 from node_agent.policy.modes import LEASE_US
 from node_agent.service import guard as guard_module
@@ -127,6 +129,29 @@ async def test_a_heartbeat_tells_of_the_clock_and_of_what_jobs_do(node: Node) ->
     assert beat.asked_us <= boottime_us()
     assert beat.raises == 0
     assert not await node.levers()
+
+
+async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Mapping[str, Any]] = []
+    ask = node.guard.ask
+
+    async def heard(request: Mapping[str, Any], fds: Sequence[int] = ()) -> Message:
+        if request["do"] == "periods":
+            asked.append(request)
+        return await ask(request, fds)
+
+    monkeypatch.setattr(node.guard, "ask", heard)
+    begun_us = boottime_us()
+    while boottime_us() - begun_us < 2 * LEASE_US:
+        node.told(mode="none", rows=0, contended=False)
+        await asyncio.sleep(0.25)
+    assert 2 <= len(asked) <= 6, "again before its time is over, and no oftener"
+    for request in asked:
+        off_us = (request["begin_us"] + 12_345_678) % PERIOD_US  # told's clock is ahead by that
+        assert min(off_us, PERIOD_US - off_us) <= 1_000
+        assert request["until_us"] <= boottime_us() + LEASE_US
 
 
 async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:

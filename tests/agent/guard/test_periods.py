@@ -1,4 +1,4 @@
-"""The ceiling's periods: moved to where turns begin, by a kernel's rules in made time, and by the kernel itself."""
+"""The ceiling's periods, moved to where they should begin: by a kernel's rules in made time, and by itself."""
 
 import os
 import statistics
@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from kit.guards import RealGuard, places
 from kit.waiting import wait_for
 
+from node_agent.guard.levers import MAX_LEASE_US
 from node_agent.guard.periods import Periods
+from node_agent.guard.requests import Refusal
 from node_agent.linux.cgroups import PERIOD_US, Cgroups
 from node_agent.linux.process import US_PER_S, boottime_us
 
@@ -53,14 +55,22 @@ class Kernel(Cgroups):
 Kernel.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 
 
+def keep(periods: Periods, kernel: Kernel, anchor_us: int | None) -> None:
+    if anchor_us is None:
+        periods.forget()
+    else:
+        periods.ask(anchor_us, kernel.now_us + US_PER_S)
+    periods.keep()
+
+
 def lived(kernel: Kernel, periods: Periods, anchor_us: int | None, until_us: int, late: Callable[[], int]) -> int:
     """Time goes by; how often the guard was woken for it."""
     kernel.advance(0)
-    periods.keep(anchor_us)
+    keep(periods, kernel, anchor_us)
     looks = 0
     while (due_us := periods.due_us()) is not None and due_us < until_us:
         kernel.advance(max(due_us, kernel.now_us) + late())
-        periods.keep(anchor_us)
+        keep(periods, kernel, anchor_us)
         looks += 1
     return looks
 
@@ -104,8 +114,23 @@ def test_while_nothing_runs_no_period_is_counted_and_the_search_is_given_up() ->
 def test_a_longer_period_ends_where_nobody_asks_for_it_any_more() -> None:
     kernel = Kernel(3_000)
     periods = stretched(kernel, lambda: _HALF)
-    periods.keep(None)
+    keep(periods, kernel, None)
     assert (kernel.length_us, periods.due_us()) == (PERIOD_US, None)
+
+
+def test_what_was_asked_for_ends_by_itself() -> None:
+    kernel = Kernel(3_000)
+    periods = Periods(kernel, lambda: _HALF, kernel.clock)
+    assert periods.ask(0, 2_000) == 2_000
+    assert periods.ask(0, 1 << 60) == MAX_LEASE_US
+    periods.ask(0, 2_000)
+    periods.keep()
+    assert periods.due_us() is not None
+    kernel.advance(2_000)
+    periods.keep()
+    assert periods.due_us() is None
+    with pytest.raises(Refusal, match="which was"):
+        periods.ask(0, 1_999)
 
 
 def stretched(kernel: Kernel, ceiling: Callable[[], float | None]) -> Periods:
@@ -113,7 +138,7 @@ def stretched(kernel: Kernel, ceiling: Callable[[], float | None]) -> Periods:
     periods = Periods(kernel, ceiling, kernel.clock)
     while not kernel.writes:
         kernel.advance(kernel.now_us + 300)
-        periods.keep(0)
+        keep(periods, kernel, 0)
     assert kernel.length_us > PERIOD_US
     return periods
 
@@ -126,7 +151,7 @@ def test_a_ceiling_that_the_limiter_has_changed_is_left_to_it(ceiling: float | N
     periods = stretched(kernel, lambda: now[0])
     now[0] = ceiling
     writes = list(kernel.writes)
-    periods.keep(0)
+    keep(periods, kernel, 0)
     assert (kernel.writes, periods.due_us()) == (writes, None)
 
 
@@ -145,7 +170,7 @@ def test_a_kernel_that_refuses_is_asked_again_later(fails: str) -> None:
     periods = Periods(kernel, lambda: _HALF, kernel.clock)
     looks = lived(kernel, periods, 0, 10 * US_PER_S, lambda: 50)
     assert 5 < looks < 1_000
-    periods.keep(None)
+    keep(periods, kernel, None)
 
 
 def test_a_beginning_that_was_seen_too_late_is_not_written_at() -> None:
@@ -155,27 +180,24 @@ def test_a_beginning_that_was_seen_too_late_is_not_written_at() -> None:
     assert kernel.writes == []
 
 
-def test_nobody_asks_without_a_ceiling_or_without_turns() -> None:
+def test_nobody_looks_without_a_ceiling_or_where_nobody_asked() -> None:
     kernel = Kernel(3_000)
     for anchor_us, ceiling in ((None, _HALF), (0, None), (0, 0.01)):  # so little is given in longer periods
         periods = Periods(kernel, lambda cpus=ceiling: cpus, kernel.clock)
-        periods.keep(anchor_us)
+        keep(periods, kernel, anchor_us)
         assert periods.due_us() is None
     assert kernel.writes == []
 
 
 def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
     guard = make_guard(contract={"cpu_ratio": 0.5})
-    for job in (1, 2):
-        guard.prepare(job)
+    guard.prepare(1)
     guard.spawn(["sh", "-c", "while :; do :; done"], 1)
     begins_us = wait_for(lambda: beginnings_us(guard), "periods to be counted", 120.0)
     anchor_us = begins_us[0] + PERIOD_US // 3
 
     def asked() -> None:
-        rows = [[[1, 1]], [[2, 1]]]
-        until_us = boottime_us() + 9 * US_PER_S
-        guard.ask({"do": "slots", "begin_us": anchor_us, "slot_us": 50_000, "rows": rows, "until_us": until_us})
+        guard.ask({"do": "periods", "begin_us": anchor_us, "until_us": boottime_us() + 9 * US_PER_S})
 
     def in_step() -> bool:
         asked()
@@ -185,7 +207,7 @@ def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
         late_us = [(each - anchor_us + PERIOD_US // 2) % PERIOD_US - PERIOD_US // 2 for each in found]
         return bool(found) and abs(statistics.median(late_us)) < PERIOD_US / 5
 
-    wait_for(in_step, "periods to begin where turns do", 240.0)
+    wait_for(in_step, "periods to begin where they should", 240.0)
 
 
 def beginnings_us(guard: RealGuard) -> list[int]:

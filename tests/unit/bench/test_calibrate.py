@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cosched.bench.calibrate import KINDS, Paced, fair_pace, fitted, mixes, observed, paces
+from cosched.bench.calibrate import KINDS, Paced, each_alone, fair_pace, fitted, observed, paces, shared
 from cosched.config import coefficients
 from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
@@ -32,7 +32,7 @@ def run(mode: str, programs: tuple[str, ...], owned: bool, at: int, noise: float
 def campaign(noise: float = 0.0, modes: tuple[str, ...] = ("none", "ccs")) -> list[Paced]:
     found = []
     for mode in modes:
-        for mix in [*mixes(owned=False), *mixes(owned=True)]:
+        for mix in [*each_alone(), *shared(), *each_alone(owned=True)]:
             for at in range(len(mix.programs)):
                 found.append(run(mode, mix.programs, mix.owned, at, noise if len(found) % 2 else -noise))
     return found

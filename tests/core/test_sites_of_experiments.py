@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from kit.loads import J, workload
 from msgspec import structs
 
+from cosched.config import coefficients
 from cosched.config.experiment import Experiment
 from cosched.config.site import SiteOwners, SiteSettings, SiteTasks
 from cosched.errors import BadInput
@@ -166,11 +168,15 @@ def test_what_one_policy_could_never_start_is_left_out_for_all() -> None:
     assert (both.procs.tolist(), both.skipped) == ([4], {"fits_no_nodes": 1})
 
 
-def test_a_mode_of_which_no_costs_were_measured_is_refused() -> None:
+def test_a_mode_of_which_no_costs_were_measured_is_refused(tmp_path: Path) -> None:
+    known = msgspec.to_builtins(coefficients.read())
+    del known["costs"]["dcs"]
+    path = tmp_path / "costs.json"
+    path.write_bytes(msgspec.json.encode(known))
     with pytest.raises(BadInput, match="no costs were measured of 'dcs'"):
-        site_of(settings(coscheduling=Mode.DCS), workload(8, []), seed=1)
+        site_of(settings(coscheduling=Mode.DCS, costs=str(path)), workload(8, []), seed=1)
     alone = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
-    assert site_of(settings(coscheduling=Mode.DCS, contract=alone), workload(8, []), seed=1).nodes
+    assert site_of(settings(coscheduling=Mode.DCS, contract=alone, costs=str(path)), workload(8, []), seed=1).nodes
 
 
 def test_tasks_that_share_processors_are_drawn_each_in_a_row(tmp_path: Path) -> None:

@@ -285,7 +285,6 @@ BAD_SITES = {
     "contract: {mpl: 0}": ["contract.mpl", "at least 1 task"],
     "contract: {cpu_ratio: 1.5}": ["contract.cpu_ratio", "a share above 0, up to 1"],
     "coscheduling: css": ["coscheduling", "'css'", "one of none, ccs, dcs, spin, gang"],
-    "coscheduling: dcs": ["no costs were measured of 'dcs'", "one of ccs, none"],
     "costs: missing.json": ["missing.json", "a file that 'cosched calibrate' wrote"],
     "owners: {desks: 2}": ["owners.desks", "a part of the desks, 0 to 1"],
     "owners: {cpu: 3}": ["owners.cpu", "0 to the node's 1"],

@@ -116,8 +116,11 @@ def coscheduling(
     def say(text: str) -> None:
         click.echo(text, err=True)
 
+    if not there:
+        kept.begin({**how, "nodes": where.NODES}, add=add)
     with where.found(server, lab) if there else where.made("bench", say, mpl=3, clock_shift_us=shift_us) as place:
-        kept.begin({**how, "nodes": place.nodes}, add=add)
+        if there:
+            kept.begin({**how, "nodes": place.nodes}, add=add)
         _owners_away(place.client)
         plan = Plan(chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns))
         experiment = Experiment(place.client, plan, say, place.lab)

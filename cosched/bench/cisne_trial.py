@@ -61,9 +61,9 @@ class Cluster(NamedTuple):
 
 
 #: A CPU for each node: nodes run at the same time, as workstations do.
-COSCHEDULING: Final = Cluster("coscheduling", 2, 1, 16, 0.06, "W", pin=True)
+COSCHEDULING: Final = Cluster("coscheduling", 2, 1, 8, 0.03, "W", pin=True)
 #: The paper's sixteen nodes, each with its part of this machine and no more.
-POLICIES: Final = Cluster("policies", 16, 4, 24, 0.25, "S", cap=True)
+POLICIES: Final = Cluster("policies", 16, 4, 16, 0.07, "S", cap=True)
 
 
 class RealJob(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from cosched.config.load import load
 from cosched.config.units import size_bytes
@@ -96,6 +97,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     calls: dict[str, float] = {}
     transfers: dict[str, float] = {}
     day: Day | None = None
+
+    def on_part(self, part: float) -> "Profile":
+        """The same user on a machine that has this part of a CPU: what he asks of it is in proportion."""
+        typing = structs.replace(self.typing, work_s=self.typing.work_s * part)
+        return structs.replace(self, cpu_share=self.cpu_share * part, typing=typing)
 
     def transfer_sizes(self) -> dict[int, float]:
         """Bytes of a memory transfer, with their weights."""

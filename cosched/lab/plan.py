@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Final, Self
 
 HEAD: Final = "head"
+#: The groups of all capped nodes' guards and agents.
+AGENTS: Final = "agents"
+#: What capped nodes have together of this machine; the rest is for guards, agents and scheduler.
+_CAPPED_PART: Final = 0.85
 NETWORK: Final = "10.77.0.0/24"
 #: What nodes of their own have at the same place: Open MPI tells its daemons on other nodes paths of the first.
 RUN: Final = "/run/cosched"
@@ -31,7 +35,8 @@ class Settings:
     """What ``lab up`` was asked for; a second ``lab up`` with other settings is refused.
 
     ``tier`` 0 means the best there is, ``memory_bytes`` None an equal part of what is free. ``cap`` gives each node a
-    hard ceiling at its share of the machine; ``users`` is the number of desks with a synthetic user, ``user_profile``
+    hard ceiling at its share of the machine (guard and agent are outside of it: a heartbeat is not slower on a slower
+    node), and its user asks for that much less; ``users`` is the number of desks with a synthetic user, ``user_profile``
     what kind of user (empty: a mixture), ``presence`` a trace by which they come and go (empty: they stay). ``pin``
     gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
     ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments). For those,
@@ -53,6 +58,11 @@ class Settings:
     clock_shift_us: int = 0
     decoys: bool = True
     events: bool = True
+
+    @property
+    def cap_cpus(self) -> float | None:
+        """How many CPUs a node may use, owner and jobs together; None: no such limit."""
+        return min(float(self.cpus), _CAPPED_PART * (os.cpu_count() or 1) / self.nodes) if self.cap else None
 
 
 @dataclass(frozen=True)

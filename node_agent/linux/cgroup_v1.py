@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import math
 import os
 import signal
 import time
@@ -77,6 +78,18 @@ class CgroupsV1(Cgroups):
         by_tree = {os.stat(side).st_dev: side for side in reversed(self._sides.values())}
         self._trees = list(by_tree.values())  # cpu and cpuacct are often one tree
         self._told = next(iter(self._sides.values()))  # whose lists of processes are read: the freezer's if there
+
+    def cpus_above(self) -> float:
+        """As the interface says."""
+        tightest = math.inf
+        here = os.path.dirname(self._sides["cpu"])
+        while os.path.exists(os.path.join(here, "cpu.shares")):
+            quota_us = read_number(os.path.join(here, "cpu.cfs_quota_us"))
+            if quota_us > 0:
+                period_us = read_number(os.path.join(here, "cpu.cfs_period_us"), PERIOD_US)
+                tightest = min(tightest, quota_us / period_us)
+            here = os.path.dirname(here)
+        return tightest
 
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
         """As the interface says; a limit below the memory in use is refused by the kernel (EBUSY), and the old kept."""
@@ -283,21 +296,9 @@ class CgroupsV1(Cgroups):
         try:
             files.write(quota_path, str(quota_us))
         except OSError as error:
-            if error.errno != errno.EINVAL or self._ceiling_above() > cpus:
+            if error.errno != errno.EINVAL or self.cpus_above() > cpus:
                 raise
             files.write(quota_path, "-1")  # a group above has a tighter one, and the kernel refuses one that is wider
-
-    def _ceiling_above(self) -> float:
-        """The tightest ceiling of the groups above the parallel side, in CPUs."""
-        tightest = float("inf")
-        here = os.path.dirname(self._sides["cpu"])
-        while os.path.exists(os.path.join(here, "cpu.shares")):
-            quota_us = read_number(os.path.join(here, "cpu.cfs_quota_us"))
-            if quota_us > 0:
-                period_us = read_number(os.path.join(here, "cpu.cfs_period_us"), PERIOD_US)
-                tightest = min(tightest, quota_us / period_us)
-            here = os.path.dirname(here)
-        return tightest
 
     def _set_idle(self, idle: bool) -> None:
         flag = os.path.join(self._sides["cpu"], "cpu.idle")

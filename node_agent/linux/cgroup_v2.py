@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -75,6 +76,17 @@ class CgroupsV2(Cgroups):
         except OSError as error:
             self.close()
             raise NoCgroups(f"{error.filename or self._side}: {error.strerror}") from None
+
+    def cpus_above(self) -> float:
+        """As the interface says."""
+        tightest = math.inf
+        here = os.path.dirname(self._side)
+        while os.path.exists(ceiling := os.path.join(here, "cpu.max")):
+            quota_us, period_us = files.read(ceiling).split()
+            if quota_us != "max":
+                tightest = min(tightest, int(quota_us) / int(period_us))
+            here = os.path.dirname(here)
+        return tightest
 
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:
         """As the interface says; a limit below the memory in use would kill at once, so the old one is kept."""

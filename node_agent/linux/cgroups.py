@@ -6,6 +6,7 @@ Limits on the whole side are the contract; those on a job are its own. Which of 
 
 import contextlib
 import errno
+import math
 import os
 import re
 from abc import ABC, abstractmethod
@@ -50,6 +51,10 @@ class Cgroups(ABC):
     kind: str
     #: Whether the kernel knows the groups; else supervisors stay until the last of their descendants has ended.
     kernel_groups = True
+
+    def cpus_above(self) -> float:
+        """How many CPUs the groups above the parallel side may use together with all that is in them; inf: no limit."""
+        return math.inf
 
     @abstractmethod
     def set_limits(self, cpus: float | None, idle: bool, memory_bytes: int) -> list[str]:

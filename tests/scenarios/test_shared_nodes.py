@@ -107,6 +107,30 @@ def test_where_ends_are_not_predicted_by_paces_it_starts() -> None:
     assert lines == ["start 3 on a", "start 4 on b", "tell 2 60 s: RESERVED"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "starts"),
+    [("basic", ["1 2", "", "3", "4 5"]), ("2dbf", ["1 2 5", "", "3", "4"]), ("3dbf-light", ["1 2 5", "", "3", "4"])],
+)
+def test_figure_5_the_fifth_job_starts_before_the_first_one_ends(policy: str, starts: list[str]) -> None:
+    """In order the fifth waits until the third has ended, before whose start it could be done: the paper's Figure 5."""
+    drive = Drive(policy, nodes=dict.fromkeys("abcd", (1, 0, 1)))
+    for job_id, tasks, estimate_s in ((1, 2, 40), (2, 1, 20), (3, 4, 30), (4, 3, 30), (5, 1, 40)):
+        drive.submit(job_id, tasks, estimate_s, kind="cpu")
+    found = [_started(drive)]
+    for now_s, ended in ((20, (2,)), (40, (1, 5)), (70, (3,))):
+        drive.at(now_s)
+        for job_id in ended:
+            if drive.job_state(job_id) is JobState.RUNNING:
+                drive.ended(job_id)
+        found.append(_started(drive))
+    assert found == starts
+
+
+def _started(drive: Drive) -> str:
+    """Whom a pass starts."""
+    return " ".join(line.split()[1] for line in drive.decide_and_launch() if line.startswith("start"))
+
+
 def test_light_takes_it_now_and_hard_waits_for_a_uniform_set() -> None:
     """The paper's Figure 6: a job now, in Normal's way, or later, in Uniform's."""
     found = {}

@@ -41,7 +41,7 @@ def command() -> None:
 @click.option("--users", default="0", show_default=True, metavar="K|P%", help="Desks with a synthetic user.")
 @click.option("--user-profile", default="", metavar="NAME|FILE", help="What kind of user [default: the paper's mix].")
 @click.option("--presence", type=click.Path(path_type=Path), metavar="FILE", help="They come and go as in this trace.")
-@click.option("--cap", is_flag=True, help="Give each node a hard ceiling at its share of the CPUs (tier 1).")
+@click.option("--cap", is_flag=True, help="Give each node a hard ceiling at its share of 85 % of the CPUs (tier 1).")
 @click.option("--pin", is_flag=True, help="Give each node CPUs of its own (tier 1; one node for each CPU at most).")
 @click.option("--mpl", type=int, default=1, show_default=True, help="Tasks of parallel jobs that may share a CPU.")
 @click.option(

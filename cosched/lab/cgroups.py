@@ -1,8 +1,9 @@
 """The lab's control groups: ``cosched-lab/NAME/NODE/{desk,cosched,system}`` in every hierarchy that has a controller.
 
 ``desk`` is the owner's side, ``cosched`` the parallel side (its guard sets the limits there), ``system`` has guard and
-agent. The node's group has the CPU weight and the memory of a workstation. Version 1 (a tree for each controller, or
-for a few) and version 2 (one tree) are told apart by what is mounted.
+agent; those of capped nodes are all in ``agents/system``. The node's group has the CPU weight and the memory of a
+workstation. Version 1 (a tree for each controller, or for a few) and version 2 (one tree) are told apart by what is
+mounted.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from node_agent.linux import files
-from node_agent.linux.cgroups import job_of
+from node_agent.linux.cgroups import job_of, quota
 
 PARENT: Final = "cosched-lab"
 SIDES: Final = ("desk", "cosched", "system")
@@ -22,7 +23,6 @@ _NEEDED: Final = {"cpu", "memory"}
 _WANTED: Final = ("cpu", "memory", "pids", "cpuset", "io")
 #: Controllers of version 1 by their names in /proc/self/mounts; a hierarchy of systemd's own has none of them.
 _CONTROLLERS: Final = {"cpu", "cpuacct", "cpuset", "memory", "freezer", "pids", "blkio", "devices"}
-_PERIOD_US: Final = 10_000  # short: a throttled desk waits at most for that long
 _REMOVAL_S: Final = 10.0
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -181,13 +181,13 @@ def occupied(name: str) -> bool:
 
 
 def _settings(hierarchy: Hierarchy, share: Share) -> Iterator[tuple[str, str]]:
-    quota = None if share.cap_cpus is None else str(max(1000, round(share.cap_cpus * _PERIOD_US)))
+    ceiling = None if share.cap_cpus is None else quota(share.cap_cpus)
     if hierarchy.version == 2:
         yield "cpu.weight", str(min(10_000, 100 * share.cpus))
         if share.memory_bytes:
             yield "memory.max", str(share.memory_bytes)
-        if quota:
-            yield "cpu.max", f"{quota} {_PERIOD_US}"
+        if ceiling:
+            yield "cpu.max", "{} {}".format(*ceiling)
         if share.own_cpus:
             yield "cpuset.cpus", share.own_cpus
         return
@@ -195,9 +195,9 @@ def _settings(hierarchy: Hierarchy, share: Share) -> Iterator[tuple[str, str]]:
         yield "cpuset.cpus", share.own_cpus
     if "cpu" in hierarchy.controllers:
         yield "cpu.shares", str(min(262_144, 1024 * share.cpus))
-        if quota:
-            yield "cpu.cfs_period_us", str(_PERIOD_US)
-            yield "cpu.cfs_quota_us", quota
+        if ceiling:
+            yield "cpu.cfs_period_us", str(ceiling[1])
+            yield "cpu.cfs_quota_us", str(ceiling[0])
     if "memory" in hierarchy.controllers and share.memory_bytes:
         yield "memory.limit_in_bytes", str(share.memory_bytes)
 

@@ -92,8 +92,8 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
         (directory / "node.toml").write_text(toml(settings), encoding="utf-8")
         if node.user:  # what they read lies where the node sees it
             user = find(node.user)
-            if (cap_cpus := plan.settings.cap_cpus) is not None:
-                user = user.on_part(min(1.0, cap_cpus))
+            if plan.tier == 1 and (cap_cpus := plan.settings.cap_cpus) is not None:
+                user = user.on_part(cap_cpus / plan.settings.cpus)
             (directory / USER_PROFILE).write_bytes(msgspec.json.encode(user))
             if plan.settings.presence:
                 (directory / USER_PRESENCE).write_bytes(Path(plan.settings.presence).read_bytes())

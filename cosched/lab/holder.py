@@ -82,7 +82,8 @@ def _shares(plan: Plan) -> dict[str, cgroups.Share]:
     share = cgroups.Share(wanted.cpus, plan.memory_bytes, wanted.cap_cpus)
     own = own_cpus(len(plan.nodes), wanted.cpus) if wanted.pin else [""] * len(plan.nodes)
     shares = {node.name: share._replace(own_cpus=cpus) for node, cpus in zip(plan.nodes, own, strict=True)}
-    return shares | {HEAD: cgroups.Share(1, 0), AGENTS: cgroups.Share(len(plan.nodes), 0)}
+    agents = {AGENTS: cgroups.Share(len(plan.nodes), 0)} if wanted.agents_apart else {}
+    return shares | agents | {HEAD: cgroups.Share(1, 0)}
 
 
 def _in_namespaces(plan: Plan, channel: socket.socket) -> None:
@@ -242,7 +243,7 @@ def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
     """A node's process 1 with guard, agent and, if there is to be one, its user at the desk."""
     desk: list[str] = []
     if plan.tier == 1:
-        cgroups.enter(cgroups.doors(plan.name, AGENTS if plan.settings.cap else node.name, "system"))
+        cgroups.enter(cgroups.doors(plan.name, AGENTS if plan.settings.agents_apart else node.name, "system"))
         desk = cgroups.doors(plan.name, node.name, "desk")
     init = Init(node.name, listener, os.environ, _marks(plan, node.name), desk, mortal=plan.tier == 3)
     config = f"{node.directory}/node.toml"

@@ -35,8 +35,8 @@ class Settings:
     """What ``lab up`` was asked for; a second ``lab up`` with other settings is refused.
 
     ``tier`` 0 means the best there is, ``memory_bytes`` None an equal part of what is free. ``cap`` gives each node a
-    hard ceiling at its share of the machine (guard and agent are outside of it: a heartbeat is not slower on a slower
-    node), and its user asks for that much less; ``users`` is the number of desks with a synthetic user, ``user_profile``
+    hard ceiling at its share of the machine, guard and agent outside of it (heartbeats are no slower on slower nodes),
+    and its user asks for that much less; ``users`` is the number of desks with a synthetic user, ``user_profile``
     what kind of user (empty: a mixture), ``presence`` a trace by which they come and go (empty: they stay). ``pin``
     gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
     ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments). For those,
@@ -63,6 +63,11 @@ class Settings:
     def cap_cpus(self) -> float | None:
         """How many CPUs a node may use, owner and jobs together; None: no such limit."""
         return min(float(self.cpus), _CAPPED_PART * (os.cpu_count() or 1) / self.nodes) if self.cap else None
+
+    @property
+    def agents_apart(self) -> bool:
+        """Whether guards and agents are outside of their nodes' groups. (Pinned ones stay on their nodes' CPUs.)"""
+        return self.cap and not self.pin
 
 
 @dataclass(frozen=True)

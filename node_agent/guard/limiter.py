@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     memory_bytes: int
 
 
-def limits(contract: Contract, counts_as_present: bool, cpus: float, memory_bytes: int) -> Limits:
+def limits(contract: Contract, counts_as_present: bool, cpus: int, memory_bytes: int) -> Limits:
     """What ``cosched.model.contract.limits`` says (a test compares them)."""
     ceiling = contract.cpu_ratio * cpus if counts_as_present and contract.cpu_ratio < 1 else None
     return Limits(ceiling, contract != Contract(1.0, 1.0, 1), int(contract.memory_ratio * memory_bytes))
@@ -40,8 +40,8 @@ class Limiter:
     def __init__(self, cgroups: Cgroups, owner: Contract, cpus: int, memory_bytes: int, epoch: int) -> None:
         self._cgroups = cgroups
         self._owner = owner
-        self._cpus, self._memory_bytes = cpus, memory_bytes
-        self._have = self._there()
+        self._machine = cpus, memory_bytes
+        self._part = 1.0
         self.contract = owner
         self.armed = True
         self.until_us = 0
@@ -52,12 +52,18 @@ class Limiter:
 
     @property
     def limits(self) -> Limits:
-        """What is in force."""
-        held = limits(self.contract, self.armed, self._have, self._memory_bytes)
+        """What is in force, of a machine that may use all of its CPUs."""
+        held = limits(self.contract, self.armed, *self._machine)
         if self._tight == 1.0 or not self.armed:
             return held
-        whole = self._have if held.cpus is None else held.cpus
+        whole = float(self._machine[0]) if held.cpus is None else held.cpus
         return held._replace(cpus=whole * self._tight)
+
+    @property
+    def ceiling_cpus(self) -> float | None:
+        """The limit on CPU as the kernel has it: of what the groups around the parallel side leave."""
+        cpus = self.limits.cpus
+        return None if cpus is None else cpus * self._part
 
     def set_contract(self, cpu_ratio: float, memory_ratio: float, mpl: int, now_us: int) -> None:
         """The cluster's contract, cut by the owner's."""
@@ -129,16 +135,12 @@ class Limiter:
             "limits": {**self.limits._asdict(), "problems": self.problems},
         }
 
-    def _there(self) -> float:
-        """What the machine has: its CPUs, or less where a group around all of it may not use them."""
+    def _apply(self, now_us: int) -> None:
         above = math.inf
         with contextlib.suppress(OSError):
             above = self._cgroups.cpus_above()
-        return min(float(self._cpus), above)
-
-    def _apply(self, now_us: int) -> None:
-        self._have = self._there()
-        self.problems = self._cgroups.set_limits(*self.limits)
+        self._part = min(1.0, above / self._machine[0])
+        self.problems = self._cgroups.set_limits(*self.limits._replace(cpus=self.ceiling_cpus))
         self._again_us = now_us + (US_PER_S if self._ceiling_failed() else _AGAIN_US)
 
     def _ceiling_failed(self) -> bool:

@@ -51,7 +51,7 @@ class Guard:
         self._limiter.arm(process.boottime_us())
         if not self._cgroups.kernel_groups:
             process.become_subreaper()
-        self._periods = Periods(self._cgroups, lambda: self._limiter.limits.cpus)
+        self._periods = Periods(self._cgroups, lambda: self._limiter.ceiling_cpus)
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
@@ -98,7 +98,7 @@ class Guard:
                 now_us = process.boottime_us()
                 if why := self._limiter.tick(now_us):
                     self._server.emit({"event": "armed", "why": why})
-                self._decoys.keep(self._limiter.limits.cpus if self._jobs.groups else None)
+                self._decoys.keep(self._limiter.ceiling_cpus if self._jobs.groups else None)
                 self._jobs.levers.tick(now_us)
                 self._periods.keep()
                 self._jobs.endings.tick(now_us)

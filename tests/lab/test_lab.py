@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kit.groups import groups
+from kit.groups import groups, pids
 from kit.labs import Bench
 from kit.waiting import wait_for
 
 from cosched.errors import Failed
-from cosched.lab import Lab
+from cosched.lab import Lab, cgroups
+from local_load.profile import find
 
 #: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -256,6 +257,20 @@ def test_desk_commands_are_in_the_desks_control_group(root_bench: Bench) -> None
     files = ("memory.limit_in_bytes", "memory.max")
     limits = [path.read_text().strip() for file in files for path in groups(f"**{group}/{file}")]
     assert limits == [str(256 << 20)]
+
+
+def test_a_capped_node_has_its_part_its_user_asks_for_less_and_its_agent_is_outside(root_bench: Bench) -> None:
+    root_bench.up("--nodes", 4, "--cpus", 1, "--cap", "--users", 1, "--mem", "256MiB")
+    lab = f"**/cosched-lab/{root_bench.name}"
+    part = min(1.0, 0.85 * (os.cpu_count() or 1) / 4)
+    (cap,) = {each for node in NODES if (each := cgroups.ceiling_cpus(cgroups.path(root_bench.name, node))) is not None}
+    assert cap == pytest.approx(part, 0.01)
+    assert pids(f"{lab}/agents/system/cgroup.procs")
+    assert not pids(f"{lab}/node*/system/cgroup.procs")
+    user = json.loads((root_bench.runtime / "labs" / root_bench.name / "nodes/node1/user.json").read_text())
+    whole = find(user["name"])
+    assert user["cpu_share"] == pytest.approx(whole.cpu_share * part)
+    assert user["typing"]["work_s"] == pytest.approx(whole.typing.work_s * part)
 
 
 def test_a_node_without_memory_loses_the_command_not_the_node(root_bench: Bench) -> None:

@@ -15,10 +15,13 @@ from kit.groups import parallel_side, removed
 from kit.guards import MIB, alive, places
 from kit.waiting import wait_for
 
+from node_agent.guard.limiter import Limiter
+from node_agent.guard.settings import Contract
 from node_agent.linux import cgroup_find, cgroups, check
 from node_agent.linux.cgroup_v1 import CgroupsV1
 from node_agent.linux.cgroup_v2 import CgroupsV2
 from node_agent.linux.cgroups import Cgroups, NoCgroups
+from node_agent.linux.process import US_PER_S
 from node_agent.linux.weights import NONE
 
 NAME = "job-7.1"
@@ -170,6 +173,33 @@ def test_a_ceiling_below_a_tighter_one_is_no_problem(side: str, groups: Cgroups)
         assert inner.set_limits(None, True, 100 * MIB) == []
     finally:
         inner.close()
+
+
+def test_the_contract_is_of_what_the_groups_around_leave(side: str, groups: Cgroups) -> None:
+    """Half of a node that may use half a CPU is a quarter; as soon as it may use more, it is more."""
+    inner = cgroup_find.find("auto", MOUNT, f"{side}/node/cosched")
+    try:
+        outer = cgroup_find.find("auto", MOUNT, f"{side}/node")
+        limiter = Limiter(inner, Contract(0.5, 0.5, 1), 1, 200 * MIB, 0)
+        for cpus, left in ((None, 0.5), (0.5, 0.25), (0.125, 0.0625), (None, 0.5)):
+            limiter.relax(US_PER_S, 0, 0)  # version 1 refuses a ceiling above that is tighter than one below
+            assert outer.set_limits(cpus, False, 200 * MIB) == []
+            limiter.arm(0)
+            assert (limiter.ceiling_cpus, limiter.limits.cpus, limiter.problems) == (left, 0.5, [])
+            assert _in_force(f"{side}/node/cosched") == pytest.approx(left, 0.01)
+    finally:
+        inner.close()
+
+
+def _in_force(group: str) -> float:
+    """A group's ceiling in CPUs, as the kernel tells it."""
+    for place in places(group):
+        if (v2 := place / "cpu.max").exists():
+            quota_us, period_us = v2.read_text().split()
+            return float(quota_us) / int(period_us)
+        if (v1 := place / "cpu.cfs_quota_us").exists():
+            return int(v1.read_text()) / int((place / "cpu.cfs_period_us").read_text())
+    raise AssertionError(group)
 
 
 def test_a_guard_that_was_started_in_the_parallel_side_makes_room_for_jobs(side: str, groups: Cgroups) -> None:

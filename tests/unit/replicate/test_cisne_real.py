@@ -18,7 +18,7 @@ from cosched.replicate.cisne import claims
 from cosched.replicate.cisne.setup import POLICIES
 from cosched.replicate.claims import Verdict
 
-RATES = {"CG 2": (10.0, 1.5)}
+RATES = {"CG 2": (10.0, 1.5), "BT 2": (0.3, 1.5)}
 
 
 def trial(policy: str, mode: str, workload: str, seed: int, run_s: float, experiment: str = "coscheduling") -> Trial:
@@ -58,7 +58,9 @@ def test_policies_are_compared_on_what_both_ran() -> None:
     assert found[claims.BEST_SIT.id].verdict is Verdict.HOLDS
     assert len(result.tables["jobs"].rows) == 2 * 7
     assert "starts" not in result.notes[0]
+    assert result.notes[-1].startswith("policies: 7 trials in 7 min")
     assert "1.5 s of the 5.0 s" in result.notes[-1]
+    assert "50% of the jobs are a start and a single iteration" in result.notes[-1]
 
 
 def test_a_plan_has_whole_replications_one_after_the_other() -> None:

@@ -147,7 +147,7 @@ class Desk:
         fresh.setblocking(False)
         fd = fresh.fileno()
         self._guests[fd] = fresh
-        self._loop.watch(fd, lambda: self._hear(fresh))
+        self._loop.watch(fd, lambda: self._hear(fresh), on_failed=lambda: self._leave(fd, fresh))
         self._loop.later(_PATIENCE_US, lambda: self._leave(fd, fresh))
 
     def _leave(self, fd: int, guest: socket.socket) -> None:
@@ -182,20 +182,19 @@ class Desk:
         except (ValueError, RecursionError):
             raise Refusal("unknown", "not JSON") from None
         do = asked.get("do") if isinstance(asked, dict) else None
-        if do not in {"status", "pause", "resume"}:
+        if not isinstance(do, str) or do not in {"status", "pause", "resume"}:
             raise Refusal("unknown", "do: expected status, pause or resume")
+        seconds = _seconds(asked.get("seconds"))
         if do != "status":
             self._may(uid)
         if do == "pause":
-            self._begin(_user(uid), asked.get("seconds"))
+            self._begin(_user(uid), seconds)
         elif do == "resume" and self.pause.why:
             self._resume()
         return {**self._status(), **self.shown()}
 
-    def _begin(self, user: str, seconds: object) -> None:
-        if seconds is not None and (type(seconds) not in {int, float} or not 0 < seconds <= LONGEST_PAUSE_S):  # type: ignore[operator]
-            raise Refusal("unknown", f"seconds: found {seconds!r}; expected a number above 0, up to {LONGEST_PAUSE_S}")
-        self.pause.begin(user, seconds)  # type: ignore[arg-type]
+    def _begin(self, user: str, seconds: float | None) -> None:
+        self.pause.begin(user, seconds)
         self._hold(True, 0)
         self._changed()
 
@@ -214,6 +213,16 @@ class Desk:
             f"{_user(uid)} is not logged in at this machine itself: only who is, root, and those that "
             "security.desk_users names decide about this desk",
         )
+
+
+def _seconds(value: object) -> float | None:
+    """For how long, in seconds; None: until resumed. Raises :class:`Refusal`."""
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LONGEST_PAUSE_S:
+        return value
+    found = repr(value)[:80] if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
+    raise Refusal("unknown", f"seconds: found {found}; expected a number above 0, up to {LONGEST_PAUSE_S}")
 
 
 def _user(uid: int) -> str:

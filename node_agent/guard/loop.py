@@ -1,4 +1,8 @@
-"""The guard's only loop: descriptors with their callbacks, signals, and a timer on the clock that counts suspension."""
+"""The guard's only loop: descriptors with their callbacks, signals, and a timer on the clock that counts suspension.
+
+No callback ends the guard. One that raises is told of (once a minute for each cause), and the loop goes on: a
+descriptor is given up by its ``on_failed``, or else called again only after a second, and so are timers and duties.
+"""
 
 import heapq
 import itertools
@@ -6,11 +10,39 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from node_agent.guard.complaints import Complaints
 from node_agent.linux import process
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+#: What has failed is not called again before: a callback that always fails must not take the machine's time.
+_REST_US: Final = process.US_PER_S
+
+Call = Callable[[], object]
+
+
+class _Watched(NamedTuple):
+    callback: Call
+    events: int
+    on_failed: Call | None
+
+
+class Duty:
+    """Something that is looked after at each turn of the loop, and at the latest when it says."""
+
+    def __init__(self, what: str, tick: Callable[[int], object], due_us: Callable[[], int | None]) -> None:
+        self.what, self.tick, self._due_us = what, tick, due_us
+        self.rests_until_us = 0
+        self.on_failed: Call | None = None
+
+    def due_us(self) -> int | None:
+        """When it is wanted next (us since boot); None: at the next turn, whenever that is."""
+        try:
+            due_us = self._due_us()
+        except Exception:  # its tick is going to say
+            due_us = 0
+        return due_us if due_us is None else max(due_us, self.rests_until_us)
 
 
 class Loop:
@@ -18,56 +50,108 @@ class Loop:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, _Watched] = {}
+        self._resting: dict[int, _Watched] = {}  # not looked at now
         self._timer = process.BootTimer()
+        self.complain = Complaints()
         self.watch(self._timer.fileno(), self._timer.clear)
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._woken, self._signalled)
-        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timers: list[tuple[int, int, Call]] = []
+        self._duties: list[Duty] = []
         self._count = itertools.count()
         self.stopping = False
-        self.on_child_ended: Callable[[], None] = lambda: None
+        self.on_child_ended: Call = lambda: None
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def watch(self, fd: int, callback: Callable[[], None], events: int = select.EPOLLIN) -> None:
-        """Call back when the descriptor has news."""
-        if fd in self._callbacks:
+    def watch(self, fd: int, callback: Call, events: int = select.EPOLLIN, on_failed: Call | None = None) -> None:
+        """Call back when the descriptor has news. ``on_failed`` gives up the peer of a callback that has raised."""
+        if fd in self._watched:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
-        self._callbacks[fd] = callback
+        self._resting.pop(fd, None)
+        self._watched[fd] = _Watched(callback, events, on_failed)
 
     def unwatch(self, fd: int) -> None:
         """No longer; before the descriptor is closed."""
-        if self._callbacks.pop(fd, None) is not None:
+        self._resting.pop(fd, None)
+        if self._watched.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def later(self, in_us: int, callback: Callable[[], None]) -> None:
-        """Call back once, after so many microseconds."""
+    def rest(self, fd: int, in_us: int) -> None:
+        """Don't look at a descriptor for so many microseconds; then as before, unless it is let go meanwhile."""
+        watched = self._watched.pop(fd, None)
+        if watched is not None:
+            self._epoll.unregister(fd)
+            self._resting[fd] = watched
+            self.later(in_us, lambda: self._rested(fd, watched))
+
+    def later(self, in_us: int, callback: Call) -> None:
+        """Call back once, after so many microseconds; again after a second where that failed."""
         heapq.heappush(self._timers, (process.boottime_us() + in_us, next(self._count), callback))
 
-    def run_once(self, due_us: int | None) -> None:
-        """Wait for news, at most until that moment (CLOCK_BOOTTIME; None: for as long as it takes), and pass it on."""
+    def keep(self, duty: Duty) -> None:
+        """Look after it at each turn from now on."""
+        self._duties.append(duty)
+
+    def run_once(self) -> None:
+        """Wait for news, at most until the first timer or duty is due, and pass it on."""
+        due = [due_us for duty in self._duties if (due_us := duty.due_us()) is not None]
         if self._timers:
-            due_us = self._timers[0][0] if due_us is None else min(due_us, self._timers[0][0])
-        self._timer.set(due_us)
+            due.append(self._timers[0][0])
+        self._timer.set(min(due, default=None))
         for fd, _ in self._epoll.poll():
-            callback = self._callbacks.get(fd)  # an earlier one may have ended it
-            if callback is not None:
-                callback()
+            watched = self._watched.get(fd)  # an earlier one may have ended it
+            if watched is not None:
+                self._call(fd, watched)
         now_us = process.boottime_us()
         while self._timers and self._timers[0][0] <= now_us:
-            heapq.heappop(self._timers)[2]()
+            self._ring(heapq.heappop(self._timers)[2])
+        for duty in self._duties:
+            self._look_after(duty)
+
+    def attempt(self, what: str, call: Call) -> bool:
+        """Whether a call came to its end. What it raised is told."""
+        try:
+            call()
+        except Exception as error:
+            self.complain(what, error)
+            return False
+        return True
+
+    def _call(self, fd: int, watched: _Watched) -> None:
+        if self.attempt("a callback", watched.callback):
+            return
+        gave_up = watched.on_failed is not None and self.attempt("giving up a peer", watched.on_failed)
+        if self._watched.get(fd) is watched or (not gave_up and fd in self._watched):
+            self.rest(fd, _REST_US)
+
+    def _ring(self, callback: Call) -> None:
+        if not self.attempt("a timer", callback):
+            self.later(_REST_US, callback)
+
+    def _look_after(self, duty: Duty) -> None:
+        now_us = process.boottime_us()
+        if now_us < duty.rests_until_us or self.attempt(duty.what, lambda: duty.tick(now_us)):
+            return
+        duty.rests_until_us = now_us + _REST_US
+        if duty.on_failed is not None:
+            self.attempt(f"what is done where {duty.what} fails", duty.on_failed)
+
+    def _rested(self, fd: int, watched: _Watched) -> None:
+        if self._resting.get(fd) is watched:
+            self.watch(fd, watched.callback, watched.events, watched.on_failed)
 
     def _signalled(self) -> None:
         try:
             numbers = os.read(self._woken, 4096)
         except BlockingIOError:
             return
-        if signal.SIGCHLD in numbers:
-            self.on_child_ended()
         if signal.SIGTERM in numbers or signal.SIGINT in numbers:
             self.stopping = True
+        if signal.SIGCHLD in numbers:
+            self._ring(self.on_child_ended)

@@ -17,7 +17,7 @@ from node_agent.guard.decoys import Decoys
 from node_agent.guard.desk import Desk, Pause
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.limiter import Limiter
-from node_agent.guard.loop import Loop
+from node_agent.guard.loop import Duty, Loop
 from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
@@ -83,27 +83,11 @@ class Guard:
 
     def run(self) -> None:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
-        watchdog = Watchdog()
+        self._keep()
         notify("READY=1")
         try:
             while not self._loop.stopping:
-                others_us = (
-                    self._periods.due_us(),
-                    self._jobs.levers.due_us(),
-                    self._jobs.endings.due_us(),
-                    self._desk.due_us(),
-                    watchdog.due_us(),
-                )
-                self._loop.run_once(min([self._limiter.due_us(), *(each for each in others_us if each is not None)]))
-                now_us = process.boottime_us()
-                if why := self._limiter.tick(now_us):
-                    self._server.emit({"event": "armed", "why": why})
-                self._decoys.keep(self._limiter.ceiling_cpus if self._jobs.groups else None)
-                self._jobs.levers.tick(now_us)
-                self._periods.keep()
-                self._jobs.endings.tick(now_us)
-                self._desk.tick(now_us)
-                watchdog.tick(now_us)
+                self._loop.run_once()
         finally:
             self._decoys.stop()
             self._jobs.levers.undo_all(self._jobs.groups)
@@ -112,6 +96,33 @@ class Guard:
         self._desk.close()
         if not self._jobs.groups:
             self._cgroups.close()
+
+    def _keep(self) -> None:
+        """What is looked after at each turn. Where any of it fails, the contract is armed."""
+        watchdog = Watchdog()
+        duties = [
+            Duty("keeping the contract", self._limit_in_time, self._limiter.due_us),
+            Duty("keeping decoys", self._keep_decoys, lambda: None),
+            Duty("keeping turns", self._jobs.levers.tick, self._jobs.levers.due_us),
+            Duty("keeping periods", lambda _: self._periods.keep(), self._periods.due_us),
+            Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
+            Duty("keeping a pause", self._desk.tick, self._desk.due_us),
+            Duty("the sign of life", watchdog.tick, watchdog.due_us),
+        ]
+        for duty in duties:
+            duty.on_failed = self._arm
+            self._loop.keep(duty)
+
+    def _limit_in_time(self, now_us: int) -> None:
+        if why := self._limiter.tick(now_us):
+            self._server.emit({"event": "armed", "why": why})
+
+    def _keep_decoys(self, now_us: int) -> None:
+        del now_us
+        self._decoys.keep(self._limiter.ceiling_cpus if self._jobs.groups else None)
+
+    def _arm(self) -> None:
+        self._limiter.arm(process.boottime_us())
 
     def _left(self, why: str) -> None:
         del why  # nobody is there to be told

@@ -8,8 +8,6 @@ import select
 import socket
 import stat
 import struct
-import sys
-import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -72,7 +70,7 @@ class Server:
             fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_PACKET_BYTES)
         self._agent = fresh
         self._waiting.clear()
-        self._loop.watch(fresh.fileno(), self._ready)
+        self._loop.watch(fresh.fileno(), self._ready, on_failed=self._give_up)
 
     def _ready(self) -> None:
         """Something to read, or room to write."""
@@ -121,7 +119,7 @@ class Server:
         except OSError as error:
             answer(Refusal("failed", f"{error.filename or 'the system'}: {error.strerror or error}"))
         except Exception as error:  # a mistake of ours: told, and survived
-            traceback.print_exc(file=sys.stderr)
+            self._loop.complain(f"a request ({type(request).__name__})", error)
             answer(Refusal("failed", f"a mistake in the guard: {type(error).__name__}: {error}"))
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -145,7 +143,10 @@ class Server:
             self._waiting.popleft()
         if self._agent is not None:
             wanted = select.EPOLLIN | (select.EPOLLOUT if self._waiting else 0)
-            self._loop.watch(self._agent.fileno(), self._ready, wanted)
+            self._loop.watch(self._agent.fileno(), self._ready, wanted, self._give_up)
+
+    def _give_up(self) -> None:
+        self._leave("what it said could not be handled")
 
     def _leave(self, why: str) -> None:
         if self._agent is not None:

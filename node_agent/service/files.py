@@ -9,16 +9,14 @@ from typing import Final
 
 from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
 from cosched.wire.messages import Peer
-from node_agent import rsh
+from node_agent import rank_witness, rsh
 
 _LONGEST_SHEBANG = 250
-#: Runs one rank of an MPI program, and says which it was where it ends badly: ``mpirun`` itself sometimes doesn't. A
-#: rank that is ended together with its group takes this shell along, and nothing is said.
+#: Becomes one rank of an MPI program, once a witness watches it that says which rank it was where it ends badly:
+#: ``mpirun`` itself sometimes doesn't. The witness is nobody's child that a program could wait for.
 _RANK: Final = """#!/bin/sh
-"$@"
-status=$?
-[ "$status" -eq 0 ] || echo "cosched: rank ${PMIX_RANK:-$OMPI_COMM_WORLD_RANK} ended with status $status" >&2
-exit "$status"
+: "$("{python}" -I -S "{witness}" "$$" "$PPID" &)"
+exec "$@"
 """
 #: Starts PVM's daemon, on other nodes as the first daemon's remote command. Of one that was killed a file is left, with
 #: the path of its socket in it (``pvmtmp000123.0`` is of process 123), and another would not start.
@@ -103,7 +101,9 @@ def install_rsh(places: tuple[Path, ...]) -> Path:
         if os.statvfs(place).f_flag & os.ST_NOEXEC:
             refused = f"{place} is mounted without programs (noexec)"
             continue
-        _put(place / "cosched-rank", _RANK, 0o755)
+        witness = place / "rank_witness.py"
+        _put(witness, Path(rank_witness.__file__).read_text(encoding="utf-8"), 0o644)
+        _put(place / "cosched-rank", _RANK.format(python=python, witness=witness), 0o755)
         _put(place / "cosched-pvmd", _PVMD, 0o755)
         program = place / "cosched-rsh"
         if len(python) > _LONGEST_SHEBANG or " " in python:

@@ -85,7 +85,7 @@ def _signalled(match: Match, peers: Sequence[Peer]) -> Failure:
 def _exited(match: Match, peers: Sequence[Peer]) -> Failure:
     status = int(match["status"])
     how = f"exited with status {status}"
-    if status > 128:  # a shell's way to say it: that of cosched-rank, or one of the user's
+    if status > 128:  # a shell's way to say it, and a rank's witness's
         with contextlib.suppress(ValueError):
             how = f"was ended by signal {status - 128} ({signal.Signals(status - 128).name})"
     return _told(how, int(match["rank"]), None, peers)
@@ -188,7 +188,7 @@ _BY_WEIGHT: Final = (
         (r"communication peer process has unexpectedly disconnected(?:.|\n)*?Peer host: +(?P<host>\S+)", _vanished)
     ),
     _reports(
-        # cosched-rank's own words, the first of a run: others may have ended for want of that one
+        # a rank's witness's own words, the first of a run: others may have ended for want of that one
         (r"^cosched: rank (?P<rank>\d+) ended with status (?P<status>\d+)$(?:.|\n)*", _exited)
     ),
     _reports(

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how
     if how == "early" and found != EXPECTED[how]:
         # where others are still in MPI_Init, either Open MPI may lose its message; but nobody else is accused
         assert found is None or "does not say which" in found.message
-    elif how in ("crash", "kill"):  # by cosched-rank's words, or by those of mpirun, which it sometimes loses
+    elif how in ("crash", "kill"):  # by its witness's words, or by those of mpirun, which it sometimes loses
         name = {"crash": "SIGSEGV", "kill": "SIGKILL"}[how]
         assert found is not None, ended.err
         assert (found.rank, found.node) == (2, "node2")
@@ -84,6 +84,27 @@ def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how
         assert found == EXPECTED[how], ended.err
     assert ended.status == {"exit": 3, "early": 5, "leave": 1, "abort": 7, "invalid": 6, "crash": 139, "kill": 137}[how]
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "moments_ms"),
+    [([2], (0, *range(50, 150, 10))), ([1, 1], (0, 20, 60))],
+    ids=["on one node", "on two nodes"],
+)
+def test_a_rank_that_is_killed_while_it_starts_ends_the_job_and_is_named(
+    system: System, tasks: list[int], moments_ms: Sequence[int]
+) -> None:
+    for moment_ms in moments_ms if system.name == "wheel" else moments_ms[:1]:
+        culprit = moment_ms // 10 % 2
+        after = f"(sleep {moment_ms / 1000}; kill -9 $$) &"
+        rank = f'[ "$OMPI_COMM_WORLD_RANK" != {culprit} ] || {after} exec {system.program} wait {culprit}'
+        script = ["sh", "-c", '"$@"; echo "ended $?"', "script", system.mpirun, "sh", "-c", rank]
+        ended = system.hosts.run(1, script, system.hosts.job(tasks), timeout_s=20)
+        assert ended.out.endswith("ended 137\n"), f"killed after {moment_ms} ms: {ended}"
+        found = diagnose(ended.err.encode(), system.hosts.peers_of(tasks))
+        assert found is not None, f"killed after {moment_ms} ms: {ended}"
+        assert (found.rank, found.node) == (culprit, "node1" if len(tasks) == 1 else f"node{culprit + 1}")
+        assert "signal 9" in found.message
 
 
 def test_a_program_that_is_not_there_is_named(system: System) -> None:

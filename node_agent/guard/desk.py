@@ -1,8 +1,8 @@
 """The owner's own switch: parallel work on this desk is paused, and goes on, without anybody else being asked.
 
-A socket of its own, ``run/desk.sock``, that everybody on this machine may connect to: one JSON object there and one
-back. ``status`` is answered to all, ``pause`` and ``resume`` to root, to the guard's own user, to those that
-``security.desk_users`` names and to whoever is logged in at this very machine (``linux.sessions.local_users``).
+One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all, ``pause`` and
+``resume`` to root, to the guard's own user, to those that ``security.desk_users`` names and to whoever is logged in at
+this very machine (``linux.sessions.local_users``).
 
 Paused means that every job's processes on this node are frozen, that nothing new starts here, and that time limits of
 jobs do not run. A pause outlives the guard, and a restart of the machine too, by the wall clock then.
@@ -12,86 +12,25 @@ import contextlib
 import json
 import os
 import pwd
-import socket
-import struct
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from node_agent.guard.desk_doors import DeskDoors
 from node_agent.guard.loop import Loop
-from node_agent.guard.records import Records
+from node_agent.guard.pause import LONGEST_PAUSE_S, Pause
 from node_agent.guard.requests import Refusal
 from node_agent.linux import process
 from node_agent.linux.sessions import local_users
 
-SOCKET_NAME: Final = "desk.sock"
-LONGEST_PAUSE_S: Final = 366 * 24 * 3600
-OPTED_OUT: Final = "its owner takes part in no parallel work (parallel = false in node.toml)"
-_MAX_BYTES: Final = 4096
-_MAX_GUESTS: Final = 16
-_PATIENCE_US: Final = 5 * process.US_PER_S
-_PEER: Final = struct.Struct("iII")
-
-
-class Pause:
-    """Whether parallel work is paused on this desk, by whom, and until when (us since boot; None: until resumed)."""
-
-    def __init__(self, records: Records, boot_id: str, *, opted_out: bool) -> None:
-        """Take up what a predecessor has left on record."""
-        self._records = records
-        self._boot_id = boot_id
-        self._opted_out = opted_out
-        self.since_us: int | None = None
-        self.until_us: int | None = None
-        self.user = ""
-        found = records.pause()
-        if opted_out:
-            self.since_us = process.boottime_us()
-        elif found is not None:
-            self._take_up(found)
-
-    @property
-    def why(self) -> str:
-        """Why nothing runs here; empty where parallel work is welcome."""
-        if self._opted_out:
-            return OPTED_OUT
-        return f"{self.user} has paused parallel work at this desk" if self.since_us is not None else ""
-
-    def begin(self, user: str, seconds: float | None) -> None:
-        """From now on, for so long (None: until resumed). A second pause replaces the end of the first."""
-        if self._opted_out:
-            raise Refusal("busy", OPTED_OUT)
-        now_us = process.boottime_us()
-        self.since_us = now_us if self.since_us is None else self.since_us
-        self.until_us = None if seconds is None else now_us + round(seconds * process.US_PER_S)
-        self.user = user
-        until_s = None if seconds is None else time.time() + seconds
-        self._records.write_pause(
-            {"user": user, "since_us": self.since_us, "until_us": self.until_us, "until_s": until_s}, self._boot_id
-        )
-
-    def end(self) -> None:
-        """Parallel work goes on."""
-        if self._opted_out:
-            raise Refusal("busy", OPTED_OUT)
-        self.since_us = self.until_us = None
-        self._records.drop_pause()
-
-    def _take_up(self, found: dict[str, Any]) -> None:
-        now_us = process.boottime_us()
-        until_us, until_s = found.get("until_us"), found.get("until_s")
-        if found.get("boot_id") != self._boot_id and until_s is not None:
-            until_us = now_us + round((float(until_s) - time.time()) * process.US_PER_S)
-        if until_us is not None and until_us <= now_us:
-            self._records.drop_pause()
-            return
-        same_boot = found.get("boot_id") == self._boot_id
-        self.since_us = int(found["since_us"]) if same_boot else now_us
-        self.until_us, self.user = until_us, str(found.get("user", ""))
+#: How often it is looked who is logged in, and so has a door of his own.
+_LOOK_US: Final = 10 * process.US_PER_S
 
 
 class Desk:
-    """The socket, and what a pause does. ``hold(bool)`` stops and frees all jobs; ``changed()`` is called after."""
+    """What is said at the desk, and what a pause does.
+
+    ``hold(bool)`` stops and frees all jobs; ``changed()`` is called after.
+    """
 
     def __init__(
         self,
@@ -103,70 +42,42 @@ class Desk:
         status: Callable[[], dict[str, Any]],
         changed: Callable[[], None],
     ) -> None:
-        """Raises OSError where the socket cannot be made. A pause that is on record is in force at once."""
-        self._loop = loop
+        """Raises OSError where the sockets cannot be made. A pause that is on record is in force at once."""
         self.pause = pause
         self._users = users
         self._hold = hold
         self._status = status
         self._changed = changed
-        self._guests: dict[int, socket.socket] = {}
-        self._path = os.path.join(run, SOCKET_NAME)
-        self._socket = _listening(self._path)
-        loop.watch(self._socket.fileno(), self._knocked)
+        self._doors = DeskDoors(loop, run, self._heard)
+        self._look_us = 0
+        self._uids = _uids(users)  # once: where names are on a network, each look may take its time
         if pause.why:
             hold(True, 0)
 
-    def due_us(self) -> int | None:
-        """When :meth:`tick` is wanted; None: no end is set."""
-        return self.pause.until_us
+    def due_us(self) -> int:
+        """When :meth:`tick` is wanted."""
+        moments = (self.pause.until_us, self._doors.due_us(), self._look_us)
+        return min(each for each in moments if each is not None)
 
     def tick(self, now_us: int) -> None:
-        """End a pause whose time is over."""
+        """End a pause whose time is over; put out guests who say nothing; doors for those who decide here."""
         if self.pause.until_us is not None and now_us >= self.pause.until_us:
             self._resume()
+        self._doors.tick(now_us)
+        if now_us >= self._look_us:
+            self._look_us = now_us + _LOOK_US
+            self._doors.open_for({0, os.geteuid()} | local_users() | self._uids)
 
     def close(self) -> None:
         """Listen no more."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
-        self._socket.close()
+        self._doors.close()
 
     def shown(self) -> dict[str, Any]:
         """For ``status``, the agent's too: why nothing runs here, and until when."""
         return {"paused": self.pause.why, "paused_until_us": self.pause.until_us}
 
-    def _knocked(self) -> None:
-        try:
-            fresh, _ = self._socket.accept()
-        except OSError:
-            return
-        if len(self._guests) >= _MAX_GUESTS:
-            fresh.close()
-            return
-        fresh.setblocking(False)
-        fd = fresh.fileno()
-        self._guests[fd] = fresh
-        self._loop.watch(fd, lambda: self._hear(fresh), on_failed=lambda: self._leave(fd, fresh))
-        self._loop.later(_PATIENCE_US, lambda: self._leave(fd, fresh))
-
-    def _leave(self, fd: int, guest: socket.socket) -> None:
-        if self._guests.get(fd) is guest:
-            del self._guests[fd]
-            self._loop.unwatch(fd)
-            guest.close()
-
-    def _hear(self, guest: socket.socket) -> None:
-        fd = guest.fileno()
-        try:
-            packet = guest.recv(_MAX_BYTES)
-            _, uid, _ = _PEER.unpack(guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-            answer = self._answered(packet, uid) if packet else None
-            if answer is not None:
-                guest.send(json.dumps(answer).encode())
-        except OSError:
-            pass  # who asked has gone
-        self._leave(fd, guest)
+    def _heard(self, packet: bytes, uid: int) -> bytes:
+        return json.dumps(self._answered(packet, uid)).encode()
 
     def _answered(self, packet: bytes, uid: int) -> dict[str, Any]:
         try:
@@ -232,15 +143,9 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _listening(path: str) -> socket.socket:
-    """A socket that everybody may connect to, in place of a predecessor's. Raises OSError."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    mask = os.umask(0o111)
-    try:
-        listening.bind(path)
-    finally:
-        os.umask(mask)
-    listening.listen(_MAX_GUESTS)
-    return listening
+def _uids(names: tuple[str, ...]) -> set[int]:
+    found = set()
+    for name in names:
+        with contextlib.suppress(KeyError):
+            found.add(pwd.getpwnam(name).pw_uid)
+    return found

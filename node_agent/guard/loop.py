@@ -1,7 +1,8 @@
 """The guard's only loop: descriptors with their callbacks, signals, and a timer on the clock that counts suspension.
 
-No callback ends the guard. One that raises is told of (once a minute for each cause), and the loop goes on: a
-descriptor is given up by its ``on_failed``, or else called again only after a second, and so are timers and duties.
+No callback ends the guard, and none of those that strangers can cause takes more CPU than its budget has. One that
+raises is told of (once a minute for each cause), and the loop goes on: a descriptor is given up by its ``on_failed``,
+or else called again only after a second, and so are timers and duties.
 """
 
 import heapq
@@ -9,9 +10,11 @@ import itertools
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from node_agent.guard.budget import Budget
 from node_agent.guard.complaints import Complaints
 from node_agent.linux import process
 
@@ -26,6 +29,7 @@ class _Watched(NamedTuple):
     callback: Call
     events: int
     on_failed: Call | None
+    budget: Budget | None
 
 
 class Duty:
@@ -67,14 +71,24 @@ class Loop:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def watch(self, fd: int, callback: Call, events: int = select.EPOLLIN, on_failed: Call | None = None) -> None:
-        """Call back when the descriptor has news. ``on_failed`` gives up the peer of a callback that has raised."""
+    def watch(
+        self,
+        fd: int,
+        callback: Call,
+        events: int = select.EPOLLIN,
+        on_failed: Call | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        """Call back when the descriptor has news. ``on_failed`` gives up the peer of a callback that has raised.
+
+        ``budget`` pays for what is done; while it is spent, no descriptor that it pays for is looked at.
+        """
         if fd in self._watched:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
         self._resting.pop(fd, None)
-        self._watched[fd] = _Watched(callback, events, on_failed)
+        self._watched[fd] = _Watched(callback, events, on_failed, budget)
 
     def unwatch(self, fd: int) -> None:
         """No longer; before the descriptor is closed."""
@@ -104,15 +118,15 @@ class Loop:
         if self._timers:
             due.append(self._timers[0][0])
         self._timer.set(min(due, default=None))
-        for fd, _ in self._epoll.poll():
-            watched = self._watched.get(fd)  # an earlier one may have ended it
-            if watched is not None:
-                self._call(fd, watched)
+        began_ns = time.thread_time_ns()
+        called = self._pass_on()
         now_us = process.boottime_us()
         while self._timers and self._timers[0][0] <= now_us:
             self._ring(heapq.heappop(self._timers)[2])
         for duty in self._duties:
             self._look_after(duty)
+        if any(budget is not None for budget, _ in called):
+            self._pay(called, time.thread_time_ns() - began_ns)
 
     def attempt(self, what: str, call: Call) -> bool:
         """Whether a call came to its end. What it raised is told."""
@@ -122,6 +136,28 @@ class Loop:
             self.complain(what, error)
             return False
         return True
+
+    def _pass_on(self) -> list[tuple[Budget | None, int]]:
+        """Wait for descriptors with news and call back. Returns who pays for each callback, and its CPU time (ns)."""
+        called: list[tuple[Budget | None, int]] = []
+        for fd, _ in self._epoll.poll():
+            watched = self._watched.get(fd)  # an earlier one may have ended it
+            if watched is not None:
+                began_ns = time.thread_time_ns()
+                self._call(fd, watched)
+                called.append((watched.budget, time.thread_time_ns() - began_ns))
+        return called
+
+    def _pay(self, called: list[tuple[Budget | None, int]], turn_ns: int) -> None:
+        """Have callbacks paid for, with an equal part of what the turn took beside them; leave alone who is short."""
+        part_ns = (turn_ns - sum(cpu_ns for _, cpu_ns in called)) // len(called)
+        for budget, cpu_ns in called:
+            if budget is not None:
+                budget.spend(cpu_ns + part_ns)
+        for budget in {each for each, _ in called if each is not None}:
+            if rest_us := budget.rest_us():
+                for fd in [fd for fd, watched in self._watched.items() if watched.budget is budget]:
+                    self.rest(fd, rest_us)
 
     def _call(self, fd: int, watched: _Watched) -> None:
         if self.attempt("a callback", watched.callback):
@@ -144,7 +180,7 @@ class Loop:
 
     def _rested(self, fd: int, watched: _Watched) -> None:
         if self._resting.get(fd) is watched:
-            self.watch(fd, watched.callback, watched.events, watched.on_failed)
+            self.watch(fd, *watched)
 
     def _signalled(self) -> None:
         try:

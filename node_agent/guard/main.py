@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
-from node_agent.guard.desk import Desk, Pause
+from node_agent.guard.desk import Desk
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Duty, Loop
+from node_agent.guard.pause import Pause
 from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Request

@@ -12,7 +12,7 @@ import pytest
 from kit.guards import US_PER_S, RealGuard, alive
 from kit.waiting import wait_for
 
-from node_agent.guard.desk import OPTED_OUT
+from node_agent.guard.pause import OPTED_OUT
 
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
 ASK = (

@@ -1,0 +1,198 @@
+"""The sockets at which the guard hears people, and who may keep them busy for how long.
+
+``run/desk.sock`` is everybody's. Those who decide about this desk (root, the guard's user, ``security.desk_users``, who
+is logged in at the machine) have one of their own as well, ``run/desk/UID.sock``, which the kernel lets nobody else but
+root connect to: whatever strangers do at the other one, that one answers.
+
+Each socket has its own budget of CPU: all strangers together use no more of the guard's time than one of them may. Who
+connects has few places, and has to say what he wants soon; where all are taken, who came first of those without a door
+of their own is put out.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from node_agent.guard.budget import Budget
+from node_agent.guard.loop import Loop
+from node_agent.linux import files, process
+
+SOCKET_NAME: Final = "desk.sock"
+DIRECTORY_NAME: Final = "desk"
+#: Of one CPU, for each socket; and so much at once: a pause that freezes many jobs is not cut short.
+SHARE: Final = 0.01
+MOST_US: Final = 50_000
+PLACES: Final = 16
+PLACES_OF_ONE: Final = 2
+_BACKLOG: Final = 128
+_AT_ONCE: Final = 8
+_MAX_BYTES: Final = 4096
+_PATIENCE_US: Final = 5 * process.US_PER_S
+_REST_US: Final = process.US_PER_S
+_PEER: Final = struct.Struct("iII")
+
+Answer = Callable[[bytes, int], bytes]
+
+
+class _Guest:
+    """Who has connected and has not been answered."""
+
+    def __init__(self, connection: socket.socket, uid: int, door: "_Door") -> None:
+        self.connection, self.uid, self.door = connection, uid, door
+        self.fd = connection.fileno()
+        self.until_us = process.boottime_us() + _PATIENCE_US
+
+
+class _Door:
+    """A listening socket, and what may be spent on it."""
+
+    def __init__(self, listening: socket.socket, name: str) -> None:
+        self.socket, self.name = listening, name
+        self.budget = Budget(SHARE, MOST_US)
+
+
+class DeskDoors:
+    """The sockets. ``answer`` gets a packet and its sender's uid."""
+
+    def __init__(self, loop: Loop, run: str, answer: Answer) -> None:
+        """Raises OSError where everybody's cannot be made."""
+        self._loop = loop
+        self._run = run
+        self._answer = answer
+        self._guests: dict[int, _Guest] = {}  # in the order in which they came
+        self._own: dict[int, _Door] = {}
+        self._path = os.path.join(run, SOCKET_NAME)
+        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME)
+        self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
+        self._serve(self._public)
+
+    def due_us(self) -> int | None:
+        """When :meth:`tick` is wanted; None: nobody waits."""
+        return next(iter(self._guests.values())).until_us if self._guests else None
+
+    def tick(self, now_us: int) -> None:
+        """Put out who has said nothing for too long."""
+        while (until_us := self.due_us()) is not None and until_us <= now_us:
+            self._leave(next(iter(self._guests.values())))
+
+    def open_for(self, uids: set[int]) -> None:
+        """Have doors for these users and no others. (Who runs a guard without rights makes his own alone.)"""
+        uids = uids if os.geteuid() == 0 else uids & {os.geteuid()}
+        for uid in self._own.keys() - uids:
+            self._shut(self._own.pop(uid))
+        if self._directory is None:
+            return
+        for uid in uids - self._own.keys():
+            with contextlib.suppress(OSError):  # everybody's is left
+                self._own[uid] = self._opened(uid, self._directory)
+                self._serve(self._own[uid])
+
+    def close(self) -> None:
+        """Listen no more."""
+        for guest in list(self._guests.values()):
+            self._leave(guest)
+        self.open_for(set())
+        self._loop.unwatch(self._public.socket.fileno())
+        self._public.socket.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        if self._directory is not None:
+            os.close(self._directory)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(self._run, DIRECTORY_NAME))
+
+    def _opened(self, uid: int, directory: int) -> _Door:
+        """A user's own door, in a directory where the guard alone may write. Raises OSError."""
+        name = f"{uid}.sock"
+        listening = _listening(f"/proc/self/fd/{directory}/{name}", 0o177)
+        os.chown(name, uid, -1, dir_fd=directory, follow_symlinks=False)
+        return _Door(listening, name)
+
+    def _shut(self, door: _Door) -> None:
+        self._loop.unwatch(door.socket.fileno())
+        door.socket.close()
+        with contextlib.suppress(OSError):
+            os.unlink(door.name, dir_fd=self._directory)
+
+    def _serve(self, door: _Door) -> None:
+        self._loop.watch(door.socket.fileno(), lambda: self._knocked(door), budget=door.budget)
+
+    def _knocked(self, door: _Door) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                fresh, _ = door.socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}:
+                    self._loop.rest(door.socket.fileno(), _REST_US)  # it would be tried at once, again and again
+                return
+            self._admit(fresh, door)
+
+    def _admit(self, fresh: socket.socket, door: _Door) -> None:
+        """A place, or the door: few for each user, and where all are taken, that of the first of the strangers."""
+        fresh.setblocking(False)
+        _, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        guest = _Guest(fresh, uid, door)
+        here = [each for each in self._guests.values() if each.door is door]
+        theirs = [each for each in here if each.uid == uid]
+        if len(theirs) >= PLACES_OF_ONE and door is self._public and uid not in self._own:
+            fresh.close()
+            return
+        if len(theirs) >= 2 * PLACES_OF_ONE:
+            self._leave(theirs[0])
+        elif len(here) >= PLACES:
+            self._leave(next((each for each in here if each.uid not in self._own), here[0]))
+        self._guests[guest.fd] = guest
+        self._loop.watch(guest.fd, lambda: self._hear(guest), on_failed=lambda: self._leave(guest), budget=door.budget)
+
+    def _hear(self, guest: _Guest) -> None:
+        try:
+            packet = guest.connection.recv(_MAX_BYTES)
+            if packet:
+                guest.connection.send(self._answer(packet, guest.uid))
+        except BlockingIOError:
+            return  # the news was of a guest that had this descriptor before
+        except OSError:
+            pass  # who asked has gone
+        self._leave(guest)
+
+    def _leave(self, guest: _Guest) -> None:
+        if self._guests.get(guest.fd) is guest:
+            del self._guests[guest.fd]
+            self._loop.unwatch(guest.fd)
+            guest.connection.close()
+
+
+def _emptied(path: str) -> int | None:
+    """The directory of own doors, without a predecessor's; None where there can be none."""
+    try:
+        directory = files.own_directory(path, 0o755)
+    except OSError:
+        return None
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=directory)
+    return directory
+
+
+def _listening(path: str, mask: int) -> socket.socket:
+    """A socket in place of a predecessor's. Raises OSError."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        before = os.umask(mask)
+        try:
+            listening.bind(path)
+        finally:
+            os.umask(before)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening

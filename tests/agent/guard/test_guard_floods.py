@@ -1,0 +1,132 @@
+"""Whoever keeps the desk's socket busy: the switch of those who decide answers, and it costs next to nothing."""
+
+import json
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.floods import STRANGERS, asking, cpu_s, holding, strangers
+from kit.guards import RealGuard
+from kit.waiting import wait_for
+
+from node_agent.guard.budget import Budget
+
+PACKETS = socket.SOCK_SEQPACKET
+
+
+def desk(guard: RealGuard, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
+    command = [sys.executable, "-m", "cosched.cli.main", "desk", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def own_door(guard: RealGuard, uid: int) -> Path:
+    return guard.directory / f"run/desk/{uid}.sock"
+
+
+def test_guests_of_strangers_keep_nobody_from_the_switch(guard: RealGuard) -> None:
+    """60 connections that say nothing, renewed as they are closed: more than there are places."""
+    path = f"{guard.directory}/run/desk.sock"
+    with strangers(holding(path, PACKETS, 20)):
+        paused = desk(guard, "pause", "--json")
+        assert paused.returncode == 0, paused.stderr
+        assert json.loads(paused.stdout)["paused"] == "root has paused parallel work at this desk"
+        assert desk(guard, "resume").returncode == 0
+
+
+def test_a_uid_has_two_places_and_the_first_stranger_makes_room(guard: RealGuard) -> None:
+    path = f"{guard.directory}/run/desk.sock"
+
+    def guest(uid: int) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, PACKETS)
+        connection.settimeout(30)
+        os.seteuid(uid)
+        try:
+            connection.connect(path)
+        finally:
+            os.seteuid(0)
+        return connection
+
+    def is_open(connection: socket.socket) -> bool:
+        """Asked by what nobody else may know: an answer to a question of its own."""
+        try:
+            connection.send(b"?")
+            return bool(connection.recv(4096))
+        except OSError:
+            return False
+
+    if os.geteuid() != 0:
+        pytest.skip("needs root: connections of several users")
+    mine = [guest(STRANGERS[0]) for _ in range(4)]
+    assert [is_open(each) for each in mine[2:]] == [False, False]
+    others = [guest(uid) for uid in range(61010, 61017) for _ in range(2)]
+    last = guest(0)  # all 16 places are taken: root has one
+    assert is_open(last)
+    assert not is_open(mine[0])
+    assert is_open(others[0])
+    for each in (*mine, *others, last):
+        each.close()
+
+
+def test_who_decides_has_a_door_that_no_stranger_can_knock_at(make_guard: Any) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a desk user who is somebody else")
+    guard = make_guard(start=False)
+    guard.config["security"]["desk_users"] = ["daemon", "no-such-user"]
+    guard.start()
+    daemon = pwd.getpwnam("daemon").pw_uid
+    for uid in (0, daemon):
+        status = wait_for(lambda uid=uid: own_door(guard, uid).exists() and own_door(guard, uid).stat(), "the door")
+        assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (uid, 0o600)
+    with socket.socket(socket.AF_UNIX, PACKETS) as connection:
+        os.seteuid(STRANGERS[0])
+        try:
+            with pytest.raises(PermissionError):
+                connection.connect(str(own_door(guard, daemon)))
+        finally:
+            os.seteuid(0)
+    assert guard.stop() == 0
+    assert not own_door(guard, 0).parent.exists()
+    guard.start()
+
+
+@pytest.mark.parametrize("packet", [b'{"do": "status"}', b"x" * 4096], ids=["status", "nonsense"])
+def test_asking_at_full_speed_costs_the_guard_a_hundredth_of_a_cpu(guard: RealGuard, packet: bytes) -> None:
+    assert guard.process is not None
+    wait_for(own_door(guard, os.geteuid()).exists, "the guard to be there")
+    before_s, began_s = cpu_s(guard.process.pid), time.monotonic()
+    with strangers(asking(f"{guard.directory}/run/desk.sock", PACKETS, packet)):
+        wait_for(lambda: time.monotonic() > began_s + 2.0, "two seconds of it")
+        paused = desk(guard, "pause")
+        assert paused.returncode == 0, paused.stderr
+    used_s, took_s = cpu_s(guard.process.pid) - before_s, time.monotonic() - began_s
+    # everybody's socket, root's own, what each may use at once, two ticks of the kernel's account
+    assert used_s <= 2 * (0.01 * took_s + 0.05) + 0.02, f"{used_s:.2f} s of CPU in {took_s:.1f} s"
+    assert guard.errors() == ""
+
+
+def test_a_budget_is_a_share_of_the_time_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = [0]
+    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns[0])
+    budget = Budget(0.01, 50_000)
+    assert budget.rest_us() == 0
+    spent_us = 0
+    while now_ns[0] < 60 * 10**9:
+        if rest_us := budget.rest_us():
+            now_ns[0] += rest_us * 1000
+        else:
+            budget.spend(700_000)
+            spent_us += 700
+    assert 600_000 <= spent_us <= 600_000 + 50_000 + 2_700
+    now_ns[0] += 3600 * 10**9
+    budget.spend(49_000_000)  # an hour of silence is worth no more than was there at first
+    assert budget.rest_us() == 0
+    budget.spend(2_000_000)
+    assert budget.rest_us() == pytest.approx(300_000, rel=0.01)

@@ -269,7 +269,7 @@ def _extra(path: Path | None) -> str:
         tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(str(path), f"not TOML: {error}") from None
     return text
 

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import select
 import socket
 from http.client import HTTPConnection
 from pathlib import Path
@@ -98,6 +99,8 @@ class Transport:
             raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
 
     def _once(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Answer:
+        if self._connection.sock is not None and _ended(self._connection.sock):
+            self._connection.close()
         if self._connection.sock is None:
             self._connection.connect()
         self._connection.sock.settimeout(timeout_s)
@@ -111,6 +114,13 @@ class Transport:
     def close(self) -> None:
         """Close the connection, if there is one."""
         self._connection.close()
+
+
+def _ended(connection: socket.socket) -> bool:
+    """Whether the service has closed a connection on which nothing was asked for a while."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _connection(server: str) -> HTTPConnection:

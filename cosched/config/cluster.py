@@ -15,6 +15,7 @@ from cosched.model.coscheduling import Mode
 
 _MOST: Final = 1000
 _LAST_PORT: Final = 65_535
+_MOST_CONNECTIONS: Final = 1_000_000
 _LONGEST_PASS_INTERVAL_US: Final = 60_000_000
 #: What guards keep: shorter ones cost more than they bring, longer ones are no coscheduling.
 SHORTEST_SLOT_US, LONGEST_SLOT_US = 5_000, 10_000_000
@@ -34,13 +35,16 @@ class CoschedulingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the service listens: a Unix socket (peer credentials), and TLS (agents, remote users); empty: nowhere.
 
-    ``tokens``: whether a token will do over TLS in place of a user's certificate; agents show theirs always.
+    ``tokens``: whether a token will do over TLS in place of a user's certificate; agents show theirs always. The last
+    two: how many connections users may have, agents not counted.
     """
 
     socket: str = "/run/cosched/scheduler.sock"
     address: str = ""
     port: int = 7420
     tokens: bool = True
+    max_connections: int = 512
+    max_connections_per_user: int = 128
 
 
 class LaunchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,6 +159,9 @@ def _unfit_numbers(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
                 yield f"{section}.{key}", f"found {found}", f"a number, 0 to {_MOST}"
     if not 0 <= config.listen.port <= _LAST_PORT:
         yield "listen.port", f"found {config.listen.port}", f"a port, 0 to {_LAST_PORT}; 0: any that is free"
+    for key in ("max_connections", "max_connections_per_user"):
+        if not 1 <= (found := getattr(config.listen, key)) <= _MOST_CONNECTIONS:
+            yield f"listen.{key}", f"found {found}", f"a number of connections, 1 to {_MOST_CONNECTIONS}"
     if config.max_nodes_per_job is not None and config.max_nodes_per_job < 1:
         yield "max_nodes_per_job", f"found {config.max_nodes_per_job}", "a number of nodes of at least 1"
     if config.default_memory is not None and size_bytes(config.default_memory, "default_memory") < 1:

@@ -54,8 +54,8 @@ def read(path: Path | None = None) -> Coefficients:
         raise BadInput(where, error.strerror or str(error), "a file that 'cosched calibrate' wrote") from None
     try:
         found = msgspec.json.decode(data, type=Coefficients)
-    except msgspec.ValidationError as error:
-        raise BadInput(where, str(error), "a file that 'cosched calibrate' wrote") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(where, str(error)[:200], "a file that 'cosched calibrate' wrote") from None
     for mode, kinds in found.costs.items():
         if mode not in set(Mode):
             raise BadInput(f"{where}: costs", f"no mode {mode!r}", f"of {', '.join(Mode)}")

@@ -1,11 +1,12 @@
 """Read a YAML file into a structure, with errors that say where, what was found and what was expected."""
 
 import re
+import reprlib
 from collections.abc import Hashable
 from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
@@ -15,8 +16,32 @@ from cosched.errors import BadInput, nearest
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
+_DEEP: Final = "nested too deeply"
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+#: A whole number of more bits is not written out (Python refuses to, beyond 4300 digits).
+_LONGEST_BITS: Final = 256
+_MOST_BITS: Final = 64
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML's safe subset; a key that stands twice is an error instead of a silent choice."""
+    """YAML's safe subset; a key that stands twice is an error instead of a silent choice, and a date is a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (the library's own way)
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            made = super().construct_object(node, deep)
+            if isinstance(made, str):
+                made.encode()  # half a surrogate pair is no text
+            return made
+        except (BadInput, RecursionError):
+            raise
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:  # its converters' own
+            mark = node.start_mark
+            raise BadInput(f"{mark.name}:{mark.line + 1}", f"a value that cannot be read: {error}") from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -24,9 +49,9 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             mark = key_node.start_mark
             if not isinstance(key, str):
-                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r}", "a word")
+                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {shown(key)}", "a word")
             if key in seen:
-                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {key!r} stands twice", "each key once")
+                raise BadInput(f"{mark.name}:{mark.line + 1}", f"the key {shown(key)} stands twice", "each key once")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -48,8 +73,22 @@ def load(path: Path, into: type[Settings]) -> Settings:
     except yaml.YAMLError as error:
         raise BadInput(str(path), f"not YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
-        raise BadInput(str(path), "nested too deeply", "keys and values") from None
+        raise BadInput(str(path), _DEEP, "keys and values") from None
+    check_numbers(raw, str(path))
     return convert(raw, into, str(path))
+
+
+def check_numbers(raw: object, where: str) -> None:
+    """Whole numbers of more than 64 bits are a mistake in any setting. Raises :class:`BadInput`."""
+    seen: set[int] = set()
+    left = [raw]
+    while left:
+        each = left.pop()
+        if isinstance(each, int) and each.bit_length() > _MOST_BITS:
+            raise BadInput(where, f"a whole number of {each.bit_length()} bits", f"at most {_MOST_BITS}")
+        if isinstance(each, dict | list) and id(each) not in seen:
+            seen.add(id(each))  # YAML can refer to what is around it
+            left += each.values() if isinstance(each, dict) else each
 
 
 def convert(raw: object, into: type[Settings], where: str) -> Settings:
@@ -61,6 +100,8 @@ def convert(raw: object, into: type[Settings], where: str) -> Settings:
     _known_keys(raw, into, where, "")
     try:
         return msgspec.convert(raw, into)
+    except RecursionError:
+        raise BadInput(where, _DEEP, "keys and values") from None
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
         key = path.rstrip("`").lstrip(".")
@@ -75,9 +116,9 @@ def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, pre
     fields = {field.name: field.type for field in msgspec.structs.fields(into)}
     for key, value in raw.items():
         if key not in fields:
-            close = nearest(str(key), fields)
+            close = nearest(str(key)[:80], fields)
             expected = "one of " + ", ".join(fields)
-            raise BadInput(f"{where}: {prefix}{key}", "unknown key", expected, nearest=close)
+            raise BadInput(f"{where}: {prefix}{str(key)[:80]}", "unknown key", expected, nearest=close)
         if isinstance(value, dict) and (inner := _structure(fields[key])) is not None:
             _known_keys(value, inner, where, f"{prefix}{key}.")
 
@@ -97,7 +138,24 @@ def _found(raw: Any, key: str) -> str:
             value = value[int(part)] if isinstance(value, list) else value[part]
         except (KeyError, IndexError, ValueError, TypeError):
             return "a value that does not fit"
-    return f"found {value!r}"
+    return f"found {shown(value)}"
+
+
+class _Short(reprlib.Repr):
+    """A few levels, a few items, so many characters: whatever the value is, and it may be anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxstring = self.maxother = 80
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= _LONGEST_BITS else f"a number of {x.bit_length()} bits"
+
+
+def shown(value: object) -> str:
+    """A value for an error's message."""
+    return _Short().repr(value)
 
 
 def _choices(kind: Any, key: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
-from cosched.config.load import convert
+from cosched.config.load import check_numbers, convert
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
@@ -182,8 +182,11 @@ def load_node(path: Path) -> NodeConfig:
         raise BadInput(str(path), "no such file", "a node's settings (cosched init makes them)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of its converters: a number of too many digits
         raise BadInput(str(path), f"not TOML: {error}") from None
+    except RecursionError:
+        raise BadInput(str(path), "not TOML: nested too deeply") from None
+    check_numbers(raw, str(path))
     config = convert(raw, NodeConfig, str(path))
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", f"found {found!r}", expected)

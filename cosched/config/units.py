@@ -13,6 +13,8 @@ _UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**
     for shift, names in ((10, "k K KiB"), (20, "M MiB"), (30, "G GiB"), (40, "T TiB"))
     for name in names.split()
 }
+#: Microseconds and bytes are kept, and sent, in 64 bits.
+_MOST: Final = 2.0**63
 _NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", re.ASCII)
 
 
@@ -20,24 +22,30 @@ def duration_us(text: str, where: str) -> int:
     """A duration such as ``90 s``, ``1.5h`` or ``250ms`` in microseconds. Raises :class:`BadInput`."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None:
-        raise BadInput(where, f"{text!r}", "a duration with its unit, such as 90s, 15min or 2h")
+        raise BadInput(where, f"{text[:80]!r}", "a duration with its unit, such as 90s, 15min or 2h")
     if match[2] not in _UNITS_S:
         close = nearest(match[2], _UNITS_S) or ("min" if match[2].startswith("m") else "")
         raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", "one of " + ", ".join(_UNITS_S), nearest=close)
-    return round(float(match[1]) * _UNITS_S[match[2]] * US_PER_S)
+    return _whole(text, float(match[1]) * _UNITS_S[match[2]] * US_PER_S, where)
 
 
 def size_bytes(text: str, where: str) -> int:
     """A size such as ``512MB``, ``2GiB`` or ``1.5G`` in bytes. Raises :class:`BadInput`."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None:
-        raise BadInput(where, f"{text!r}", "a size with its unit, such as 512MB or 2GiB")
+        raise BadInput(where, f"{text[:80]!r}", "a size with its unit, such as 512MB or 2GiB")
     if match[2] not in _UNITS_BYTES:
         folded = {unit.casefold(): unit for unit in _UNITS_BYTES}
         close = folded.get(match[2].casefold()) or folded.get(nearest(match[2], folded), "")
         known = ", ".join(_UNITS_BYTES)
         raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", f"one of {known}", nearest=close)
-    return round(float(match[1]) * _UNITS_BYTES[match[2]])
+    return _whole(text, float(match[1]) * _UNITS_BYTES[match[2]], where)
+
+
+def _whole(text: str, value: float, where: str) -> int:
+    if not value < _MOST:
+        raise BadInput(where, f"{text[:40]!r}", "a number of a size that can be")
+    return round(value)
 
 
 def memory_text(size: int) -> str:

@@ -7,6 +7,7 @@ them; then the user, for good; and all that touches the user's files after that,
 import errno
 import os
 import resource
+import stat
 from typing import Final, NamedTuple
 
 from node_agent.linux import files, namespaces, process, users
@@ -96,10 +97,7 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
     fds = list(command.stdio)
     for at, path in ((1, command.output), (2, command.error)):
         if path is not None:
-            try:
-                fds[at] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
-            except OSError as error:
-                raise StepFailed("failed", f"{path}: {error.strerror}, as {place.user.name} on this node") from None
+            fds[at] = _opened(path, place.user.name)
     for at, fd in enumerate(fds):
         os.dup2(fd, at)
     env = environment(command.env, place)
@@ -107,6 +105,23 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
         _exec(command.argv, env)
     except OSError as error:
         raise StepFailed("failed", f"{command.argv[0]}: {error.strerror}") from None
+
+
+def _opened(path: str, user: str) -> int:
+    """A file or device for output, opened without ever waiting: a pipe's reader may never come."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads, a socket
+            raise StepFailed("failed", f"{path}: neither a file nor a device such as /dev/null") from None
+        raise StepFailed("failed", f"{path}: {error.strerror}, as {user} on this node") from None
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
+        os.close(fd)
+        raise StepFailed("failed", f"{path}: neither a file nor a device such as /dev/null")
+    os.set_blocking(fd, True)
+    return fd
 
 
 def environment(given: dict[str, str], place: Place) -> dict[str, str]:

@@ -80,8 +80,10 @@ def load(path: str) -> Settings:
             raw = tomllib.load(file)
     except OSError as error:
         raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of its converters: a number of too many digits
         raise BadSettings(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise BadSettings(f"{path}: not TOML: nested too deeply") from None
     if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadSettings(
             f"{path}: belongs to uid {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}; expected a file that "
@@ -134,13 +136,20 @@ def _check(settings: Settings) -> None:
 
 def _expect(holds: bool, key: str, found: object, expected: str) -> None:
     if not holds:
-        raise BadSettings(f"{key}: found {found!r}; expected {expected}")
+        raise BadSettings(f"{key}: found {_shown(found)}; expected {expected}")
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:200]
+    except (ValueError, RecursionError):  # a number of too many digits, tables in tables in tables
+        return "a value of a size that cannot be"
 
 
 def _whole(raw: Mapping[str, Any], key: str, table: str, least: int) -> int:
     value = raw.get(key)
-    if type(value) is not int or value < least:
-        raise BadSettings(f"{table}{key}: found {value!r}; expected a whole number from {least} on")
+    if type(value) is not int or not least <= value < 1 << 63:
+        raise BadSettings(f"{table}{key}: found {_shown(value)}; expected a whole number from {least} on")
     return value
 
 
@@ -148,7 +157,7 @@ def _table(raw: Mapping[str, Any], name: str, default: NamedTuple) -> dict[str, 
     """A table's values, each of the type that its default has."""
     table = raw.get(name, {})
     if not isinstance(table, dict):
-        raise BadSettings(f"{name}: found {table!r}; expected a table")
+        raise BadSettings(f"{name}: found {_shown(table)}; expected a table")
     values: dict[str, Any] = {}
     for key, found in table.items():
         if key not in default._fields:
@@ -164,6 +173,8 @@ def _like(default: object, found: object) -> object:
     if isinstance(default, tuple):
         texts = isinstance(found, list) and all(isinstance(item, str) and "\0" not in item for item in found)
         return tuple(found) if texts and isinstance(found, list) else None
+    if isinstance(found, int) and found.bit_length() > 63:
+        return None
     if isinstance(default, float) and type(found) is int:
         return float(found)
     if type(found) is not type(default) or (isinstance(found, str) and "\0" in found):

@@ -5,7 +5,7 @@ import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -16,6 +16,7 @@ from cosched.errors import BadInput, nearest
 from cosched.identity.names import CA_PEM, checked_name
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
+from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.link import Link
@@ -41,6 +42,7 @@ class Administration:
         members: Members,
         tokens: Tokens,
         callers: Callers,
+        bodies: Bodies,
         log: Log,
     ) -> None:
         self._config = config
@@ -49,6 +51,7 @@ class Administration:
         self._members = members
         self._tokens = tokens
         self._callers = callers
+        self._bodies = bodies
         self._log = log
 
     # nodes
@@ -66,7 +69,7 @@ class Administration:
         """A node belongs to the cluster no more."""
         caller = self._operator(request, "nodes are admitted and removed")
         name = request.match_info["name"]
-        asked = await _body(request, docs.RemoveRequest, "remove")
+        asked = await self._asked(request, caller, docs.RemoveRequest, "remove")
         entry = self._link.book.get(name)
         if entry is None:
             near = nearest(name, self._link.book.names())
@@ -117,7 +120,7 @@ class Administration:
     async def create_token(self, request: web.Request) -> web.Response:
         """A token for a user."""
         caller = self._callers.of(request)
-        asked = await _body(request, docs.TokenRequest, "token")
+        asked = await self._asked(request, caller, docs.TokenRequest, "token")
         if caller.by_token:
             raise Refusal(403, "a token makes no further tokens: ask on the scheduler's host, or with a certificate")
         user = checked_name("user", asked.user if asked.user is not None else caller.user)
@@ -169,11 +172,6 @@ class Administration:
             raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
         return caller
 
-
-async def _body(request: web.Request, kind: type[Kind], where: str) -> Kind:
-    body = await request.read()
-    try:
-        raw: Any = msgspec.json.decode(body) if body.strip() else {}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput("body", f"not JSON: {error}", "a document as JSON") from None
-    return convert(raw, kind, where)
+    async def _asked(self, request: web.Request, caller: Caller, kind: type[Kind], where: str) -> Kind:
+        body = await self._bodies.read(request, caller.user)
+        return convert(decoded(body, "a document as JSON") if body.strip() else {}, kind, where)

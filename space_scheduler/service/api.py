@@ -3,10 +3,11 @@
 Each handler's contract is its route's in :mod:`~.openapi`. Who asks is who the connection says (:mod:`~.callers`).
 """
 
+import asyncio
 import pwd
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -24,6 +25,7 @@ from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service import documents, openapi, queries, submissions
+from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import Most, QueueFull
@@ -44,8 +46,8 @@ _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 _ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
 #: Of so many jobs that wait, a list says why they wait now; of the others, why they were queued.
 _EXPLAINED: Final = 50
+_IN_ONE_GO: Final = 50
 _FULL_AGAIN_S: Final = 60.0
-MAX_BODY_BYTES: Final = 8 << 20  # a script of the largest size, every character escaped
 
 
 class Api:
@@ -64,6 +66,7 @@ class Api:
         callers: Callers,
         comparison: Comparison,
         orientations: Orientations,
+        bodies: Bodies,
     ) -> None:
         """``host`` is asked, ``core`` is the same one, told."""
         self._coscheduling = coscheduling
@@ -78,6 +81,7 @@ class Api:
         self._callers = callers
         self.comparison = comparison
         self._orientations = orientations
+        self._bodies = bodies
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
@@ -87,8 +91,9 @@ class Api:
     async def submit(self, request: web.Request) -> web.Response:
         """Accept a job."""
         caller = self._caller(request)
+        body = await self._bodies.read(request, caller.user)
         try:
-            given = submissions.checked(submissions.decoded(await request.read()), self.config)
+            given = submissions.checked(submissions.decoded(body), self.config)
         except submissions.TooLarge as error:
             raise refusal_of(error, 413) from None
         self._may_submit(caller)
@@ -236,12 +241,8 @@ class Api:
 
     async def drain(self, request: web.Request) -> web.Response:
         """Take a node out of service, its jobs go on."""
-        body = await request.read()
-        try:
-            raw: Any = msgspec.json.decode(body) if body.strip() else {}
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadInput("body", f"not JSON: {error}", "a reason, or nothing") from None
-        asked = convert(raw, docs.DrainRequest, "drain")
+        body = await self._bodies.read(request, self._caller(request).user)
+        asked = convert(decoded(body, "a reason, or nothing") if body.strip() else {}, docs.DrainRequest, "drain")
         if len(asked.reason) > 500 or not asked.reason.isprintable():
             raise BadInput("drain: reason", "too long, or not printable", "at most 500 printable characters")
         return await self._change_node(request, lambda name: ev.NodeDrained(name, asked.reason))
@@ -322,7 +323,11 @@ class Api:
         """A list; of the first that wait, it says why they wait now."""
         waiting = [record.id for record in records if record.state is JobState.QUEUED][:_EXPLAINED]
         explained = set(waiting)
-        shown = [await self._document(each, caller, explained=each.id in explained) for each in records]
+        shown = []
+        for at, each in enumerate(records):
+            if at % _IN_ONE_GO == 0:
+                await asyncio.sleep(0)  # others have a turn
+            shown.append(await self._document(each, caller, explained=each.id in explained))
         return answer(docs.JobList(shown))
 
     async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:

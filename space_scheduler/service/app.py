@@ -26,11 +26,15 @@ from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.service import garbage, listen, openapi
+from space_scheduler.service.accepting import Acceptor
 from space_scheduler.service.administration import Administration
-from space_scheduler.service.api import MAX_BODY_BYTES, Api
+from space_scheduler.service.admission import Limits
+from space_scheduler.service.api import Api
+from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.callers import AGENTS, Callers
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.discard import Discarder
+from space_scheduler.service.heavy import Heavy
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
@@ -49,6 +53,13 @@ from space_scheduler.service.tokens import Tokens
 from space_scheduler.service.waiting import Jobs
 
 _STOP_S: Final = 10.0
+#: Within which a request's head has to arrive, the first one's and the next ones'.
+_HEAD_S: Final = 30.0
+#: For how long the rest of a body is read that was not wanted, so that the answer is read.
+_LINGERING_S: Final = 2.0
+#: Of a request: enough for tokens and what proxies add, and hardly anything while it is unfinished.
+_HEADERS: Final = 64
+_FIELD_BYTES: Final = 4096
 
 
 class Service:
@@ -110,7 +121,8 @@ class Service:
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
-        administration = Administration(config, self.host, self.link, members, tokens, callers, self.log)
+        bodies = Bodies()
+        administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log), callers.gate()])
         api = Api(
             config,
@@ -124,36 +136,62 @@ class Service:
             callers,
             self.launches.comparison,
             orientations,
+            bodies,
         )
-        app.add_routes(openapi.routes(api, administration))
+        app.add_routes(openapi.routes(Heavy(callers), api, administration))
         app.router.add_get(AGENTS, self.link.accept)
         app.on_response_prepare.append(_anonymous)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=2.0,
+            auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
+            max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
+        )  # fmt: skip
         await self._runner.setup()
+        self.acceptor = self._acceptor(self._runner, members)
+        callers.proven = self.acceptor.proven
         if listening is not None:
-            await web.SockSite(self._runner, listening).start()
+            self.acceptor.listen_unix(listening)
         if secured is not None:
             served = listen.tcp_socket(config.listen.address, config.listen.port)
             self._sockets.append(served)
-            await web.SockSite(self._runner, served, ssl_context=secured).start()
+            self.acceptor.listen_tls(served, secured)
             self.port = served.getsockname()[1]
             self._warn_of_expiry()
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
+        assert runner.server is not None
+        descriptors, nodes = listen.descriptors(), len(members.nodes)
+        limits = Limits.of(
+            descriptors, nodes, self.config.listen.max_connections, self.config.listen.max_connections_per_user
+        )
+        if limits.needed > descriptors:
+            self.log.warn("too few descriptors", allowed=descriptors, needed=limits.needed, nodes=nodes)
+        return Acceptor(
+            runner.server,
+            limits,
+            self.log,
+            lambda name, serial: name in self.book.allowed and not members.is_revoked(serial),
+        )
 
     def _watch(self, runner: web.AppRunner) -> None:
         """What has to be looked at from time to time."""
         assert runner.server is not None
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
         self.metrics.slow_readers = lambda: self.readers.cut
+        self.metrics.refused = lambda: self.acceptor.refused
         discarder = Discarder(self.config, self.host, self.launches, self.link, self.log)
         self._tasks += [
-            asyncio.create_task(each) for each in (self.link.watch(), self.readers.watch(), discarder.run())
+            asyncio.create_task(each)
+            for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
         ]
 
     async def stop(self) -> None:
         """Answer what is open, journal what was reported, close. Jobs go on."""
         if self._runner is not None:
+            if hasattr(self, "acceptor"):
+                self.acceptor.close()
             self.jobs.stop()
             self.link.close()
             self.launches.close()

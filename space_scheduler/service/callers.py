@@ -1,5 +1,6 @@
 """Who asks: by the Unix socket's peer credentials, the client certificate or a token; never by a field of a request."""
 
+import asyncio
 import pwd
 import socket
 import ssl
@@ -44,6 +45,8 @@ class Callers:
         self._members = members
         self._tokens = tokens
         self._log = log
+        #: Told of a connection whose token is good; False where that user has too many.
+        self.proven: Callable[[asyncio.BaseTransport | None, str], bool] = lambda transport, user: True
 
     def of(self, request: web.Request) -> Caller:
         """Who sent a request. Raises :class:`Refusal` for what is no user."""
@@ -78,10 +81,13 @@ class Callers:
         if not given.lower().startswith(_BEARER):
             raise Refusal(401, "neither client certificate nor token: 'cosched token create' on the scheduler's host")
         try:
-            return self._tokens.user_of(given[len(_BEARER) :].strip())
+            user = self._tokens.user_of(given[len(_BEARER) :].strip())
         except NoToken as error:
             self._log.peer(request.remote or "somebody", "token refused", why=str(error))
             raise Refusal(401, str(error)) from None
+        if not self.proven(request.transport, user):
+            raise Refusal(429, f"{user} has too many connections, or all users have", retry_after_s=1.0)
+        return user
 
     def gate(self) -> Middleware:
         """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for."""

@@ -1,7 +1,8 @@
 """The service's log: one line for each thing worth knowing, with its numbers.
 
 JSON lines on anything but a terminal, readable ones on a terminal. What a peer can cause at will (bad messages, refused
-connections) is logged at most once a minute for each peer and kind, with how often it has happened since.
+connections) is logged at most once a minute for each peer and kind, with how often it has happened since, and at most
+60 times a minute in all: there may be any number of peers. So are faults of the service itself, for each place in it.
 """
 
 import sys
@@ -16,6 +17,9 @@ import msgspec
 _QUIET_S: Final = 60.0
 #: Of how many peers and kinds it is remembered when they were last logged.
 _REMEMBERED: Final = 1000
+#: Lines of what peers cause in so many seconds, all together.
+_MOST: Final = 60
+_LONGEST_TRACE: Final = 8000  # characters
 
 
 class Log:
@@ -29,6 +33,7 @@ class Log:
         self._people = self._stream.isatty() if people is None else people
         self._now_s = now_s
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+        self._began_s, self._said, self._left_out = now_s(), 0, 0
 
     def info(self, event: str, **fields: object) -> None:
         """What happened."""
@@ -39,22 +44,46 @@ class Log:
         self._write("warning", event, fields)
 
     def fault(self, event: str, error: BaseException, **fields: object) -> None:
-        """What the service itself did wrong, with where."""
-        trace = "".join(traceback.format_exception(error))
-        self._write("error", event, fields | {"error": f"{type(error).__name__}: {error}", "trace": trace})
+        """What the service itself did wrong, with where: once a minute for each place: peers may cause it."""
+        at = traceback.extract_tb(error.__traceback__)[-1:]
+        place = f"{type(error).__name__} at {at[0].filename}:{at[0].lineno}" if at else type(error).__name__
+        if (more := self._again(place, event)) is not None:
+            trace = "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+            said = {"error": f"{type(error).__name__}: {error}"[:_LONGEST_TRACE], "trace": trace}
+            self._write("error", event, fields | said | more)
 
     def peer(self, peer: str, kind: str, **fields: object) -> None:
         """What a peer did wrong: once a minute for each peer and kind, with how often since the last line."""
+        if (more := self._again(peer, kind)) is not None:
+            self._write("warning", kind, {"peer": peer, **fields, **more})
+
+    def _again(self, peer: str, kind: str) -> dict[str, object] | None:
+        """What to add to the line, or None where there is to be none now."""
         now_s = self._now_s()
         since_s, times = self._seen.get((peer, kind), (None, 0))
         if since_s is not None and now_s - since_s < _QUIET_S:
             self._seen[peer, kind] = (since_s, times + 1)
-            return
+            return None
+        if not self._room(now_s):
+            return None
         if len(self._seen) >= _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         self._seen.pop((peer, kind), None)
         self._seen[peer, kind] = (now_s, 0)
-        self._write("warning", kind, {"peer": peer, **fields, **({"times_before": times} if times else {})})
+        return {"times_before": times} if times else {}
+
+    def _room(self, now_s: float) -> bool:
+        """Whether another line may be written in this minute; of the last one it is said how many were not."""
+        if now_s - self._began_s >= _QUIET_S:
+            left_out = self._left_out
+            self._began_s, self._said, self._left_out = now_s, 0, 0
+            if left_out:
+                self._write("warning", "more of this", {"lines_left_out": left_out})
+        if self._said >= _MOST:
+            self._left_out += 1
+            return False
+        self._said += 1
+        return True
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
         time_now = datetime.now().astimezone()

@@ -43,6 +43,7 @@ class Metrics(Collector):
         self._core = core
         self._set_aside = set_aside
         self.slow_readers: Callable[[], int] = lambda: 0
+        self.refused: Callable[[], int] = lambda: 0
         self._book = book
         self._link = link
         self._events: Counter[str] = Counter()
@@ -108,6 +109,9 @@ class Metrics(Collector):
         for cause in ("launches", "losses"):
             aside.add_metric([cause], self._set_aside[cause])
         yield aside
+        yield CounterMetricFamily(
+            "cosched_connections_refused", "Connections for which there was no place.", value=self.refused()
+        )
         yield CounterMetricFamily("cosched_slow_readers", "Connections cut off unread.", value=self.slow_readers())
         build = GaugeMetricFamily("cosched_build_info", "The service's version.", labels=["version"])
         build.add_metric([cosched.__version__], 1)

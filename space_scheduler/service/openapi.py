@@ -1,13 +1,14 @@
 """The OpenAPI 3.1 document of the API, made from the routes' table and the documents' structures."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import web
 
 import cosched
 from cosched.wire import api
+from space_scheduler.service.heavy import Heavy
 
 JSON: Final = "application/json"
 
@@ -23,7 +24,8 @@ class Parameter(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one address. ``name`` is the handler's; ``answers`` a structure, or a media type for anything else.
 
-    ``errors`` are the statuses of the problems that are its own; every route may also say 400, 401, 403, 405 and 500.
+    ``errors`` are the statuses of the problems that are its own; every route may also say 400, 401, 403, 405, 429
+    and 500. ``heavy``: a long list or a stream, made and sent within bounds of their own (:mod:`~.heavy`).
     """
 
     method: str
@@ -34,6 +36,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answers: type[msgspec.Struct] | str
     status: int = 200
     query: Sequence[Parameter] = ()
+    heavy: Literal["", "list", "stream"] = ""
     errors: Sequence[int] = ()
 
 
@@ -61,6 +64,7 @@ ROUTES: Final = (
         method="GET",
         path="/v1/jobs",
         name="jobs",
+        heavy="list",
         summary="The jobs alive: what holds nodes, then the queue in its order, then what is held",
         answers=api.JobList,
         query=(_USER, Parameter("state", {"type": "string"}, "only jobs in this state")),
@@ -96,6 +100,7 @@ ROUTES: Final = (
         method="GET",
         path="/v1/jobs/{id}/output",
         name="output",
+        heavy="stream",
         summary="Spooled output, from its first node; the headers Cosched-Size and Cosched-Final say how much there is",
         answers="application/octet-stream",
         query=(
@@ -127,6 +132,7 @@ ROUTES: Final = (
         method="GET",
         path="/v1/history",
         name="history",
+        heavy="list",
         summary="Ended jobs, the newest first",
         answers=api.JobList,
         query=(
@@ -135,7 +141,7 @@ ROUTES: Final = (
             Parameter("before", _whole(1), "only those that ended before this job"),
         ),
     ),
-    Route(method="GET", path="/v1/nodes", name="nodes", summary="All nodes", answers=api.NodeList),
+    Route(method="GET", path="/v1/nodes", name="nodes", summary="All nodes", answers=api.NodeList, heavy="list"),
     Route(
         method="POST",
         path="/v1/nodes/{name}/drain",
@@ -174,6 +180,7 @@ ROUTES: Final = (
         method="GET",
         path="/v1/survey",
         name="survey",
+        heavy="list",
         summary="What users are on each node, and what its clock says",
         answers=api.SurveyDoc,
         query=(Parameter("user", {"type": "string"}, "a user, or several with commas; himself where absent"),),
@@ -208,11 +215,13 @@ ROUTES: Final = (
 )
 
 
-def routes(*holders: object) -> list[web.RouteDef]:
+def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:
     """Every route with its handler, a method of that name of one of the objects."""
     found = []
     for each in ROUTES:
         handler = next(getattr(holder, each.name) for holder in holders if hasattr(holder, each.name))
+        if each.heavy:
+            handler = heavy.listing(handler) if each.heavy == "list" else heavy.stream(handler)
         found.append(web.route(each.method, each.path, handler))
     return found
 
@@ -257,7 +266,7 @@ def _operation(route: Route) -> dict[str, Any]:
         answer = {JSON: {"schema": _reference(route.answers)}}
     problems = {
         str(status): {"description": "a problem", "content": {JSON: {"schema": _reference(api.Problem)}}}
-        for status in sorted({400, 401, 403, 405, 500, *route.errors})
+        for status in sorted({400, 401, 403, 405, 429, 500, *route.errors})
     }
     operation: dict[str, Any] = {
         "operationId": route.name,

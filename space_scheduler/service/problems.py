@@ -14,6 +14,7 @@ from space_scheduler.service.log import Log
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_WHO: Final = 401
 _WORDS: Final = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
@@ -75,6 +76,8 @@ def _told(request: web.Request, error: Refusal | BadInput | Failed | web.HTTPExc
         error = refusal_of(error)
     if isinstance(error, Refusal):
         told = answer(error.problem, error.status)
+        if error.status == _WHO:
+            told.force_close()  # a stranger: its place is needed
         if error.retry_after_s is not None:
             told.headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
         return told

@@ -1,23 +1,28 @@
 """What may be submitted: checked before anything is journalled, so that bad input costs nothing that was there."""
 
+import json
 import posixpath
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
-from cosched.config.load import convert
+from cosched.config.load import convert, shown
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
 from space_scheduler.launch import check_environment
+from space_scheduler.service import bodies
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
 MAX_ARGUMENTS_BYTES: Final = 128 << 10
 _MAX_NAME: Final = 128
-_MAX_PATH: Final = 4096
+_MAX_PATH: Final = 4095  # Linux's PATH_MAX, less the closing NUL
+#: What travels to a node's guard in one packet, as JSON, less the part that is left to the job's own variables.
+MAX_LAUNCH_BYTES: Final = 160 << 10
+MAX_ARGUMENTS: Final = 4000
 _MAX_TASKS: Final = 1 << 24
 KINDS: Final = ("cpu", "comm")
 MODES: Final = tuple(mode.value for mode in Mode)
@@ -29,11 +34,7 @@ class TooLarge(BadInput):
 
 def decoded(body: bytes) -> Submission:
     """The submission in a request's body. Raises :class:`BadInput` with the key's path."""
-    try:
-        raw: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput("body", f"not JSON: {error}", "a submission as JSON") from None
-    return convert(raw, Submission, "submission")
+    return convert(bodies.decoded(body, "a submission as JSON"), Submission, "submission")
 
 
 def checked(given: Submission, config: ClusterConfig) -> Submission:
@@ -56,12 +57,14 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
     if not directory.startswith("/"):
         raise _bad("directory", given.directory, "an absolute path")
     check_environment(given.environment)
-    return msgspec.structs.replace(
+    made = msgspec.structs.replace(
         given,
         directory=posixpath.normpath(directory),
         output=_file("output", given.output, directory),
         error=_file("error", given.error, directory),
     )
+    _launchable(made)
+    return made
 
 
 def _script(script: str) -> None:
@@ -78,7 +81,20 @@ def _script(script: str) -> None:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
 
 
+def _launchable(given: Submission) -> None:
+    """Each of them alone is not too long; all together travel in one packet."""
+    packet = json.dumps([given.arguments, given.environment, given.directory, given.output, given.error])
+    if len(packet) > MAX_LAUNCH_BYTES:
+        raise TooLarge(
+            "submission: arguments and environment",
+            f"{len(packet)} bytes together, as they travel to the nodes",
+            f"at most {MAX_LAUNCH_BYTES}; long lists are better in a file, and --export names what the job needs",
+        )
+
+
 def _arguments(arguments: Sequence[str]) -> None:
+    if len(arguments) > MAX_ARGUMENTS:
+        raise TooLarge("submission: arguments", f"{len(arguments)} of them", f"at most {MAX_ARGUMENTS}")
     for at, argument in enumerate(arguments):
         if "\0" in argument:
             raise BadInput(f"submission: arguments[{at}]", "a NUL character in it", "text")
@@ -105,8 +121,8 @@ def _file(key: str, path: str | None, directory: str) -> str | None:
         return None
     if _path(key, path).endswith("/"):
         raise _bad(key, path, "the path of a file")
-    return posixpath.normpath(posixpath.join(directory, path))
+    return posixpath.normpath(_path(key, posixpath.join(directory, path)))
 
 
 def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:
-    return BadInput(f"submission: {key}", f"found {found!r}", expected, nearest=near)
+    return BadInput(f"submission: {key}", f"found {shown(found)}", expected, nearest=near)

@@ -63,6 +63,32 @@ def test_many_peers_do_not_fill_the_memory() -> None:
     assert len(log._seen) <= 1000
 
 
+def test_many_peers_do_not_fill_the_log() -> None:
+    now_s = 0.0
+    stream = io.StringIO()
+    log = Log(stream, now_s=lambda: now_s)
+    for number in range(5000):
+        log.peer(f"n{number}", "garbage")
+    assert len(lines(stream)) == 60
+    now_s = 61.0
+    log.peer("n1", "rubbish")
+    assert lines(stream)[60:] == [
+        {"level": "warning", "event": "more of this", "lines_left_out": 4940},
+        {"level": "warning", "event": "rubbish", "peer": "n1"},
+    ]
+
+
+def test_a_fault_that_can_be_caused_again_is_told_once_a_minute() -> None:
+    stream = io.StringIO()
+    log = Log(stream, now_s=lambda: 0.0)
+    for number in range(1000):
+        try:
+            raise KeyError(number)
+        except KeyError as error:
+            log.fault("request failed", error)
+    assert len(lines(stream)) == 1
+
+
 def test_a_log_that_nobody_reads_stops_nothing() -> None:
     stream = io.StringIO()
     stream.close()

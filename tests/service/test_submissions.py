@@ -37,7 +37,7 @@ BAD = [
     ("memory_bytes", {"memory_bytes": 0}, 400, "memory_bytes: found 0; expected a number of bytes of at least 1"),
     ("kind", {"kind": "cpi"}, 400, "submission: kind: found 'cpi'; expected cpu or comm; did you mean 'cpu'?"),
     ("directory", {"directory": "tmp"}, 400, "submission: directory: found 'tmp'; expected an absolute path"),
-    ("directory", {"directory": "/a\0b"}, 400, "expected a path of at most 4096 bytes"),
+    ("directory", {"directory": "/a\0b"}, 400, "expected a path of at most 4095 bytes"),
     ("output", {"output": "logs/"}, 400, "submission: output: found 'logs/'; expected the path of a file"),
     ("error", {"error": ""}, 400, "submission: error: found ''"),
     ("name", {"name": "a\nb"}, 400, "submission: name: found 'a\\nb'; expected at most 128 printable characters"),

@@ -73,6 +73,20 @@ def test_the_script_is_copied_and_run_with_its_arguments(any_guard: RealGuard) -
     assert (guard.directory / "state/jobs/1.1").stat().st_mode & 0o777 == 0o711
 
 
+def test_output_to_a_pipe_is_refused_and_to_a_device_taken(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    pipe = guard.work / "pipe"
+    os.mkfifo(pipe)
+    os.chmod(pipe, 0o666)
+    for n in (0, 1):
+        code, story = guard.refused(guard.spawning(["true"], n=n, output=str(pipe)), guard.null())
+        assert (code, story) == ("failed", f"{pipe}: neither a file nor a device such as /dev/null")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # also where somebody reads it
+    os.close(reader)
+    guard.shell("echo nothing", n=2, output="/dev/null")
+
+
 def test_output_is_opened_as_the_user_and_appended_to(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare()

@@ -1,0 +1,172 @@
+"""Connections beyond what there is place for: others are let in all the same, nobody stays for ever, nothing spins."""
+
+import asyncio
+import random
+import resource
+import socket
+from collections.abc import Callable
+
+import aiohttp
+import msgspec
+import pytest
+
+from cosched.config.cluster import Listen
+from space_scheduler.service import accepting
+from space_scheduler.service.admission import Limits, Room, Turns
+from tests.kit.service import ME, Cluster, Running, running
+
+HELLO = bytes.fromhex("16030100c8010000c40303")  # how a TLS handshake begins
+
+
+def calls(service: Running, address: str, said: bytes = b"") -> socket.socket:
+    """Somebody who connects to the port from an address of this host's, and says no more than that."""
+    made = socket.socket()
+    made.bind((address, 0))
+    made.connect(("127.0.0.1", service.service.port or 0))
+    made.sendall(said)
+    made.setblocking(False)
+    return made
+
+
+def open_still(connections: list[socket.socket]) -> int:
+    """How many of them the service has not ended."""
+    left = 0
+    for each in connections:
+        try:
+            left += bool(each.recv(1))
+        except BlockingIOError:
+            left += 1
+        except OSError:
+            pass
+    return left
+
+
+async def test_strangers_are_few_and_an_agent_finds_a_place_among_them(service: Running) -> None:
+    limits = Limits.of(1024, 3, 512, 128)
+    strangers = [calls(service, f"127.0.0.{2 + number % 200}", HELLO if number % 2 else b"") for number in range(600)]
+    most = limits.arrived + limits.handshakes
+    await service.until(lambda: open_still(strangers) <= most, "no more than there are places for")
+    async with service.agent("n1"):
+        assert open_still(strangers) <= most
+        assert service.log.getvalue().count("too many connections") <= 1
+    async with service.http.get("/metrics") as answer:
+        assert "cosched_connections_refused_total 0.0" not in await answer.text()
+    for each in strangers:
+        each.close()
+
+
+@pytest.mark.parametrize("said", [b"", HELLO])
+async def test_a_stranger_does_not_stay(service: Running, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "PROOF_S", 0.2)
+    monkeypatch.setattr(accepting, "HANDSHAKE_S", 0.2)
+    stranger = calls(service, "127.0.0.9", said)
+    await service.until(lambda: not open_still([stranger]), "ended")
+    stranger.close()
+
+
+async def test_who_shows_neither_certificate_nor_token_does_not_stay(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "PROOF_S", 0.2)
+    secured = service.cluster.certificate("user", "nobody")
+    secured = type(secured)(secured.protocol)
+    secured.load_verify_locations(service.cluster.identity / "ca.pem")
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", service.service.port, ssl=secured, server_hostname="scheduler"
+    )
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_one_user_has_so_many_connections(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(operators=[ME])
+    cluster.config = msgspec.structs.replace(
+        cluster.config, listen=Listen(str(cluster.socket), "127.0.0.1", 0, max_connections_per_user=3)
+    )
+    async with running(cluster) as service:
+        kept = []
+        for _ in range(3):
+            each = socket.socket(socket.AF_UNIX)
+            each.connect(str(cluster.socket))
+            kept.append(each)
+        reader, writer = await asyncio.open_unix_connection(str(cluster.socket))
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 429 ")
+        assert b"too many connections of yours" in answer
+        writer.close()
+        async with service.agent("n1"):  # agents have places of their own
+            for each in kept:
+                each.close()
+            assert (await service.get("/healthz")) == {"accepting": True}
+
+
+async def test_without_descriptors_nothing_spins(service: Running) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        for each in waiting:
+            each.connect(str(service.cluster.socket))
+        await service.logged("no connection can be accepted")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert service.log.getvalue().count("no connection can be accepted") == 1
+    assert (await service.get("/healthz")) == {"accepting": True}  # it goes on by itself
+    for each in waiting:
+        each.close()
+
+
+async def test_long_lists_are_made_two_at_a_time(service: Running) -> None:
+    host = service.service.host
+    now, most, true_history = 0, 0, host.history
+
+    async def counted(**given: object) -> object:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        try:
+            return await true_history(**given)  # type: ignore[arg-type]
+        finally:
+            now -= 1
+
+    host.history = counted  # type: ignore[method-assign, assignment]
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(service.cluster.socket))) as http:
+        asked = [asyncio.create_task(http.get("http://x/v1/history?limit=1000")) for _ in range(60)]
+        for each in asked:
+            (await each).close()
+    assert most == 2
+
+
+def test_an_address_of_its_own_is_not_kept_out() -> None:
+    room: Room[int] = Room(8, random.Random(1))
+    assert [room.enter("flood", number) for number in range(4)] == [None] * 4
+    assert room.enter("flood", 4) in range(4), "one address has half of the room"
+    for number in range(5, 9):
+        assert room.enter(f"other{number}", number) is None
+    assert room.enter("agent", 9) in range(5), "who goes is one of the many"
+    assert (room.count, room.of("flood"), room.of("agent")) == (8, 3, 1)
+
+
+def test_known_addresses_go_last_and_are_served_first() -> None:
+    room: Room[int] = Room(4, random.Random(1))
+    known = {"agent": None}
+    for number in range(2):
+        room.enter("agent", number, known)
+    for number in range(2, 4):
+        room.enter(f"a{number}", number, known)
+    assert room.enter("b", 4, known) in (2, 3)
+    turns: Turns[int] = Turns()
+    for address, item in (("x", 1), ("x", 2), ("y", 3), ("agent", 4)):
+        turns.add(address, item)
+    served = [turns.next(known, lambda address: address != "z") for _ in range(5)]
+    assert served == [("agent", 4), ("x", 1), ("y", 3), ("x", 2), None]
+
+
+@pytest.mark.parametrize("descriptors", [256, 1024, 4096, 1 << 20])
+@pytest.mark.parametrize("nodes", [0, 3, 200])
+def test_agents_have_their_descriptors(descriptors: int, nodes: int) -> None:
+    limits = Limits.of(descriptors, nodes, 512, 128)
+    assert limits.agents >= 2 * nodes
+    assert limits.needed <= descriptors or descriptors < 64 + 4 * 32 + 2 * max(64, nodes)

@@ -15,7 +15,7 @@ import select
 import sys
 import time
 from _json import encode_basestring_ascii as quoted
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM
+from _socket import AF_UNIX, SO_SNDTIMEO, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET
 from _socket import socket as Socket
 
 REQUEST, STDIN, EOF, SIGNAL, STDOUT, STDERR, EXIT, FAIL, CHALLENGE, ATTACHED, TAKEN, ACK, HANGUP, AWAY = range(1, 15)
@@ -29,6 +29,8 @@ _WINDOW = 4 * MAX_PIECE
 # How long agents are waited for: that were there, and that have not been seen yet.
 _PATIENCE_S, _FIRST_PATIENCE_S = 60.0, 5.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+#: For how long one attempt waits to be let in, as the kernel takes it: seconds and microseconds.
+_TURN = b"".join(number.to_bytes(8, sys.byteorder) for number in (2, 0))
 _WITH_VALUE = "bBcDEeFIiJlLmOopQRSWw"
 _WITHOUT = "46AaCGgKkMnqsTtVvXxYy"
 _REFUSED = "DfJLNORW"  # forwarding, background, other hosts: things that no launcher needs
@@ -190,9 +192,10 @@ class Session:
     def call(self) -> None:
         """Ask the agent for the command, or for the rest of it."""
         connection = Socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
-        connection.setblocking(False)
-        try:
+        try:  # in turn with others who want in: without waiting, whoever tries most often would be first
+            connection.setsockopt(SOL_SOCKET, SO_SNDTIMEO, _TURN)
             connection.connect(self.path)
+            connection.setblocking(False)
         except OSError as error:
             connection.close()
             self.lost(f"no agent at {self.path}: {error.strerror or error}")

@@ -28,6 +28,7 @@ from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk import Desk
 from node_agent.service.disk import Disk
 from node_agent.service.doors import Doors
+from node_agent.service.entrance import Entrance
 from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles, install_rsh
 from node_agent.service.groups import Groups
@@ -123,7 +124,7 @@ class Agent:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve for as long as the context lasts. Raises :class:`BadInput`, :class:`Failed`."""
-        servers: list[asyncio.Server] = []
+        servers: list[Entrance] = []
         tasks: list[asyncio.Task[None]] = []
         try:
             try:

@@ -19,6 +19,7 @@ import msgspec
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Attempt
+from node_agent.service.entrance import short_of_descriptors
 from node_agent.service.groups import Groups
 
 _log = logging.getLogger("cosched.agent")
@@ -98,6 +99,8 @@ class Commands:
             except ConnectionRefusedError:
                 raise CannotRun("how the command ended is not known: its supervisor was killed") from None
             except OSError as error:
+                if short_of_descriptors(error):
+                    raise CannotRun("its agent has no descriptor left") from None
                 raise CannotRun(error.strerror or str(error)) from None
             if not await self._start(attempt, wanted) and asyncio.get_running_loop().time() > deadline_s:
                 raise CannotRun("its supervisor does not answer")

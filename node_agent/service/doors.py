@@ -17,7 +17,7 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 
 import msgspec
@@ -32,12 +32,16 @@ from cosched.wire.stream import MAX_PIECE, Kind, frame
 from node_agent.service.attempts import Attempt
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
+from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors, short_of_descriptors
 from node_agent.service.groups import Groups
 from node_agent.service.revocations import Revocations
 from node_agent.service.whose import Whose
 
 _PATIENCE_S = 10.0
-_MOST = 1024  # connections at a time, of all jobs
+#: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at
+#: once, then three a second; a machine 500, then 17.
+_HERE = Rules(768, 384, 256, 128, 3000, 0.01, 1_000_000)
+_THERE = Rules(1024, 512, 64, 32, 3000, 0.05, 1_500_000)
 _MAX_CALL_BYTES = 256 << 10
 _CHALLENGE_BYTES = 16
 _LENGTH = struct.Struct(">I")
@@ -75,39 +79,49 @@ class Doors:
         self._complain = complaints
         self._config = groups.config
         self._identity = Path(groups.config.paths.identity)
-        self._open = 0
+        self._descriptors = room_for_descriptors()
         self._revocations = revocations
         revocations.on_change.append(self._cut_revoked)
         self._connections: dict[asyncio.StreamWriter, str] = {}  # to and from other agents, by their certificates
 
-    async def local(self, path: str) -> asyncio.Server:
+    async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        server = await asyncio.start_unix_server(self._guarded(self._from_here), path)
-        os.chmod(path, 0o666)  # whoever connects is asked of the kernel
-        return server
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            listening.bind(path)
+            os.chmod(path, 0o666)  # whoever connects is asked of the kernel
+        except OSError:
+            listening.close()
+            raise
+        rules = _HERE.within(self._descriptors)
+        return Entrance([listening], rules, self._asker, self._guarded(self._from_here), self._full)
 
-    async def remote(self) -> asyncio.Server:
+    async def remote(self) -> Entrance:
         """Listen for other agents. Raises OSError, :class:`BadInput`."""
-        return await asyncio.start_server(
-            self._guarded(self._from_there),
-            self._config.launch.address,
-            self._config.launch.port,
-            ssl=tls.agent_server_context(self._identity),
-            ssl_handshake_timeout=_PATIENCE_S,
-            ssl_shutdown_timeout=1.0,
-        )
+        context = tls.agent_server_context(self._identity)
+        launch = self._config.launch
+        sockets = await _bound(launch.address, launch.port)
+        rules = _THERE.within(self._descriptors)
+        return Entrance(sockets, rules, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S)
+
+    def _asker(self, connection: socket.socket) -> Hashable:
+        """The job that a caller on this node belongs to by its cgroup, else its user."""
+        pid, uid = _credentials(connection)
+        return self._whose.by_cgroup(pid) or uid
+
+    def _full(self, connection: socket.socket, why: str) -> None:
+        """A caller without a place is told to come again."""
+        self._complain("launch", why, f"user {_credentials(connection)[1]}")
+        connection.send(frame(Kind.AWAY, why.encode()))
 
     def _guarded(
-        self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._open += 1
+        self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, Place], Awaitable[None]]
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter, Place], Awaitable[None]]:
+        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
             try:
-                if self._open > _MOST:
-                    raise NotAllowed(f"more than {_MOST} connections at a time")
-                await serve(reader, writer)
+                await serve(reader, writer, place)
             except (NotAllowed, BadInput) as error:
                 self._complain("launch", str(error), _said_by(writer))
                 await fail(writer, str(error))
@@ -117,22 +131,21 @@ class Doors:
                 writer.write(frame(Kind.AWAY, str(error).encode(errors="replace")[:MAX_PIECE]))
             except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
                 pass  # there is nobody to tell
+            except Exception as error:  # a mistake of ours costs this connection
+                self._complain("mistake", f"{type(error).__name__}: {error}", "this agent itself")
             finally:
-                self._open -= 1
                 self._connections.pop(writer, None)
-                writer.close()
-                with contextlib.suppress(OSError, TimeoutError):
-                    await writer.wait_closed()
 
         return served
 
-    async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         job_id, number, uid = await self._caller(writer.get_extra_info("socket"))
         attempt = self._groups.attempts.get(job_id, number)
         if attempt is not None and attempt.prepare is not None and uid != self._groups.uid(attempt):
             raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
         async with asyncio.timeout(_PATIENCE_S):
             host, wanted = await _request(reader)
+        place.finished()
         if attempt is None or (prepare := attempt.prepare) is None or not attempt.open:
             raise Ending if wanted.again else NotAllowed(f"job {job_id}.{number} is not known here, or is ending")
         peer = peer_named(host, prepare.peers)
@@ -170,6 +183,8 @@ class Doors:
         except TimeoutError:
             raise Away(f"{where} does not answer") from None
         except OSError as error:
+            if short_of_descriptors(error):  # held against nobody: it is this machine's
+                raise Away(f"{self._config.name} has no descriptor left to reach it") from None
             raise Away(f"{where} cannot be reached: {error.strerror or error}") from None
         try:
             tls.expect(theirs.get_extra_info("ssl_object"), "node", peer.name)
@@ -187,7 +202,7 @@ class Doors:
             with contextlib.suppress(OSError, TimeoutError):
                 await theirs.wait_closed()
 
-    async def _from_there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _from_there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         caller = tls.expect(writer.get_extra_info("ssl_object"), "node").name
         self._known(writer)
         challenge = secrets.token_bytes(_CHALLENGE_BYTES)
@@ -197,6 +212,7 @@ class Doors:
             if length > _MAX_CALL_BYTES:
                 raise NotAllowed(f"a call of {length} bytes; at most {_MAX_CALL_BYTES}")
             data = await reader.readexactly(length)
+        place.finished()
         try:
             call = msgspec.msgpack.decode(data, type=Call)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -267,6 +283,35 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     if length > MAX_PIECE:
         raise NotAllowed("what was said is not a request")
     return header[0], await reader.readexactly(length)
+
+
+async def _bound(address: str, port: int) -> list[socket.socket]:
+    """Sockets for each of an address's meanings. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            made.append(socket.socket(family, kind, protocol))
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made[-1].bind(where)
+    except OSError:
+        for each in made:
+            each.close()
+        raise
+    return made
+
+
+def _address(connection: socket.socket) -> Hashable:
+    """Which machine a connection comes from."""
+    return str(connection.getpeername()[0])
+
+
+def _hang_up(connection: socket.socket, why: str) -> None:
+    """Nothing that is said before the handshake would be understood: the other agent sees that it is closed."""
 
 
 def _said_by(writer: asyncio.StreamWriter) -> str:

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cosched.errors import BadInput
@@ -27,6 +28,7 @@ from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Answer, Attempt
 from node_agent.service.complaints import Complaints
 from node_agent.service.disk import Disk
+from node_agent.service.entrance import has_descriptors
 from node_agent.service.fence import EpochFile, Fenced
 from node_agent.service.groups import Groups, granted
 from node_agent.service.spool import STREAMS
@@ -94,6 +96,8 @@ class Orders:
             answer = Refused(order, error.code, str(error))
         except (GuardGone, OSError, ValueError) as error:
             answer = Refused(order, "failed", str(error))
+        if isinstance(answer, Refused) and answer.code == "failed" and not has_descriptors():
+            answer = msgspec.structs.replace(answer, code="busy")  # it passes: nobody's node is at fault
         if isinstance(answer, Refused):
             _log.warning(
                 "job %d.%d: %s refused: %s", order.job_id, order.attempt, type(message).__name__, answer.message

@@ -24,17 +24,28 @@ class Whose:
         self._cosched = "/" + cosched.strip("/")
         self._mount = mount
         self._proc = proc
+        self._asked, self._grouped = -1, False
 
     async def attempt_of(self, pid: int) -> tuple[int, int] | None:
         """Job and attempt of a process, or None for one that is in none."""
-        by_cgroup = self._by_cgroup(pid)
+        by_cgroup = self.by_cgroup(pid)
         if by_cgroup is not None:
             return by_cgroup
         try:
+            if await self._has_groups():
+                return None
             answer = await self._guard.ask({"do": "whose", "pid": pid})
         except (GuardGone, GuardRefused):
             return None
         return int(answer["job"]), int(answer["attempt"])
+
+    async def _has_groups(self) -> bool:
+        """Whether the guard's jobs are in cgroups: then it has nothing to add. Asked once of each guard."""
+        guard = self._guard.pid
+        if self._asked != guard:
+            can = (await self._guard.ask({"do": "status"})).get("can") or {}
+            self._asked, self._grouped = guard, can.get("cgroups", "none") != "none"
+        return self._grouped
 
     def tasks(self) -> set[int]:
         """The processes of all jobs: those in their cgroups, or where there are none all below the guard."""
@@ -45,7 +56,8 @@ class Whose:
             return below({guard}, self._proc) - {guard} if guard else set()
         return {pid for group in top.glob("job-*") for pid in read_pids_below(str(group))}
 
-    def _by_cgroup(self, pid: int) -> tuple[int, int] | None:
+    def by_cgroup(self, pid: int) -> tuple[int, int] | None:
+        """Job and attempt of a process by its cgroup alone; None where it is in none of a job."""
         try:
             lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
         except OSError:

@@ -1,0 +1,275 @@
+"""Where connections come in: each has a place before anything is made for it, and waits its turn where many ask.
+
+A connection belongs to somebody: a job, a user, another machine's address. Each of them has few places, of which fewer
+may be unfinished (not said yet what is wanted), and its own budget of the agent's CPU: over it, it waits. Where all
+places for unfinished ones are taken, the first of whoever has most is put out; so is, where strangers share an address
+with an agent, the first of that address. What strangers do is paid for before it is known who they are: accepting has
+a budget as well.
+
+Descriptors are kept in reserve: the places together take at most half of what this process may open.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Final
+
+from node_agent.guard.budget import Budget
+
+#: Who waits at a Unix socket waits in turn, also behind a full backlog; at a port he would have to come again.
+_BACKLOG, _BACKLOG_OF_PORT = 64, 512
+_AT_ONCE: Final = 16
+_REST_S: Final = 1.0
+_SHORT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+#: What accepting may cost, of one CPU, and at once.
+_SHARE_OF_ACCEPTING: Final = 0.02
+_MOST_OF_ACCEPTING_US: Final = 100_000
+_BUFFER_BYTES: Final = 32 << 10
+_BUDGETS: Final = 1024
+_DESCRIPTORS: Final = 16_384
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "Place"], Awaitable[None]]
+
+
+class TurnedAway(Exception):
+    """A connection gets no place; the message says why."""
+
+
+def short_of_descriptors(error: OSError) -> bool:
+    """Whether something failed because this process, or this machine, has opened too much."""
+    return error.errno in _SHORT_OF
+
+
+def has_descriptors() -> bool:
+    """Whether this process can open anything now."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return not short_of_descriptors(error)
+    return True
+
+
+def room_for_descriptors() -> int:
+    """How many descriptors this process may open; as many as it is allowed to ask for, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+class Rules:
+    """How many connections there may be: in all, of one; of these unfinished, in all, of one; and what each costs.
+
+    ``cost_us`` is the CPU that one connection takes here and in the guard, ``share`` of one CPU what one asker may use,
+    ``burst_us`` so much at once.
+    """
+
+    def __init__(
+        self, most: int, of_one: int, unfinished: int, unfinished_of_one: int, cost_us: int, share: float, burst_us: int
+    ) -> None:
+        self.most, self.of_one = most, of_one
+        self.unfinished, self.unfinished_of_one = unfinished, unfinished_of_one
+        self.cost_us, self.share, self.burst_us = cost_us, share, burst_us
+
+    def within(self, descriptors: int) -> "Rules":
+        """These, for a process with so many descriptors: a connection takes two, and half of all are kept."""
+        most = min(self.most, max(8, descriptors // 8))
+        return Rules(
+            most,
+            min(self.of_one, most // 2),
+            min(self.unfinished, most // 2),
+            min(self.unfinished_of_one, most // 4),
+            self.cost_us,
+            self.share,
+            self.burst_us,
+        )
+
+
+class Place:
+    """A connection's place. Call :meth:`finished` once it has said what it wants."""
+
+    def __init__(self, whose: Hashable, connection: socket.socket) -> None:
+        self.whose, self.connection = whose, connection
+        self.is_finished = False
+        self.is_taken = False  # a transport has the socket, and closes it
+        self.task: asyncio.Task[None] | None = None
+
+    def finished(self) -> None:
+        """From now on it is at work, and nobody puts it out."""
+        self.is_finished = True
+
+    def gone(self, _: object) -> None:
+        """Its task has ended, perhaps before it began."""
+        if not self.is_taken:
+            self.connection.close()
+
+
+class Entrance:
+    """One listening socket (or several for one name) and who has come in by it."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        rules: Rules,
+        whose: Callable[[socket.socket], Hashable],
+        serve: Serve,
+        turned_away: Callable[[socket.socket, str], None],
+        context: ssl.SSLContext | None = None,
+        patience_s: float = 10.0,
+    ) -> None:
+        """``whose`` says to whom a connection belongs; ``patience_s`` is for its first word and for its handshake."""
+        self._rules = rules
+        self._whose, self._serve, self._turned_away = whose, serve, turned_away
+        self._is_shared = context is not None  # an address, by agents and strangers
+        self._context, self._patience_s = context, patience_s
+        self._places: dict[Place, None] = {}  # in the order in which they came
+        self._counts: Counter[Hashable] = Counter()
+        self._budgets: dict[Hashable, Budget] = {}
+        self._accepting = Budget(_SHARE_OF_ACCEPTING, _MOST_OF_ACCEPTING_US)
+        self._loop = asyncio.get_running_loop()
+        self._sockets = list(sockets)
+        for each in self._sockets:
+            each.listen(_BACKLOG_OF_PORT if self._is_shared else _BACKLOG)
+            each.setblocking(False)
+            self._listen(each)
+
+    def close(self) -> None:
+        """Let nobody in any more. Who is in stays until the end."""
+        for each in self._sockets:
+            self._loop.remove_reader(each.fileno())
+            each.close()
+        self._sockets.clear()
+
+    def __len__(self) -> int:
+        """How many are in."""
+        return len(self._places)
+
+    def _listen(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening.fileno(), self._knocked, listening)
+
+    def _rest(self, listening: socket.socket, seconds: float) -> None:
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(seconds, self._listen, listening)
+
+    def _knocked(self, listening: socket.socket) -> None:
+        began_ns = time.thread_time_ns()
+        try:
+            for _ in range(_AT_ONCE):
+                fresh, _ = listening.accept()
+                self._come_in(fresh)
+        except (BlockingIOError, ConnectionAbortedError):
+            pass
+        except OSError as error:
+            if short_of_descriptors(error):
+                self._rest(listening, _REST_S)
+                return
+        finally:
+            self._accepting.spend(time.thread_time_ns() - began_ns)
+        if rest_us := self._accepting.rest_us():
+            self._rest(listening, rest_us / 1e6)
+
+    def _come_in(self, fresh: socket.socket) -> None:
+        fresh.setblocking(False)
+        try:
+            place = self._place(fresh)
+        except (TurnedAway, OSError) as error:
+            with contextlib.suppress(OSError):
+                self._turned_away(fresh, str(error))
+            fresh.close()
+            return
+        self._places[place] = None
+        self._counts[place.whose] += 1
+        place.task = self._loop.create_task(self._inside(place))
+        place.task.add_done_callback(place.gone)
+
+    def _place(self, fresh: socket.socket) -> Place:
+        rules, whose = self._rules, self._whose(fresh)
+        unfinished = [each for each in self._places if not each.is_finished]
+        theirs = sum(each.whose == whose for each in unfinished)
+        crowded = self._counts[whose] >= rules.of_one or theirs >= rules.unfinished_of_one
+        if crowded and not (theirs and self._is_shared):
+            raise TurnedAway(f"more than {self._counts[whose]} connections at a time")
+        if crowded:
+            self._put_out(next(each for each in unfinished if each.whose == whose))
+        elif len(unfinished) >= rules.unfinished or len(self._places) >= rules.most:
+            if not unfinished:
+                raise TurnedAway(f"more than {len(self._places)} connections of all at a time")
+            by_owner = Counter(each.whose for each in unfinished)
+            worst = max(by_owner, key=lambda owner: by_owner[owner])
+            self._put_out(next(each for each in unfinished if each.whose == worst))
+        return Place(whose, fresh)
+
+    def _put_out(self, place: Place) -> None:
+        self._forget(place)
+        if place.task is not None:
+            place.task.cancel()
+
+    def _forget(self, place: Place) -> None:
+        if place in self._places:
+            del self._places[place]
+            self._counts[place.whose] -= 1
+            if not self._counts[place.whose]:
+                del self._counts[place.whose]
+
+    async def _inside(self, place: Place) -> None:
+        writer: asyncio.StreamWriter | None = None
+        try:
+            await self._word(place.connection)
+            await self._turn(place.whose)
+            reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
+            protocol = asyncio.StreamReaderProtocol(reader)
+            secured = self._context is not None
+            place.is_taken = True
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                place.connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._patience_s if secured else None,
+                ssl_shutdown_timeout=1.0 if secured else None,
+            )
+            writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+            await self._serve(reader, writer, place)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # there is nobody to tell
+        except asyncio.CancelledError:
+            if place in self._places:  # not put out: the agent ends
+                raise
+        finally:
+            self._forget(place)
+            if writer is not None:
+                writer.close()
+                with contextlib.suppress(OSError, TimeoutError):
+                    await writer.wait_closed()
+
+    async def _turn(self, whose: Hashable) -> None:
+        """Wait until whoever it is may use CPU again, and pay."""
+        rules = self._rules
+        budget = self._budgets.get(whose)
+        if budget is None:
+            if len(self._budgets) >= _BUDGETS:
+                del self._budgets[next(iter(self._budgets))]
+            budget = self._budgets[whose] = Budget(rules.share, rules.burst_us)
+        while rest_us := budget.rest_us():
+            await asyncio.sleep(rest_us / 1e6)
+        budget.spend(rules.cost_us * 1000)
+
+    async def _word(self, connection: socket.socket) -> None:
+        """Wait for the first bytes of a connection: one that is silent costs nothing. Raises TimeoutError."""
+        heard = asyncio.Event()
+        self._loop.add_reader(connection.fileno(), heard.set)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await heard.wait()
+        finally:
+            self._loop.remove_reader(connection.fileno())

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from benchmarks import fuzz_api, fuzz_settings
+from benchmarks import fuzz_api, fuzz_node, fuzz_settings
 from benchmarks._inputs import Unexpected
 from benchmarks.measure import machine
 
@@ -22,7 +22,13 @@ from benchmarks.measure import machine
 Target = Callable[[random.Random, int, int], Counter[str]]
 
 #: All of them, by name: a part of the system adds its own here.
-TARGETS: dict[str, Target] = {"api": fuzz_api.run, "settings": fuzz_settings.run}
+TARGETS: dict[str, Target] = {
+    "api": fuzz_api.run,
+    "settings": fuzz_settings.run,
+    "desk": fuzz_node.desk,
+    "agent-socket": fuzz_node.local,
+    "launch-port": fuzz_node.launch,
+}
 
 
 def main(arguments: list[str]) -> int:

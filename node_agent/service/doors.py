@@ -213,12 +213,7 @@ class Doors:
                 raise NotAllowed(f"a call of {length} bytes; at most {_MAX_CALL_BYTES}")
             data = await reader.readexactly(length)
         place.finished()
-        try:
-            call = msgspec.msgpack.decode(data, type=Call)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NotAllowed(f"what {caller} sent is not a call: {error}") from None
-        if call.challenge != challenge:
-            raise NotAllowed(f"the call of {caller} answers another connection's challenge: it was replayed")
+        call = _call(data, caller, challenge)
         attempt = self._allowed(call, caller)
         await self._commands.serve(attempt, call.wanted, reader, writer, caller_is_near=False)
 
@@ -255,6 +250,17 @@ class Doors:
         if grant.user != ours.user:
             raise NotAllowed(f"the grant is for {grant.user}, job {attempt.key} is {ours.user}'s")
         return attempt
+
+
+def _call(data: bytes, caller: str, challenge: bytes) -> Call:
+    """What another agent wants. Raises :class:`NotAllowed`."""
+    try:
+        call = msgspec.msgpack.decode(data, type=Call)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAllowed(f"what {caller} sent is not a call: {error}") from None
+    if call.challenge != challenge:
+        raise NotAllowed(f"the call of {caller} answers another connection's challenge: it was replayed")
+    return call
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, Wanted]:

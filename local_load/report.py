@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosched.metrics.intervals import Interval
-from cosched.report.plots import COLOURS, figure
+from cosched.report.palette import COLOURS
+from cosched.report.plots import figure
 from cosched.report.table import Table
 from local_load.histogram import NOTICED_S
 from local_load.samples import Samples

@@ -27,7 +27,8 @@ from cosched.bench.contract import (
     Runs,
 )
 from cosched.bench.quiet import Taken
-from cosched.report.plots import COLOURS, figure
+from cosched.report.palette import COLOURS
+from cosched.report.plots import figure
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cosched.bench.mixed import FLOOR, MIX, MixedCell, worded
-from cosched.report.plots import COLOURS, figure
+from cosched.report.palette import COLOURS
+from cosched.report.plots import figure
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node
 from cosched.model.time import US_PER_S
-from cosched.report.plots import COLOURS, figure
+from cosched.report.palette import COLOURS
+from cosched.report.plots import figure
 from cosched.report.table import Table
 from cosched.workload.rules import Tasks, Workload
 from space_scheduler.plugins import resolve

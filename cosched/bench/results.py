@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cosched.bench.cells import COMPANIES, Cell, Spread
-from cosched.report.plots import COLOURS, figure
+from cosched.report.palette import COLOURS
+from cosched.report.plots import figure
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
 """The measures of one schedule, whole and by group.
 
-Definitions (docs/glossary.md): *wait* is start - submission; *response* end - submission; *bounded slowdown* is
-max(1, response / max(run time, threshold)), with a threshold of 10 s (Feitelson & Weil 1998, section 3.1, never below
-1); *makespan* is the last end - the first submission; *utilisation* the processor-seconds used over those of the
-machine during the makespan. ``utilization_arrivals`` looks at the time between the first and the last submission only,
+Definitions (docs/glossary.md): *wait* is start - submission; *execution* end - start; *response* (turnaround) end -
+submission; *bounded slowdown* is max(1, response / max(time alone, threshold)), with a threshold of 10 s (Feitelson &
+Weil 1998, section 3.1, never below 1). *Time alone* is what the job did until it ended or was killed, as time on idle
+nodes: the time executed on a dedicated machine, less where jobs share nodes and stretch each other. *Makespan* is the
+last end - the first submission; *utilisation* the processor-seconds used over those of the machine during the makespan.
+``utilization_arrivals`` looks at the time between the first and the last submission only,
 without the drain at the end.
 """
 
@@ -26,17 +28,19 @@ class PerJob:
     """Measures of each job, arrays of shape (n,), in seconds (the slowdown without unit)."""
 
     wait_s: Floats
+    execution_s: Floats
     response_s: Floats
     bounded_slowdown: Floats
 
 
 def per_job(schedule: Schedule, bound_s: float = BOUND_S) -> PerJob:
-    """Wait, response and bounded slowdown of each job."""
+    """Wait, execution, response and bounded slowdown of each job."""
     submit_us = schedule.workload.submit_us
     wait_s = (schedule.start_us - submit_us) / US_PER_S
     response_s = (schedule.end_us - submit_us) / US_PER_S
-    run_s = (schedule.end_us - schedule.start_us) / US_PER_S
-    return PerJob(wait_s, response_s, np.maximum(1.0, response_s / np.maximum(bound_s, run_s)))
+    execution_s = (schedule.end_us - schedule.start_us) / US_PER_S
+    slowdown = np.maximum(1.0, response_s / np.maximum(bound_s, schedule.alone_us / US_PER_S))
+    return PerJob(wait_s, execution_s, response_s, slowdown)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     median_wait_s: float
     p95_wait_s: float
     max_wait_s: float
+    mean_execution_s: float
     mean_response_s: float
     median_bounded_slowdown: float
     p95_bounded_slowdown: float
@@ -78,6 +83,7 @@ def summarise(schedule: Schedule, bound_s: float = BOUND_S) -> Summary:
         median_wait_s=float(np.median(jobs.wait_s)),
         p95_wait_s=float(np.quantile(jobs.wait_s, 0.95)),
         max_wait_s=float(jobs.wait_s.max()),
+        mean_execution_s=float(jobs.execution_s.mean()),
         mean_response_s=float(jobs.response_s.mean()),
         median_bounded_slowdown=float(np.median(jobs.bounded_slowdown)),
         p95_bounded_slowdown=float(np.quantile(jobs.bounded_slowdown, 0.95)),
@@ -116,6 +122,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     jobs: int
     mean_wait_s: float
+    mean_execution_s: float
     mean_response_s: float
     mean_bounded_slowdown: float
     processor_hours: float
@@ -129,7 +136,12 @@ def grouped(schedule: Schedule, labels: NDArray[np.str_], bound_s: float = BOUND
     counts = np.bincount(member, minlength=len(names))
     means = {
         name: np.bincount(member, values, len(names)) / np.maximum(1, counts)
-        for name, values in (("wait", jobs.wait_s), ("response", jobs.response_s), ("sld", jobs.bounded_slowdown))
+        for name, values in (
+            ("wait", jobs.wait_s),
+            ("execution", jobs.execution_s),
+            ("response", jobs.response_s),
+            ("sld", jobs.bounded_slowdown),
+        )
     }
     areas = np.bincount(member, area, len(names))
     return [
@@ -137,6 +149,7 @@ def grouped(schedule: Schedule, labels: NDArray[np.str_], bound_s: float = BOUND
             group=str(name),
             jobs=int(counts[i]),
             mean_wait_s=float(means["wait"][i]),
+            mean_execution_s=float(means["execution"][i]),
             mean_response_s=float(means["response"][i]),
             mean_bounded_slowdown=float(means["sld"][i]),
             processor_hours=float(areas[i]),

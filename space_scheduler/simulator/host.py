@@ -9,10 +9,11 @@ log: the rule of other simulators, for comparing job by job.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
 from msgspec import structs
 
 from cosched.model.time import plain_seconds
@@ -123,4 +124,12 @@ def simulate(
             f"job {workload.job_id[first]}: {state.explain(first)}"
         )
     reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
-    return Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)
+    outcome = Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)
+    if site is None:
+        return outcome
+    return replace(
+        outcome,
+        work_us=np.array(run.run_us, np.int64),
+        placed=[run.placed[index] for index in range(len(workload))],
+        nodes=[node.name for node in site.nodes],
+    )

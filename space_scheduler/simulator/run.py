@@ -43,7 +43,10 @@ class Run:
         self.ends_us: Times = np.full(count, -1, np.int64)
         self.promised_us: Times = np.full(count, -1, np.int64)
         self.reasons: Counter[Why] = Counter()
+        #: How long each job runs alone, until it ends or, once it has started under a limit, is killed.
         self.run_us: list[int] = workload.run_us.tolist()
+        #: Where nodes have names: each started job's tasks by node.
+        self.placed: dict[int, tuple[tuple[str, int], ...]] = {}
         self.timed_out: list[bool] = workload.timed_out.tolist()
         self.submissions = Submissions(workload)
         self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap

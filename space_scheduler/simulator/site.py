@@ -66,6 +66,7 @@ class SiteRun(Run):
         """A job is launched; alone it would end then."""
         super().start(start, now_us)
         index = start.job.id
+        self.placed[index] = tuple((share.node, share.tasks) for share in start.allocation.nodes)
         up_us, work = now_us + self.launch_delay_us, self.run_us[index] * ALONE_PPM
         self._going[index] = Going(start.job, start.allocation, work, up_us, ALONE_PPM)
         self._end_entry[index] = self.entries

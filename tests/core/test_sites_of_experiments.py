@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from kit.loads import J, workload
+from matplotlib.axes import Axes
 from msgspec import structs
 
 from cosched.config import coefficients
@@ -17,7 +18,8 @@ from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
 from cosched.replicate.cisne import setup
-from cosched.report.plots import figure, gantt
+from cosched.report.gantt import gantt
+from cosched.report.plots import figure
 from cosched.workload import estimates, swf
 from cosched.workload.generators import registry
 from cosched.workload.rules import Tasks, Workload
@@ -179,12 +181,17 @@ def test_a_mode_of_which_no_costs_were_measured_is_refused(tmp_path: Path) -> No
     assert site_of(settings(coscheduling=Mode.DCS, contract=alone, costs=str(path)), workload(8, []), seed=1).nodes
 
 
-def test_tasks_that_share_processors_are_drawn_each_in_a_row(tmp_path: Path) -> None:
-    """Two jobs of two tasks on one node of two CPUs: four rows, though there are two processors."""
+def test_tasks_that_share_a_node_are_drawn_each_in_a_lane_of_its_row(tmp_path: Path) -> None:
+    """Two jobs of two tasks on one node of two CPUs: one row, with a lane for each task."""
     wanted = settings(nodes=1, owners=SiteOwners(), contract=SocialContract(mpl=2))
     load = workload(2, [J(0, 2, 100), J(0, 2, 100)])
     done = simulate(load, resolve("normal"), site=site_of(wanted, load, 1))
     assert done.start_us.tolist() == [0, 0]
-    heights = []
-    figure(lambda axes: (gantt(axes, done, "normal"), heights.append(axes.get_ylim()[1])), tmp_path / "gantt")
-    assert heights == [4]
+    drawn = []
+
+    def draw(axes: Axes) -> None:
+        gantt(axes, done, "normal")
+        drawn.append((axes.get_ylim(), [label.get_text() for label in axes.get_yticklabels()], len(axes.collections)))
+
+    figure(draw, tmp_path / "gantt")
+    assert drawn == [((1, 0), ["node1"], 4)]

@@ -12,7 +12,7 @@ from cosched.replicate.backfilling.sweep import MODELS, PROCS, Sweep, stable_loa
 from cosched.replicate.claims import Measured, Predicate, Region, cannot_judge, judge_every
 from cosched.replicate.paired import difference
 from cosched.replicate.result import Plot, Result
-from cosched.report.plots import COLOURS
+from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from cosched.replicate.backfilling.sweep import FCFS, MODELS, POLICIES, PROCS, S
 from cosched.replicate.claims import Measured, Predicate, Region, cannot_judge, judge, judge_every
 from cosched.replicate.paired import difference, relative_difference
 from cosched.replicate.result import Plot, Result
-from cosched.report.plots import COLOURS
+from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

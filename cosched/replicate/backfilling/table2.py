@@ -17,7 +17,7 @@ from cosched.replicate.backfilling.runs import CONSERVATIVE, EASY, slowdowns
 from cosched.replicate.backfilling.setup import Setup
 from cosched.replicate.claims import Predicate, Region, cannot_judge, judge
 from cosched.replicate.result import Plot, Result
-from cosched.report.plots import COLOURS
+from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 from cosched.workload.rules import Workload
 from cosched.workload.schedule import Schedule

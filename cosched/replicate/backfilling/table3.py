@@ -19,7 +19,7 @@ from cosched.replicate.claims import Measured, Predicate, Region, judge_every, j
 from cosched.replicate.paired import difference
 from cosched.replicate.pool import Call
 from cosched.replicate.result import Plot, Result
-from cosched.report.plots import COLOURS
+from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 from cosched.workload.estimates import EstimateModel, Estimates, with_estimates
 from cosched.workload.rules import Workload

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
-from cosched.report.plots import COLOURS
+from cosched.report.palette import COLOURS
 from cosched.report.table import Table
 
 if TYPE_CHECKING:

@@ -7,7 +7,10 @@ import pytest
 from kit.loads import J, workload
 
 from cosched.metrics.summary import class_labels, grouped, per_job, summarise, user_labels
+from cosched.model.node import Node
 from cosched.workload.schedule import Schedule
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.host import Site, simulate
 
 
 def schedule(starts_s: list[int], *jobs: J) -> Schedule:
@@ -55,3 +58,22 @@ def test_groups_hold_every_job_once() -> None:
     assert [(row.group, row.jobs, row.mean_wait_s) for row in by_user] == [(" 9", 2, 2.5), ("10", 1, 100)]
     assert sum(row.processor_hours for row in by_user) == pytest.approx((4 * 20 + 4 * 100 + 2 * 5) / 3600)
     assert class_labels(THREE, short_s=50, narrow_procs=2).tolist() == ["short wide", "long wide", "short narrow"]
+
+
+def test_slowdown_on_shared_nodes_is_against_the_time_alone() -> None:
+    """Two jobs of 100 s share one CPU for 200 s: each took twice as long as alone. Only what was done until the kill
+    counts for a killed one."""
+    load = workload(2, [J(0, 1, 100, 100), J(0, 1, 50, 100)])
+    node = Node("node1", 2, 1 << 30, 1)
+    done = simulate(load, resolve("normal"), site=Site([node]))
+    assert done.alone_us.tolist() == [100_000_000, 50_000_000]
+    assert (done.end_us / 1e6).tolist() == [150, 100]
+    jobs = per_job(done)
+    assert jobs.execution_s.tolist() == [150, 100]
+    assert jobs.bounded_slowdown.tolist() == [1.5, 2]
+    assert summarise(done).mean_execution_s == 125
+
+
+def test_on_a_dedicated_machine_the_time_alone_is_the_time_executed() -> None:
+    done = simulate(workload(2, [J(0, 1, 100, 60), J(0, 1, 50, 100)]), resolve("easy"))
+    assert done.alone_us.tolist() == [60_000_000, 50_000_000]

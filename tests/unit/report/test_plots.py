@@ -1,13 +1,19 @@
 """What the plots show, as numbers; that every plot is drawn, with the same bytes each time."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from kit.loads import J, workload
+from matplotlib.axes import Axes
 
-from cosched.report.plots import _mean_over, all_plots
+from cosched.model.node import Node
+from cosched.report.gantt import _by_node, common_window
+from cosched.report.plots import _mean_over, all_plots, figure, over_time
 from cosched.workload.schedule import Schedule
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.host import Site, simulate
 
 DAY_US = 86_400_000_000
 
@@ -15,8 +21,8 @@ DAY_US = 86_400_000_000
 def test_means_over_days_by_hand() -> None:
     """Weight 2 from noon of day 1 to noon of day 3, weight 1 on day 2 only."""
     begin, end = np.array([1.5, 2.0]) * DAY_US, np.array([3.5, 3.0]) * DAY_US
-    since, mean = _mean_over(1, begin.astype(np.int64), end.astype(np.int64), np.array([2.0, 1.0]))
-    assert since.tolist() == [1, 2, 3]
+    since, mean = _mean_over(DAY_US, begin.astype(np.int64), end.astype(np.int64), np.array([2.0, 1.0]))
+    assert (since / DAY_US).tolist() == [1, 2, 3]
     assert mean == pytest.approx([1, 3, 1])
 
 
@@ -34,3 +40,50 @@ def test_every_plot_is_drawn_with_the_same_bytes(tmp_path: Path) -> None:
         for ending in ("png", "svg")
     }
     assert [path.read_bytes() for path in drawn[0]] == [path.read_bytes() for path in drawn[1]]
+
+
+@pytest.mark.parametrize("run_s", [1, 60, 3600, 20 * 3600])
+@pytest.mark.parametrize("what", ["queue", "utilization"])
+def test_a_log_shorter_than_a_day_is_seen(tmp_path: Path, run_s: int, what: str) -> None:
+    """What is drawn covers most of the axis, and shows the machine busy and a job waiting."""
+    load = workload(4, [J(0, 4, run_s), J(0, 4, run_s)])
+    start_us = np.array([0, run_s]) * 1_000_000
+    schedules = {"one": Schedule(load, start_us, start_us + load.run_us, np.full(2, -1))}
+
+    def draw(axes: Axes) -> None:
+        over_time(axes, schedules, what)
+        (line,) = axes.lines
+        times, level = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+        low, high = axes.get_xlim()
+        assert len(times) >= 20
+        assert times[-1] - times[0] > 0.8 * (high - low)
+        assert level.max() == pytest.approx(1, abs=0.01)
+
+    figure(draw, tmp_path / what)
+
+
+def test_charts_that_are_compared_show_one_window() -> None:
+    """Each policy has its longest queue at another time; a short log is shown whole, to its last end."""
+    load = workload(4, [J(at, 4, 20) for at in range(0, 60, 10)])
+    early = np.arange(6) * 20_000_000
+    one, two = (Schedule(load, at, at + load.run_us, np.full(6, -1)) for at in (early, early + 50_000_000))
+    assert common_window([one, two]) == (0, 170_000_000)
+    many = workload(4, [J(at, 4, 20) for at in range(1000)])
+    starts = np.arange(1000, dtype=np.int64) * 20_000_000
+    long = [Schedule(many, at, at + many.run_us, np.full(1000, -1)) for at in (starts, starts[::-1].copy())]
+    begin_us, end_us = common_window(long)
+    assert 0 < end_us - begin_us <= 400 * 20_000_000
+
+
+def test_on_named_nodes_a_job_is_drawn_on_its_nodes_and_those_who_share_one_have_lanes() -> None:
+    load = workload(2, [J(0, 2, 100), J(0, 2, 100)])
+    done = simulate(load, resolve("normal"), site=Site([Node(f"node{n}", 2, 1 << 30, 1) for n in (1, 2)]))
+    assert done.placed is not None
+    drawn = _by_node(done, [0, 1])
+    assert len(drawn) == 4
+    for job in (0, 1):
+        rows = sorted(int(low) for index, low, _ in drawn if index == job)
+        expected = sorted(int(node[4:]) - 1 for node, tasks in done.placed[job] for _ in range(tasks))
+        assert rows == expected
+    lanes = sorted((low, low + height) for _, low, height in drawn)
+    assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(lanes))  # none upon another

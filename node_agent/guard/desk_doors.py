@@ -23,9 +23,10 @@ from node_agent.linux import files, process
 
 SOCKET_NAME: Final = "desk.sock"
 DIRECTORY_NAME: Final = "desk"
-#: Of one CPU, for each socket; and so much at once: a pause that freezes many jobs is not cut short.
+#: Of one CPU, for each socket; and so much at once: of those who decide, for whom each pause freezes all jobs, more.
 SHARE: Final = 0.01
 MOST_US: Final = 50_000
+MOST_OF_ONE_US: Final = 1_000_000
 PLACES: Final = 16
 PLACES_OF_ONE: Final = 2
 _BACKLOG: Final = 128
@@ -50,9 +51,9 @@ class _Guest:
 class _Door:
     """A listening socket, and what may be spent on it."""
 
-    def __init__(self, listening: socket.socket, name: str) -> None:
+    def __init__(self, listening: socket.socket, name: str, most_us: int) -> None:
         self.socket, self.name = listening, name
-        self.budget = Budget(SHARE, MOST_US)
+        self.budget = Budget(SHARE, most_us)
 
 
 class DeskDoors:
@@ -66,7 +67,7 @@ class DeskDoors:
         self._guests: dict[int, _Guest] = {}  # in the order in which they came
         self._own: dict[int, _Door] = {}
         self._path = os.path.join(run, SOCKET_NAME)
-        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME)
+        self._public = _Door(_listening(self._path, 0o111), SOCKET_NAME, MOST_US)
         self._directory = _emptied(os.path.join(run, DIRECTORY_NAME))
         self._serve(self._public)
 
@@ -110,7 +111,7 @@ class DeskDoors:
         name = f"{uid}.sock"
         listening = _listening(f"/proc/self/fd/{directory}/{name}", 0o177)
         os.chown(name, uid, -1, dir_fd=directory, follow_symlinks=False)
-        return _Door(listening, name)
+        return _Door(listening, name, MOST_OF_ONE_US)
 
     def _shut(self, door: _Door) -> None:
         self._loop.unwatch(door.socket.fileno())

@@ -4,6 +4,7 @@ import http.client
 import os
 import select
 import socket
+import struct
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
@@ -27,8 +28,10 @@ class _Unix(HTTPConnection):
     def connect(self) -> None:
         """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        # by the kernel's time-out: a socket of Python's with one does not wait where many others connect (EAGAIN)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(_CONNECT_S), 0))
         self.sock.connect(str(self._path))
+        self.sock.settimeout(self.timeout)
 
 
 class _Tls(HTTPConnection):

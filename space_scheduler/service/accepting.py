@@ -8,6 +8,7 @@ Who is accepted already is not asked again: a flood ends no connection of an age
 import asyncio
 import contextlib
 import errno
+import gc
 import socket
 import ssl
 import struct
@@ -22,7 +23,7 @@ from space_scheduler.service.admission import OF_ONE_NODE, Counts, Known, Limits
 from space_scheduler.service.log import Log
 
 #: Accepted in one go: then others have a turn, and the loop comes back.
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 128
 HANDSHAKE_S: Final = 10.0
 _GOODBYE_S: Final = 2.0
 #: A handshake of this age makes room for others that wait.
@@ -30,6 +31,9 @@ _SLOW_S: Final = 1.0
 #: From the connection on, until a certificate or a token has said who it is.
 PROOF_S: Final = 10.0
 _LOOK_S: Final = 0.5
+#: An ended connection is garbage in cycles, some kilobytes: after so many that is looked for, which is else done seldom
+#: (:mod:`~.garbage`).
+_LITTER: Final = 4000
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _WORDS: Final = b'{"message":"too many connections of yours, or of all users; again in 1 s"}'
@@ -76,6 +80,7 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._secured: ssl.SSLContext | None = None
         self.refused = 0
+        self._ended = 0  # connections, since garbage was looked for
 
     # listening
 
@@ -181,16 +186,23 @@ class Acceptor:
     async def _shake(self, stranger: _Stranger) -> None:
         assert self._secured is not None
         try:
-            with contextlib.suppress(OSError):  # no TLS, a certificate that is not ours, too slow: its own affair
-                transport, _ = await self._loop.connect_accepted_socket(
-                    self._server,
-                    stranger.connection,
-                    ssl=self._secured,
-                    ssl_handshake_timeout=HANDSHAKE_S,
-                    ssl_shutdown_timeout=_GOODBYE_S,
-                )
-                self._identify(stranger, transport)
+            transport, _ = await self._loop.connect_accepted_socket(
+                self._server,
+                stranger.connection,
+                ssl=self._secured,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=_GOODBYE_S,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            # no TLS, a certificate that is not ours, too slow: its own affair. By its trace it would keep a quarter of
+            # a megabyte until garbage is looked for
+            error.__traceback__ = None
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        else:
+            self._identify(stranger, transport)
         finally:
+            self._ended += 1
             self._shaking.leave(stranger.address, stranger)
             self._loop.call_soon(self._serve)
 
@@ -243,6 +255,7 @@ class Acceptor:
 
     def _count_gone(self) -> None:
         for transport in [each for each in self._places if each.is_closing()]:
+            self._ended += 1
             counts, key = self._places.pop(transport)
             counts.remove(key)  # type: ignore[arg-type]
 
@@ -270,6 +283,9 @@ class Acceptor:
         while True:
             await asyncio.sleep(_LOOK_S)
             self._count_gone()
+            if self._ended >= _LITTER:
+                self._ended = 0
+                gc.collect()
             now_s = self._loop.time()
             for room in (self._arrived, self._unproven):
                 for address, each in room:

@@ -58,8 +58,8 @@ _HEAD_S: Final = 30.0
 #: For how long the rest of a body is read that was not wanted, so that the answer is read.
 _LINGERING_S: Final = 2.0
 #: Of a request: enough for tokens and what proxies add, and hardly anything while it is unfinished.
-_HEADERS: Final = 64
-_FIELD_BYTES: Final = 4096
+_HEADERS: Final = 32
+_FIELD_BYTES: Final = 2048
 
 
 class Service:

@@ -1,6 +1,6 @@
 """What is heavy to answer: long lists and output. Bounded for each user and in all, until the answer has been read.
 
-A list of a thousand jobs is tens of milliseconds of work, and a megabyte until its reader has taken it. Two are made at
+A list of a thousand jobs is tens of milliseconds of work, and a megabyte until its reader has taken it. One is made at
 a time, and each user has two on the way: others of his wait for those, and everybody else is answered in between.
 Output is streamed in pieces at its reader's pace; of that each user has sixteen.
 """
@@ -18,10 +18,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _LISTS_OF_ONE_USER: Final = 2
 _LISTS: Final = 32
-_MADE_AT_ONCE: Final = 2
+_MADE_AT_ONCE: Final = 1
 _WAITING: Final = 254  # 256 with those two: more than the connections of one user, where they are as they come
 _STREAMS_OF_ONE_USER: Final = 16
 _STREAMS: Final = 128
+_PIECE_BYTES: Final = 64 << 10
 
 
 class Heavy:
@@ -40,9 +41,8 @@ class Heavy:
             async with self._lists.of(self._callers.of(request).user, "long lists"):
                 async with self._made:
                     answer = await handler(request)
-                await answer.prepare(request)
-                await answer.write_eof()  # sent, but for what a socket holds: who does not read keeps his place
-                return answer
+                # what does not read keeps its place, and holds the answer once: a transport copies what it is given
+                return await _sent(answer, request)
 
         return wrapped
 
@@ -54,3 +54,16 @@ class Heavy:
                 return await handler(request)
 
         return wrapped
+
+
+async def _sent(answer: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+    body = answer.body if isinstance(answer, web.Response) else None
+    if not isinstance(body, bytes) or len(body) <= _PIECE_BYTES:
+        return answer
+    streamed = web.StreamResponse(status=answer.status, headers=answer.headers)
+    streamed.content_length = len(body)
+    await streamed.prepare(request)
+    for at in range(0, len(body), _PIECE_BYTES):
+        await streamed.write(body[at : at + _PIECE_BYTES])
+    await streamed.write_eof()
+    return streamed

@@ -41,7 +41,7 @@ def unix_socket(path: Path) -> socket.socket:
         try:
             listening.bind(str(path))
             path.chmod(0o666)  # who may do what is decided by who he is
-            listening.listen(256)
+            listening.listen(4096)
         except BaseException:
             listening.close()
             raise
@@ -73,7 +73,7 @@ def tcp_socket(address: str, port: int) -> socket.socket:
     """A listening socket on an address of this host. Raises :class:`Failed`."""
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((address, port), family=family, backlog=1024, reuse_port=False)
+        return socket.create_server((address, port), family=family, backlog=4096, reuse_port=False)
     except OSError as error:
         raise Failed(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
 

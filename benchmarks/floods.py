@@ -1,6 +1,6 @@
 """Every socket of a node at full speed, from three uids and a job; what owner, guard and agent have of it.
 
-    ./run bench floods [--seconds 60] [--only desk,agent,port]
+    ./run bench floods [--seconds 60] [--only none,desk,agent,port]
 
 On a lab of one node: three processes of users without accounts at its desk, and a job on that node, connect, say
 something and hold connections as fast as they can. Beside them a process of root's pauses parallel work and resumes
@@ -52,6 +52,7 @@ def port(lab: Lab) -> str:
 
 #: A part of the system with another socket adds it here.
 FLOODS: dict[str, Flood] = {
+    "none": Flood("none", lambda _: ""),  # how long a pause takes on this machine anyway
     "desk": Flood("packets", lambda _: f"{RUN}/desk.sock"),
     "agent": Flood("unix", lambda _: f"{RUN}/agent.sock"),
     "port": Flood("tcp", port),
@@ -112,7 +113,7 @@ def flooded(lab: Lab, flood: Flood, seconds: float) -> Seen:
     before_s, log_bytes, began_s = (cpu_s(guard), cpu_s(agent)), logs(lab), time.monotonic()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     address = flood.address(lab)
-    words = " ".join(flooder(flood.kind, 0, address, seconds))
+    words = "sleep 1000" if flood.kind == "none" else " ".join(flooder(flood.kind, 0, address, seconds))
     job = lab.client().submit(
         Submission(
             script=f"#!/bin/sh\nexec {words}\n",
@@ -125,6 +126,7 @@ def flooded(lab: Lab, flood: Flood, seconds: float) -> Seen:
     crowd = [
         lab.popen(NODE, flooder(flood.kind, uid, address, seconds), stdout=subprocess.PIPE, env=environment, cwd="/")
         for uid in UIDS
+        if flood.kind != "none"
     ]
     asking = lab.popen(
         NODE, flooder("probe", 0, f"{RUN}/desk.sock", seconds), stdout=subprocess.PIPE, env=environment, cwd="/"

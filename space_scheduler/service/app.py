@@ -56,7 +56,7 @@ _STOP_S: Final = 10.0
 #: Within which a request's head has to arrive, the first one's and the next ones'.
 _HEAD_S: Final = 30.0
 #: For how long the rest of a body is read that was not wanted, so that the answer is read.
-_LINGERING_S: Final = 2.0
+_LINGERING_S: Final = 0.5
 #: Of a request: enough for tokens and what proxies add, and hardly anything while it is unfinished.
 _HEADERS: Final = 32
 _FIELD_BYTES: Final = 2048

@@ -59,6 +59,7 @@ class Group:
         self.watch_fd: int | None = None
         self.removing = False
         self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
+        self.eased = False  # its one stretch beside the owner has begun (``easing``)
         self.problems: list[str] = []
 
     @property
@@ -103,6 +104,7 @@ class Group:
             "deadline_us": self.deadline_us,
             "ending": self.ending,
             "kill_at_us": self.kill_at_us,
+            "eased": self.eased,
         }
 
     @classmethod
@@ -113,4 +115,5 @@ class Group:
         group.deadline_us = record["deadline_us"]
         group.ending = record["ending"]
         group.kill_at_us = record["kill_at_us"]
+        group.eased = bool(record.get("eased", False))
         return group

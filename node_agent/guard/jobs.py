@@ -11,6 +11,7 @@ from typing import Any, Final
 from node_agent.guard import command, groups, supervisor
 from node_agent.guard.adoption import adopted
 from node_agent.guard.children import Children
+from node_agent.guard.easing import Easing
 from node_agent.guard.endings import Emit, Endings
 from node_agent.guard.groups import Command, Group
 from node_agent.guard.levers import Levers
@@ -43,8 +44,12 @@ class Jobs:
         agent_uid: int,
         private_tmp: bool,
         holds: Callable[[], bool],
+        idle: Callable[[], bool],
     ) -> None:
-        """``agent_uid`` may connect to commands' streams; ``holds``: whether who waits for his turn is held now."""
+        """``agent_uid`` may connect to commands' streams; ``holds``: whether who waits for his turn is held now.
+
+        ``idle``: whether jobs are in the idle class.
+        """
         self.groups: dict[tuple[int, int], Group] = {}
         self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
         self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
@@ -60,6 +65,9 @@ class Jobs:
         self.levers = Levers(cgroups, holds)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self.levers.spare
+        self.easing = Easing(
+            self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
+        )
 
     def adopt(self) -> int:
         """Take over what a predecessor left, and return how many attempts that are."""
@@ -71,6 +79,7 @@ class Jobs:
                     self._follow(group, found, found.pidfd)
             self.endings.look_in(group, 0)
         self.levers.undo_all(self.groups)
+        self.easing.end_all()
         for group in self.groups.values():
             if group.ending:
                 self.levers.spare(group.key)
@@ -243,6 +252,7 @@ class Jobs:
                     "deadline_us": group.deadline_us,
                     "cpu_us": used[0],
                     "memory_peak_bytes": used[1],
+                    "ranks": self.easing.ranks(group.key),
                     "commands": [found.shown() for found in group.commands.values()],
                 }
             )

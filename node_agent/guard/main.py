@@ -67,6 +67,7 @@ class Guard:
             agent_uid=agent_uid,
             private_tmp=self._can["private /tmp"] == YES,
             holds=lambda: self._can.get("held turns") == YES and self._limiter.limits.cpus is not None,
+            idle=lambda: self._limiter.limits.idle,
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._jobs.adopt()
@@ -92,6 +93,7 @@ class Guard:
         finally:
             self._decoys.stop()
             self._jobs.levers.undo_all(self._jobs.groups)
+            self._jobs.easing.end_all()
             self._limiter.arm(process.boottime_us())
         self._server.close()
         self._desk.close()
@@ -106,6 +108,7 @@ class Guard:
             Duty("keeping decoys", self._keep_decoys, lambda: None),
             Duty("keeping turns", self._jobs.levers.tick, self._jobs.levers.due_us),
             Duty("keeping periods", lambda _: self._periods.keep(), self._periods.due_us),
+            Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),

@@ -14,6 +14,8 @@ from typing import Final
 from node_agent.linux import files, packet_priority, process, weights
 from node_agent.linux.carrier import carried
 from node_agent.linux.cgroups import (
+    ENDINGS,
+    ENDINGS_CPUS,
     HELD_US,
     HERALD,
     PERIOD_US,
@@ -25,6 +27,7 @@ from node_agent.linux.cgroups import (
     can_hold,
     job_of,
     make_directories,
+    move_all,
     quota,
     read_fields,
     read_number,
@@ -42,6 +45,8 @@ _IO_WEIGHTS: Final = ("blkio.bfq.weight", "blkio.weight")
 _LOWEST_SHARES: Final = 2
 _NORMAL_SHARES: Final = 1024
 _MOST_SHARES: Final = 1 << 18
+#: As the owner has, who computes: the quota is what protects him.
+_ENDINGS_SHARES: Final = _NORMAL_SHARES
 _FREEZING_S: Final = 0.02
 
 
@@ -77,6 +82,7 @@ class CgroupsV1(Cgroups):
             self._sides[controller] = side
         by_tree = {os.stat(side).st_dev: side for side in reversed(self._sides.values())}
         self._trees = list(by_tree.values())  # cpu and cpuacct are often one tree
+        self._endings = f"{self._sides['cpu']}-{ENDINGS}"
         self._told = next(iter(self._sides.values()))  # whose lists of processes are read: the freezer's if there
 
     def cpus_above(self) -> float:
@@ -185,6 +191,7 @@ class CgroupsV1(Cgroups):
         used_ns = -1
         if "cpuacct" in self._sides:
             used_ns = read_number(os.path.join(self._sides["cpuacct"], name, "cpuacct.usage"))
+            used_ns += max(0, read_number(os.path.join(self._endings, name, "cpuacct.usage")))  # where that is one tree
         return GroupUsage(
             used_ns if used_ns < 0 else used_ns // 1000,
             now,
@@ -212,6 +219,20 @@ class CgroupsV1(Cgroups):
         if held and read_number(period := os.path.join(group, "cpu.cfs_period_us")) != period_us:
             files.write(period, str(period_us))
         files.write(os.path.join(group, "cpu.cfs_quota_us"), str(quota_us) if held else "-1")
+
+    def ease(self, name: str) -> None:
+        """As the interface says; in the tree of the CPU alone."""
+        quota_us, period_us = quota(ENDINGS_CPUS)
+        limit = os.path.join(_made(self._endings), "cpu.cfs_quota_us")
+        if read_number(limit) != quota_us:
+            files.write(os.path.join(self._endings, "cpu.cfs_period_us"), str(period_us))
+            files.write(limit, str(quota_us))
+            files.write(os.path.join(self._endings, "cpu.shares"), str(_ENDINGS_SHARES))
+        move_all(os.path.join(self._sides["cpu"], name), _made(os.path.join(self._endings, name)))
+
+    def restrain(self, name: str) -> None:
+        """As the interface says."""
+        move_all(os.path.join(self._endings, name), os.path.join(self._sides["cpu"], name))
 
     def among_jobs(self) -> AbstractContextManager[None]:
         """As the interface says; in the tree of the CPU alone."""
@@ -269,7 +290,7 @@ class CgroupsV1(Cgroups):
 
     def remove(self, name: str) -> None:
         """As the interface says."""
-        for side in self._trees:
+        for side in (*self._trees, self._endings):
             with contextlib.suppress(FileNotFoundError):
                 os.rmdir(os.path.join(side, name))
 
@@ -277,6 +298,8 @@ class CgroupsV1(Cgroups):
         """As the interface says."""
         with contextlib.suppress(OSError, KeyError):
             os.rmdir(os.path.join(self._sides["cpu"], VISITORS))
+        with contextlib.suppress(OSError, KeyError):
+            os.rmdir(f"{self._sides['cpu']}-{ENDINGS}")
         remove_directories(self._made)
         self._made = []
 

@@ -18,6 +18,7 @@ from node_agent.linux import files, process
 #: Quotas are counted over this time: 10 ms keeps an owner's wait short (100 ms: up to 127 ms until throttling is seen).
 PERIOD_US: Final = 10_000
 _MIN_QUOTA_US: Final = 1000
+_MOVES: Final = 8
 _MAX_PERIOD_US: Final = 1_000_000
 #: Who is held may run so long in each longest period, the least that the kernel takes; no hold is to last longer.
 HELD_US: Final = (_MIN_QUOTA_US, _MAX_PERIOD_US)
@@ -28,6 +29,9 @@ _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
 HERALD: Final = "herald"
 VISITORS: Final = "visitors"
+#: Beside the parallel side, at an ordinary weight: what is left of jobs whose ranks have ended, all of it together.
+ENDINGS: Final = "endings"
+ENDINGS_CPUS: Final = 0.1
 
 YES: Final = "yes"
 
@@ -130,6 +134,17 @@ class Cgroups(ABC):
         """
         if held:
             raise OSError(errno.ENOTSUP, "jobs cannot be held without cgroups", name)
+
+    def ease(self, name: str) -> None:
+        """Take a job's processes out of the idle class: beside the owner, with :data:`ENDINGS_CPUS` for all such jobs.
+
+        Whom they start is there too. They stay the job's in all else. Raises OSError, also without such a place.
+        """
+        raise OSError(errno.ENOTSUP, "there is no place beside the jobs without cgroups", name)
+
+    def restrain(self, name: str) -> None:
+        """Back among the jobs; nothing to do for who is there. Raises OSError."""
+        del name
 
     def among_jobs(self) -> AbstractContextManager[None]:
         """The calling process is among the jobs meanwhile, in a group of its own: what it does is at their cost.
@@ -250,6 +265,17 @@ def read_pids(path: str) -> list[int]:
         return [int(line) for line in files.read(path).split() if line != "0"]
     except OSError:
         return []
+
+
+def move_all(source: str, target: str) -> None:
+    """Move all processes of a group to another, also those that are forked meanwhile; both have a cgroup.procs."""
+    for _ in range(_MOVES):
+        pids = read_pids(os.path.join(source, "cgroup.procs"))
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                files.write(os.path.join(target, "cgroup.procs"), str(pid))
+        if not pids:
+            return
 
 
 def read_pids_below(group: str) -> list[int]:

@@ -9,13 +9,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
 from space_scheduler.machine.state import BadPlan
-from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
-from space_scheduler.policy.memory import memory_type
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.place import place_of
 from space_scheduler.policy.presets import PRESETS, compose
@@ -100,7 +99,22 @@ def _checked(name: str, found: object) -> Policy:
     if missing:
         expected = "an object with plan(snapshot) and order(job, rank); see docs/guide/own-policy.md"
         raise BadInput(f"policy {name}", f"{type(made).__name__} has no {' and no '.join(missing)}", expected)
-    return _Guarded(name, made)  # type: ignore[arg-type]
+    _check_traits(name, made)  # type: ignore[arg-type]
+    guarded = _SelfChecking if callable(getattr(made, "validate", None)) else _Guarded
+    return guarded(name, made)  # type: ignore[arg-type]
+
+
+def _check_traits(name: str, policy: Policy) -> None:
+    """Raise :class:`BadInput` for what a policy cannot declare."""
+    traits, where = traits_of(policy), f"policy {name}"
+    if not isinstance(traits.shares, bool):
+        raise BadInput(where, f"shares is {traits.shares!r}", "True or False")
+    if not isinstance(traits.place, str):
+        raise BadInput(where, f"place is {traits.place!r}", "the name of a way of placing")
+    if traits.place:
+        place_of(traits.place, f"{where}: place")
+    if traits.mpl is not None and (not isinstance(traits.mpl, int) or isinstance(traits.mpl, bool) or traits.mpl < 1):
+        raise BadInput(where, f"mpl is {traits.mpl!r}", "a whole number of at least 1, or None")
 
 
 class _Guarded:
@@ -110,10 +124,10 @@ class _Guarded:
         self._name = name
         self._policy = policy
 
-    @property
-    def memory_type(self) -> Any:
-        """The policy's declaration, or None."""
-        return memory_type(self._policy)
+        self.shares, self.place, self.mpl, self.memory_type = traits_of(policy)
+
+    def __str__(self) -> str:
+        return f"policy {self._name}"
 
     def order(self, job: Job, rank: int) -> Key:
         """The policy's sort key."""
@@ -137,3 +151,11 @@ class _Guarded:
             where = traceback.extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
             raise BadPlan(f"policy {self._name}: {kind}: {error} ({where.filename}:{where.lineno})") from error
+
+
+class _SelfChecking(_Guarded):
+    """One that can check its own memory."""
+
+    def validate(self, snapshot: Snapshot) -> None:
+        """The policy's own check: its AssertionError is a finding about it."""
+        self._policy.validate(snapshot)  # type: ignore[attr-defined]

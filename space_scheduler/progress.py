@@ -14,6 +14,10 @@ An owner who computes takes the whole CPU, for as long as he does: parallel work
 is at other moments, and a job stands still whenever it is on one of its nodes: with owners who compute for a fifth of
 their time on two of them, its rate is 0.8 times 0.8 of what ceilings and shares leave.
 
+No rate is 0. Beside an owner who never pauses the idle class still has its weight, 3 beside the 1024 of a normal task
+(``WEIGHT_IDLEPRIO`` and ``NICE_0_LOAD`` of Linux's scheduler): owners leave a job three thousandths of its rate at the
+least. Where a mode of sharing leaves nothing, the rate is a millionth, so that each job has a predicted end.
+
 What sharing costs beyond that is measured (``cosched calibrate``): a task is slower by so much for each task beyond
 the CPUs that it shares a node with, by the kinds of both; and by so much beside an owner. A job of one task waits for
 nobody, and pays nothing.
@@ -34,6 +38,10 @@ ALONE_PPM: Final = 1_000_000
 #: The kind of an owner in tables of costs.
 OWNER: Final = "owner"
 _LEAST_CPU: Final = 0.001
+#: What owners who compute all the time leave of a job's rate: the idle class's weight beside a normal task's.
+IDLE_CLASS: Final = 3 / 1024
+#: The lowest rate, whatever ceilings, shares and costs leave: a predicted end is a moment, never "not at all".
+LEAST_PPM: Final = 1
 
 
 class Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -180,7 +188,7 @@ class Floor:
         for name in self.jobs[job_id].tasks:
             if bursts := self.sites[name].bursts_permille:
                 part *= 1 - bursts / 1000
-        return part
+        return max(IDLE_CLASS, part)
 
     def _cost(self, name: str, job_id: int) -> float:
         """How many times slower than its share of CPU a task is there."""
@@ -199,8 +207,11 @@ class Floor:
 
 
 def end_us(now_us: int, left: int, rate_ppm: int) -> int:
-    """When so much work is done at this rate."""
-    return now_us - -left // rate_ppm if rate_ppm > 0 else FOREVER_US
+    """When so much work is done at this rate: a moment before FOREVER_US, unless the rate is 0 (not known yet)."""
+    if rate_ppm <= 0:
+        return FOREVER_US
+    end_us = now_us - -left // rate_ppm
+    return end_us if end_us < FOREVER_US else FOREVER_US - 1
 
 
 def _level(capacity: float, wants: Iterable[tuple[float, int]]) -> float:
@@ -218,4 +229,4 @@ def _level(capacity: float, wants: Iterable[tuple[float, int]]) -> float:
 
 
 def _ppm(pace: float) -> int:
-    return round(pace * ALONE_PPM)
+    return max(LEAST_PPM, round(pace * ALONE_PPM))

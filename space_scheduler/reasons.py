@@ -52,6 +52,7 @@ class Why(StrEnum):
         "a job that comes first in the order was submitted or released; what was promised to the head is its now"
     )
     RESTARTED = "the scheduler was restarted with a policy that does not know what was promised"
+    RULES_CHANGED = "the scheduler was restarted under other rules: how many tasks share a CPU, how nodes are shared"
     # a job is refused, or ended by the core
     WIDER_THAN_MACHINE = "needs more processors than the machine has"
     TASK_TOO_LARGE = "one task needs more memory than any node has"

@@ -104,6 +104,7 @@ class _Replay:
         self.policy_of = policy_of
         self.saved = saved
         first_seq = saved.seq + 1 if saved else 1
+        self.all_runs = runs
         at = max(at for at, run in enumerate(runs) if run.first_seq <= first_seq)
         self.runs = runs[at:]
         self.run, *self.coming = self.runs
@@ -113,7 +114,7 @@ class _Replay:
 
     def over(self, entries: Iterable[Entry]) -> Replay:
         """Take in all entries, to the end or to the first difference."""
-        recorded = Recorded(self.path, self.saved, self.runs)
+        recorded = Recorded(self.path, self.saved, self.all_runs)
         difference = None
         try:
             for _, part in groupby(entries, self._part):

@@ -34,7 +34,7 @@ def walk(state: "SchedulerState") -> None:
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
         assert record.allocation is None or record.allocation.procs == record.job.procs
         assert record.story[-1][1] is record.state
-    seen_all = not state._changes and not (state._ends and state._ends[0][0] <= state.now_us)
+    seen_all = not state._happened() and not (state._ends and state._ends[0][0] <= state.now_us)
     if seen_all and isinstance(state.policy, SelfChecking):
         state.policy.validate(state._view(Changes()))
 
@@ -49,7 +49,9 @@ def _walk_nodes(state: "SchedulerState") -> None:
         shares, job = record.allocation.nodes, record.job
         assert sum(share.tasks for share in shares) == job.procs, f"job {job.id} holds {shares} for {job.procs} tasks"
         assert len({share.node for share in shares}) == len(shares), f"job {job.id} has a node twice"
-        assert most is None or len(shares) <= most, f"job {job.id} lies on {len(shares)} nodes, {most} may be used"
+        assert most is None or len(shares) <= max(most, state.widest_before), (
+            f"job {job.id} lies on {len(shares)} nodes, {most} may be used"
+        )
         for share in shares:
             assert share.tasks >= 1
             used.setdefault(share.node, []).append((job.id, share.tasks, share.tasks * job.memory_bytes))

@@ -12,7 +12,7 @@ from space_scheduler.machine.instructions import Instruction, Kill
 from space_scheduler.machine.paces import Paces
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
-from space_scheduler.policy.interface import Changes, Policy
+from space_scheduler.policy.interface import Changes, Policy, traits_of
 from space_scheduler.policy.place import place_of
 from space_scheduler.reasons import Reason, Why
 
@@ -35,7 +35,7 @@ class OnNodes:
     @property
     def place(self) -> Place:
         """How tasks are laid on nodes: the policy's way, or where it has none, the machine's."""
-        return place_of(getattr(self.policy, "place", "") or self.rules.place)
+        return place_of(traits_of(self.policy).place or self.rules.place)
 
     def nodes(self) -> list[NodeStatus]:
         """The named nodes in their order, with what is used of them and by whom."""
@@ -127,11 +127,15 @@ class OnNodes:
             self._see(self.cluster[share.node])
 
     def _capacity_changed(self, event: ev.Event, why: Why = Why.CAPACITY_CHANGED) -> None:
+        self._count_procs()
+        self._disturbed(event, why)
+
+    def _count_procs(self) -> None:
+        """What there is, follows from the nodes, the rules and what jobs hold."""
         assert self.cluster is not None
         self.procs_total = self.cluster.procs()
         self.procs_installed = self.cluster.procs(installed=True)
         self.free_procs = self._free_procs()
-        self._disturbed(event, why)
 
     def _disturbed(self, event: ev.Event, why: Why) -> None:
         self._trigger = event

@@ -11,9 +11,8 @@ from space_scheduler.machine.cluster import Cluster, Member
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.saved import DecidedStart, Decision, SavedChanges, SavedJob, SavedNode, SavedState
-from space_scheduler.policy.interface import Changes, Plan, PlannedStart, Policy
-from space_scheduler.policy.memory import memory_type, packed, unpacked
-from space_scheduler.reasons import Why
+from space_scheduler.policy.interface import Changes, Plan, PlannedStart, Policy, traits_of
+from space_scheduler.policy.memory import packed, unpacked
 
 if TYPE_CHECKING:
     from space_scheduler.machine.state import SchedulerState
@@ -41,7 +40,7 @@ def plan_of(decided: Decision, state: "SchedulerState") -> tuple[Plan, bool]:
 
 def saved(state: "SchedulerState") -> SavedState:
     """The whole state on paper."""
-    changes, (memory, forgotten) = state._changes, _kept(state._memory, state.policy)
+    changes, (memory, forgotten) = state._changes, state._unread or _kept(state._memory, state.policy)
     return SavedState(
         now_us=state.now_us,
         procs_installed=state.procs_installed,
@@ -84,8 +83,11 @@ def restore(state: "SchedulerState", paper: SavedState) -> None:
         _restore_job(state, job)
     if state.cluster is not None:
         state.cluster.restored()
+        held = [record.allocation for record in state.records.values() if record.allocation]
+        state.widest_before = max((len(allocation.nodes) for allocation in held), default=0)
         for member in state.cluster:
             state._see(member)
+        state._count_procs()  # by the rules of now, which may be others than those it was written under
     changes = paper.changes
     state._changes = Changes(
         list(changes.submitted),
@@ -97,13 +99,13 @@ def restore(state: "SchedulerState", paper: SavedState) -> None:
     )
     state._memory, forgotten = _found(paper.memory, paper.forgotten, state.policy)
     if forgotten:
-        state._changes.disturbed = state._changes.disturbed or Why.RESTARTED
+        state._unread = paper.memory, paper.forgotten
 
 
 def _kept(memory: object, policy: Policy) -> tuple[Any, bool]:
     if memory is None:
         return None, False
-    if memory_type(policy) is None:
+    if traits_of(policy).memory_type is None:
         return None, True
     try:
         return packed(memory), False

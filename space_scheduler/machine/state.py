@@ -9,8 +9,10 @@ Processors are counted, or nodes have names: the first event about nodes decides
 
 from bisect import insort
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
@@ -23,7 +25,7 @@ from space_scheduler.machine.paces import Paces
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.saved import Decision, SavedState
-from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, Snapshot
+from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, Snapshot, traits_of
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.progress import ALONE_PPM, end_us
 from space_scheduler.reasons import Reason, Why
@@ -42,8 +44,9 @@ def _paces(policy: Policy, rules: MachineRules) -> Paces | None:
     """Rates are kept where the rules say how nodes are shared."""
     if rules.sharing is None:
         return None
-    if not getattr(policy, "shares", False):
-        raise ValueError(f"{policy} makes promises by ends that move where jobs share nodes: it cannot be had there")
+    if not traits_of(policy).shares:
+        found = f"{policy} cannot be had there: it does not declare that it goes with predicted ends that move"
+        raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
     return Paces(rules.sharing)
 
 
@@ -61,11 +64,14 @@ class SchedulerState(Lives):
         self.records: dict[int, Record] = {}  # live jobs
         self.cluster: Cluster | None = None  # None: counted processors
         self.paces = _paces(policy, self.rules)  # None: jobs are as if alone
+        self.widest_before = 0  # on how many nodes a job may lie that was started under other rules than these
         self.passes = 0
         self._ends: list[tuple[int, int, int]] = []  # (predicted end, job id, processors) of what holds processors
         self._ranks = 0
         self._changes = Changes()
         self._memory: Any = None
+        #: What was kept of a memory that this policy does not understand, until its first pass: another one may.
+        self._unread: tuple[Any, bool] | None = None
         self._timer_us: int | None = None
         self._overruns: dict[int, int] = {}
         self._trigger: ev.Event | None = None  # the last event before the coming pass
@@ -147,6 +153,10 @@ class SchedulerState(Lives):
         paper.restore(state, saved)
         return state
 
+    def rules_changed(self) -> None:
+        """It was restored under other rules than those of its past: the next pass tells of promises that move so."""
+        self._changes.disturbed = Why.RULES_CHANGED
+
     def _timer_due(self, event: ev.TimerDue) -> list[Instruction]:
         self._timer_us = None
         self._trigger = event
@@ -159,11 +169,17 @@ class SchedulerState(Lives):
         self._applied = None
         if self._ends and self._ends[0][0] <= self.now_us:
             self._past_their_end()
-        changes = self._changes
+        changes = self._happened()
         if not changes:
             return []
         self._repace(event)
         return self._carry_out(self.policy.plan(self._view(changes)), event)
+
+    def _happened(self) -> Changes:
+        """What the coming pass is told of."""
+        if self._unread is None:
+            return self._changes
+        return replace(self._changes, disturbed=self._changes.disturbed or Why.RESTARTED)
 
     def _repace(self, event: ev.Boundary) -> None:
         """Predict anew the ends of jobs that go at another rate from now on."""
@@ -182,7 +198,7 @@ class SchedulerState(Lives):
         instructions, self._paced = [*started, *self._paced], []
         self.passes += 1
         self._applied = plan
-        self._trigger = None
+        self._trigger = self._unread = None
         self._changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 

@@ -3,12 +3,13 @@
 A policy is any object with ``order`` (a key function, see ``policy.order``) and ``plan(snapshot) -> Plan``. It must not
 change the snapshot: whatever it wants to remember goes into ``Plan.memory``, a value that it never changes afterwards,
 and comes back as ``Snapshot.memory`` at the next pass. For the memory to survive a restart of the live service, the
-policy declares its type as ``memory_type`` (see ``policy.memory``); without one it begins again with none.
+policy declares its type as ``memory_type`` (see ``policy.memory``); without one it begins again with none. What else it
+may declare is in :class:`PolicyTraits`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -105,6 +106,26 @@ class SelfChecking(Protocol):
     def validate(self, snapshot: Snapshot) -> None:
         """Raise AssertionError when the memory contradicts the snapshot."""
         ...
+
+
+class PolicyTraits(NamedTuple):
+    """What a policy declares of itself, by attributes of these names; one that it lacks has the value given here.
+
+    ``shares``: it can be had where jobs share nodes, so that their predicted ends move. ``place``: how tasks are laid
+    on named nodes, a name in ``policy.place`` with its variants; empty: as the machine has it. ``mpl``: how many tasks
+    may share a CPU; None: as many as nodes offer. ``memory_type``: of what type its memory is (``policy.memory``).
+    """
+
+    shares: bool = False
+    place: str = ""
+    mpl: int | None = None
+    memory_type: Any = None
+
+
+def traits_of(policy: "Policy") -> PolicyTraits:
+    """What a policy declares."""
+    names = [name for name in PolicyTraits._fields if hasattr(policy, name)]
+    return PolicyTraits(**{name: getattr(policy, name) for name in names})
 
 
 class Policy(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.interface import Policy, traits_of
 
 
 def packed(memory: object) -> Any:
@@ -18,12 +18,7 @@ def packed(memory: object) -> Any:
 
 def unpacked(plain: object, policy: Policy) -> Any:
     """The memory of plain values. Raises :class:`msgspec.ValidationError` where they are not of the policy's type."""
-    kind = memory_type(policy)
+    kind = traits_of(policy).memory_type
     if kind is None:
         raise msgspec.ValidationError("the policy declares no memory_type")
     return msgspec.convert(plain, kind, str_keys=True, dec_hook=lambda each, value: each.unpacked(value))
-
-
-def memory_type(policy: Policy) -> Any:
-    """What the policy declares, or None."""
-    return getattr(policy, "memory_type", None)

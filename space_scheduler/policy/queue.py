@@ -1,22 +1,25 @@
 """The waiting jobs, in order, and by shape.
 
 Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory, nodes to
-avoid), because jobs of one shape are alike to every feasibility question: a scan that asks each shape once, in the
-order of their first jobs, finds what a scan of the whole queue finds, and a queue of ten thousand jobs has only some
-hundred shapes.
+avoid, kind, use of a CPU), because jobs of one shape are alike to every feasibility question: a scan that asks each
+shape once, in the order of their first jobs, finds what a scan of the whole queue finds, and a queue of ten thousand
+jobs has only some hundred shapes.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
+from typing import Final
 
 from cosched.model.job import Job
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]
-Rest = int | tuple[int, tuple[str, ...]]
+Rest = int | tuple[int, tuple[str, ...], str, int]
 _COMPACT_AT = 512
+#: What a task is taken to use of a CPU where nobody has said.
+WHOLE_CPU_PERMILLE: Final = Job(0, 1, 1, 0).cpu_permille
 
 
 class JobQueue:
@@ -155,10 +158,13 @@ class Scan:
 def _within_width(job: Job) -> Rest:
     """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.
 
-    A job that avoids nodes is alike to those alone that avoid the same.
+    A job that avoids nodes, or of which its kind or its use of a CPU is known, is alike to those alone that have the
+    same: where nodes are shared, company is chosen by them.
     """
     rest = job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
-    return (rest, job.avoid) if job.avoid else rest
+    if job.avoid or job.kind or job.cpu_permille != WHOLE_CPU_PERMILLE:
+        return rest, job.avoid, job.kind, job.cpu_permille
+    return rest
 
 
 def _key_of(entry: Entry) -> Key:

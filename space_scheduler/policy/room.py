@@ -20,8 +20,13 @@ class Pool:
 
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its processors."""
-        self.free_procs -= job.procs
-        return PlannedStart(job, reason)
+        start = PlannedStart(job, reason)
+        self.take(start)
+        return start
+
+    def take(self, start: PlannedStart) -> None:
+        """Take away what a start of this pass holds."""
+        self.free_procs -= start.job.procs
 
 
 class NamedPool:
@@ -43,9 +48,15 @@ class NamedPool:
         allocation = self._room.placed(job)
         if allocation is None:
             raise ValueError(f"job {job.id} has no place: {self._room.obstacle(job)}")
-        self._room.take(job, allocation)
-        self.free_procs -= job.procs
-        return PlannedStart(job, reason, allocation)
+        start = PlannedStart(job, reason, allocation)
+        self.take(start)
+        return start
+
+    def take(self, start: PlannedStart) -> None:
+        """Take away what a start of this pass holds."""
+        assert start.allocation is not None
+        self._room.take(start.job, start.allocation)
+        self.free_procs -= start.job.procs
 
 
 def room_of(snapshot: Snapshot) -> Pool | NamedPool:

@@ -25,6 +25,7 @@ from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import traits_of
 from space_scheduler.service import garbage, listen, openapi
 from space_scheduler.service.accepting import Acceptor
 from space_scheduler.service.administration import Administration
@@ -270,7 +271,7 @@ def host_of(
             awaits_nodes=True,
             launch_retries=config.launch.retries,
             sharing=sharing_of(config),
-            mpl=getattr(policy, "mpl", None),
+            mpl=traits_of(policy).mpl,
         ),
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,

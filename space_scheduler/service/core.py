@@ -133,6 +133,18 @@ class JournalledCore:
         if self.snapshot_due or (now and self.journal.seq > self._snapshot_seq):
             self.journal.save(self.photograph(), keep_events=self.keep_events)
 
+    def save_if_rules_changed(self) -> None:
+        """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
+
+        It is of what was recorded, no policy's memory lost, so that it tells the same as the events before it. Raises
+        :class:`JournalUnwritable`.
+        """
+        if self.rebuilt.rules_change(self.rules):
+            state = self.rebuilt.snapshot(self.rules)
+            saved = Saved(self.journal.seq, state.now_us, self.journal.chain, state)
+            self.journal.save(saved, keep_events=self.keep_events)
+            self._snapshot_seq = self.journal.seq
+
     @property
     def snapshot_due(self) -> bool:
         """Whether enough has happened since the last one."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cosched.model.contract import SocialContract, limits
-from cosched.model.node import Node, Presence
+from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
@@ -45,7 +45,7 @@ class NodeEntry:
         self.heard_at: datetime | None = None
         self.stale: set[tuple[int, int]] = set()
         self.known = False
-        self.owned = False  # somebody is there, as the core knows it
+        self.owner: Owner | None = None  # who is there, as the core knows it
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
@@ -105,7 +105,7 @@ class NodeBook:
             entry.known = True
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
-            entry.owned = status.owner is not None
+            entry.owner = status.owner
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -126,7 +126,7 @@ class NodeBook:
             entry = self.entry(event.name)
             entry.drained, entry.reason = False, ""
         elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
-            self.entry(event.name).owned = isinstance(event, ev.OwnerCame)
+            self.entry(event.name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
 
     def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
         """What GET /v1/nodes shows."""

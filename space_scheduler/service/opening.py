@@ -59,6 +59,7 @@ def opened(settings: Settings) -> Opened:
             snapshot_every=settings.snapshot_every,
             keep_events=settings.keep_events,
         )
+        core.save_if_rules_changed()
     except BaseException:
         journal.close()
         raise

@@ -14,30 +14,57 @@ from space_scheduler.service.nodes import NodeEntry
 PAUSED: Final = "paused: "
 
 
+#: In what steps the core is told of an owner's CPU, in thousandths of one.
+CPU_STEP_PERMILLE: Final = 250
+#: How far it has to be from what was told before another step is: a load that lies between two of them is told once.
+_CPU_SLACK_PERMILLE: Final = 188
+#: So many heartbeats in a row have to say so: the burst of one second is no step.
+_CPU_BEATS: Final = 3
+
+
 class AtDesks:
-    """Who is there, for policies that choose nodes by it. A change is told once, however many heartbeats come."""
+    """Who is there, and how much of the CPU he uses, for policies that choose nodes and predict ends by it.
+
+    A change is told once, however many heartbeats come until it is in the journal. CPU is followed while he is there,
+    in steps of a quarter of a CPU with hysteresis.
+    """
 
     def __init__(self) -> None:
-        self._told: dict[str, bool] = {}  # by node: whether somebody came (or else left), on its way to the journal
+        self._told: dict[str, Owner | None] = {}  # by node: who is there (None: nobody), on its way to the journal
+        self._moved: dict[str, int] = {}  # by node: heartbeats in a row with another step than the one that was told
 
     def event(self, entry: NodeEntry) -> ev.OwnerCame | ev.OwnerLeft | None:
         """What the core has to be told after a node's heartbeat; None: nothing new.
 
-        What he uses of the CPU counts in the order of nodes. His memory does not: on a real node parallel work has the
-        contract's part of it whoever is there.
+        What he uses of the CPU counts in the order of nodes and in rates. His memory does not: on a real node parallel
+        work has the contract's part of it whoever is there.
         """
         if entry.beat is None or not entry.known:
             return None
-        present = entry.beat.presence.counts_as_present
-        if present == entry.owned:
+        there = self._seen(entry)
+        if there == entry.owner:
             self._told.pop(entry.name, None)
             return None
-        if self._told.get(entry.name) is present:
+        if entry.name in self._told and self._told[entry.name] == there:
             return None
-        self._told[entry.name] = present
-        if not present:
-            return ev.OwnerLeft(entry.name)
-        return ev.OwnerCame(entry.name, Owner(round(1000 * max(0.0, entry.beat.usage.cpu_local))))
+        self._told[entry.name] = there
+        return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
+
+    def _seen(self, entry: NodeEntry) -> Owner | None:
+        """Who is there by the last heartbeat, with the CPU that the core is to know of."""
+        assert entry.beat is not None
+        if not entry.beat.presence.counts_as_present:
+            self._moved.pop(entry.name, None)
+            return None
+        used = round(1000 * max(0.0, entry.beat.usage.cpu_local))
+        step = Owner(CPU_STEP_PERMILLE * round(used / CPU_STEP_PERMILLE))
+        if entry.owner is None:
+            return self._told.get(entry.name) or step
+        if abs(used - entry.owner.cpu_permille) < _CPU_SLACK_PERMILLE:
+            self._moved.pop(entry.name, None)
+            return entry.owner
+        self._moved[entry.name] = self._moved.get(entry.name, 0) + 1
+        return step if self._moved[entry.name] >= _CPU_BEATS else entry.owner
 
 
 class Owners:

@@ -15,6 +15,7 @@ from cosched.model.job import JobState
 from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
+from space_scheduler.machine.saved import SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
@@ -70,31 +71,51 @@ class Recorded:
         self.snapshot_seq = saved.seq if saved else 0
         self.timer_us = saved.state.timer_us if saved else None
         self._coming = list(runs)
-        rules = self._rules_at(self.snapshot_seq + 1) or MachineRules()
+        #: Under which rules the last event was taken in; None: there was none.
+        self._lived = self._rules_at(self.snapshot_seq) if saved else None
+        rules = self._rules_at(self.snapshot_seq + 1) or self._lived or MachineRules()
         policy = _NoPolicy()
         self._state = SchedulerState.restore(policy, rules, saved.state) if saved else SchedulerState(policy, rules)
 
     def apply(self, entry: Entry) -> None:
         """Apply the next event. Raises :class:`JournalRefused` where it does not fit."""
+        rules = self._rules_at(entry.seq)
+        if rules is not None and rules != self._state.rules:
+            self._state = self._under(_NoPolicy(), rules)
         state = self._state
-        state.rules = self._rules_at(entry.seq) or state.rules
         try:
             instructions = state.replay(entry.event, entry.now_us, entry.decision)
         except (BadPlan, ValueError, KeyError, RuntimeError) as error:
             raise JournalRefused(
                 f"journal {self.path}: event {entry.seq} does not follow from those before it: {error}"
             ) from error
+        self._lived = state.rules
         self.timer_us = timer_after(self.timer_us, entry.event, instructions)
         self.events += 1
+
+    def snapshot(self, rules: MachineRules) -> SavedState:
+        """What is recorded, under these rules."""
+        return self._under(_NoPolicy(), rules).snapshot()
+
+    def rules_change(self, rules: MachineRules) -> bool:
+        """Whether these are other rules than those under which the last event was taken in."""
+        return self._lived is not None and self._lived != rules
 
     def state(self, policy: Policy, rules: MachineRules) -> SchedulerState:
         """A state of its own that a policy goes on with. Raises ``Failed`` where the policy cannot order the queue."""
         try:
-            return SchedulerState.restore(policy, rules, self._state.snapshot())
+            return self._under(policy, rules)
         except Failed:
             raise
         except Exception as error:
             raise Failed(f"the policy cannot order the queue: {type(error).__name__}: {error}") from error
+
+    def _under(self, policy: Policy, rules: MachineRules) -> SchedulerState:
+        """The machine as it is, under rules that may be others: what was promised under the old ones holds no more."""
+        state = SchedulerState.restore(policy, rules, self._state.snapshot())
+        if self.rules_change(rules):
+            state.rules_changed()
+        return state
 
     def _rules_at(self, seq: int) -> MachineRules | None:
         rules = None

@@ -3,13 +3,14 @@
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
 from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import traits_of
 from space_scheduler.progress import Sharing
 
 
 def shared(config: ClusterConfig) -> bool:
     """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
-    policy = resolve(config.policy, config.order, where="policy")
-    return bool(getattr(policy, "place", "") and getattr(policy, "shares", False))
+    traits = traits_of(resolve(config.policy, config.order, where="policy"))
+    return bool(traits.place and traits.shares)
 
 
 def sharing_of(config: ClusterConfig) -> Sharing | None:

@@ -22,7 +22,7 @@ from cosched.workload.schedule import Schedule
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
-from space_scheduler.policy.interface import Policy
+from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.simulator.run import Run, Stuck
 from space_scheduler.simulator.site import Site, SiteRun
 
@@ -84,7 +84,7 @@ def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) ->
         rules or MachineRules(),
         sharing=site.sharing,
         max_nodes_per_job=site.max_nodes_per_job,
-        mpl=getattr(policy, "mpl", None),
+        mpl=traits_of(policy).mpl,
     )
 
 

@@ -52,10 +52,13 @@ def test_a_start_in_one_future_is_none_in_another() -> None:
     assert found.next_us() == 10 * SECOND
 
 
-def test_what_cannot_go_on_never_ends() -> None:
+def test_what_can_hardly_go_on_ends_late_and_at_a_moment() -> None:
     found = future(("a", 0.0))
     found.start(job(1, 10), on("a"))
-    assert found.next_us() == FOREVER_US
+    assert found.next_us() == 10 * SECOND * ALONE_PPM  # a millionth of its rate
+    found = future(("a", 0.0))
+    found.start(job(1, 1 << 40), on("a"))
+    assert found.next_us() == FOREVER_US - 1
 
 
 def test_it_goes_on_from_where_jobs_are() -> None:

@@ -20,8 +20,7 @@ from space_scheduler.machine.record import Infeasible
 from space_scheduler.machine.saved import DecidedStart, Decision, SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
-from space_scheduler.policy.memory import memory_type
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.select.early_end import EarlyEnd
 from space_scheduler.reasons import Reason, Why
@@ -42,7 +41,7 @@ class Raises:
 
     def __init__(self, policy: Policy) -> None:
         self.order = policy.order
-        self.memory_type = memory_type(policy)
+        self.memory_type = traits_of(policy).memory_type
 
     def plan(self, snapshot: Snapshot) -> Plan:
         raise AssertionError("the policy was asked")
@@ -173,14 +172,14 @@ def test_another_policy_does_not_take_over_the_memory(before: str, after: str) -
     drive.decide_and_launch()
     restored = SchedulerState.restore(policy_named(after), None, on_paper(drive.state.snapshot(), SavedState))
     assert restored._memory is None
-    assert restored._changes.disturbed is Why.RESTARTED
+    assert restored._happened().disturbed is Why.RESTARTED
     restored.handle(ev.Boundary(), 1_000_000)
     restored.validate()
 
 
 def test_a_users_own_policy_may_declare_its_memory() -> None:
     """Through the guard that plugins are wrapped in."""
-    assert memory_type(resolve("test_recovery:Counts")) is dict
+    assert traits_of(resolve("test_recovery:Counts")).memory_type is dict
     state = SchedulerState(resolve("test_recovery:Counts"))
     for event in (ev.NodesJoined(2), ev.Boundary(), ev.TimerDue(), ev.Boundary()):
         state.handle(event, 0)

@@ -18,7 +18,7 @@ Why most passes over counted processors are short: between two ends of jobs noth
 only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of job once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -96,7 +96,7 @@ class Backfill:
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads first, then whatever harms no reservation."""
         if snapshot.nodes is not None:
-            return self._in_profile(snapshot)
+            return self._to_fixed_point(snapshot)
         if self.reservations == 0:
             room = room_of(snapshot)
             starts = start_heads(snapshot, room)
@@ -173,11 +173,26 @@ class Backfill:
                 scan.advance()
         return starts, Shadow(memory.head_id, shadow_us, extra_procs)
 
-    def _in_profile(self, snapshot: Snapshot) -> Plan:
-        """Reservations in a profile, candidates tried against it."""
+    def _to_fixed_point(self, snapshot: Snapshot) -> Plan:
+        """Plan until nobody more starts.
+
+        Where a job's company decides whether it has a place, a start can make one for a job ahead of it, so one scan
+        is not enough. What was promised before the last start is not told.
+        """
+        plan = self._in_profile(snapshot)
+        assert snapshot.nodes is not None
+        more = bool(plan.starts) and snapshot.nodes.room.place.refuses
+        while more:
+            again = self._in_profile(snapshot, plan.starts)
+            more = len(again.starts) > len(plan.starts)
+            plan = again
+        return plan
+
+    def _in_profile(self, snapshot: Snapshot, begun: Sequence[PlannedStart] = ()) -> Plan:
+        """Reservations in a profile, candidates tried against it. ``begun`` are starts of this pass already."""
         now_us, named = snapshot.now_us, snapshot.nodes is not None
         room = room_of(snapshot)
-        starts = start_heads(snapshot, room)
+        starts = start_heads(snapshot, room, begun)
         future = _future(snapshot, starts, room.free_procs)
         gone = {job.id for job in snapshot.changes.withdrawn}  # who comes back is promised anew
         memory = snapshot.memory.starts_us if isinstance(snapshot.memory, Promises) else {}

@@ -1,5 +1,6 @@
 """Just first (JFirst, Hanzich et al. 2005, section 2): only the head of the queue is tried; it starts if it fits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,10 +10,15 @@ from space_scheduler.policy.room import NamedPool, Pool, room_of
 from space_scheduler.reasons import Reason, Why
 
 
-def start_heads(snapshot: Snapshot, room: Pool | NamedPool) -> list[PlannedStart]:
-    """Start jobs in order while they fit into the room."""
-    starts: list[PlannedStart] = []
+def start_heads(snapshot: Snapshot, room: Pool | NamedPool, begun: Sequence[PlannedStart] = ()) -> list[PlannedStart]:
+    """Start jobs in order while they fit into the room. ``begun`` are starts of this pass, which come first."""
+    starts = [*begun]
+    taken = {start.job.id for start in begun}
+    for start in begun:
+        room.take(start)
     for job in snapshot.queue:
+        if job.id in taken:
+            continue
         if room.obstacle(job):
             break
         starts.append(room.start(job, Reason(Why.FITS, {"free_procs": room.free_procs})))

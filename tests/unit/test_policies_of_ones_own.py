@@ -1,0 +1,108 @@
+"""A user's policy declares what it needs, and has it: in the simulator and where the service decides."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kit.loads import J, workload
+
+from cosched.errors import BadInput
+from cosched.model.coscheduling import Mode
+from cosched.model.node import Node
+from cosched.workload.rules import Tasks, Workload
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import PolicyTraits, SelfChecking, traits_of
+from space_scheduler.progress import Sharing
+from space_scheduler.simulator.host import Site, simulate
+
+POLICY = """
+from space_scheduler.policy.interface import Plan
+from space_scheduler.policy.order import fcfs
+from space_scheduler.policy.room import room_of
+from space_scheduler.reasons import Reason, Why
+
+
+class Mine:
+    order = staticmethod(fcfs)
+    shares = True
+    place = "uniform-hard"
+    mpl = 2
+    memory_type = int
+    asked = 0
+
+    def plan(self, snapshot):
+        room, starts = room_of(snapshot), []
+        for job in snapshot.queue:
+            if room.obstacle(job):
+                break
+            starts.append(room.start(job, Reason(Why.FITS)))
+        return Plan(starts, (snapshot.memory or 0) + 1)
+
+    def validate(self, snapshot):
+        type(self).asked += 1
+        assert snapshot.memory is None or snapshot.memory > 0
+
+
+class Plain:
+    order = staticmethod(fcfs)
+
+    def plan(self, snapshot):
+        return Plan()
+"""
+
+
+@pytest.fixture(name="module")
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"policy_in_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def both_kinds() -> Workload:
+    load = workload(64, [J(at, 2, 60, 60) for at in range(4)])
+    tasks = Tasks(np.array([0] * 4), np.array([1000] * 4), ["cpu", "comm", "cpu", "comm"])
+    return Workload(**{**vars(load), "tasks": tasks})
+
+
+def test_what_it_declares_reaches_the_machine(module: str) -> None:
+    policy = resolve(f"{module}:Mine")
+    assert traits_of(policy) == PolicyTraits(True, "uniform-hard", 2, int)
+    assert isinstance(policy, SelfChecking)
+    site = Site([Node(f"n{number}", 4, 4 << 30, 1, 500) for number in range(2)], [], Sharing(Mode.NONE))
+    seen = []
+    outcome = simulate(
+        both_kinds(), policy, site=site, validate=True, observer=lambda now_us, event, told: seen.append(now_us)
+    )
+    assert np.all(outcome.end_us > outcome.start_us)
+    # two kinds to a node and two tasks to a CPU: two jobs at a time, so the last two have waited
+    assert sorted(outcome.start_us - both_kinds().submit_us)[-2:] > [0, 0]
+    assert policy._policy.asked > 0  # type: ignore[attr-defined]
+
+
+def test_one_that_declares_nothing_is_refused_where_nodes_are_shared(module: str) -> None:
+    policy = resolve(f"{module}:Plain")
+    assert traits_of(policy) == PolicyTraits()
+    assert not isinstance(policy, SelfChecking)
+    with pytest.raises(BadInput, match=f"policy {module}:Plain cannot be had there.*shares = True"):
+        SchedulerState(policy, MachineRules(sharing=Sharing()))
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ("shares = 1", "shares is 1; expected True or False"),
+        ("place = 'uniform-herd'", "did you mean 'uniform-hard'"),
+        ("place = 3", "place is 3"),
+        ("mpl = 0", "mpl is 0; expected a whole number of at least 1"),
+        ("mpl = True", "mpl is True"),
+    ],
+)
+def test_what_cannot_be_declared_is_told(
+    module: str, tmp_path: Path, declared: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"bad_{module}.py").write_text(f"{POLICY}\n\nclass Bad(Plain):\n    {declared}\n")
+    with pytest.raises(BadInput, match=told):
+        resolve(f"bad_{module}:Bad")

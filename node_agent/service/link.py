@@ -131,10 +131,17 @@ class Link:
             for attempt in self._orders.attempts:
                 for event in attempt.events():
                     self.tell(event)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send(connection, self._outgoing, Numbering(welcome.session)))
-                tasks.create_task(self._beat(connection, welcome))
-                tasks.create_task(self._listen(connection, Turn(hello.session)))
+            # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled, and
+            # in a task so marked Python before 3.11.4 makes a cancellation of each time limit, also of that for closing.
+            await asyncio.create_task(self._converse(connection, self._outgoing, hello, welcome))
+
+    async def _converse(
+        self, connection: ClientConnection, outgoing: asyncio.Queue[FromAgent], hello: Hello, welcome: Welcome
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send(connection, outgoing, Numbering(welcome.session)))
+            tasks.create_task(self._beat(connection, welcome))
+            tasks.create_task(self._listen(connection, Turn(hello.session)))
 
     async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):

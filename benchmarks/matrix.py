@@ -23,7 +23,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +61,7 @@ CELLS = (
     Cell("container", chroot=True, capabilities=",".join(["-all", *(f"+{name}" for name in CONTAINER.split())])),
     Cell("chroot", chroot=True),
     Cell("user", root=False),
-    Cell("below-tmp", home="/tmp/below"),  # noqa: S108
+    Cell("below-tmp", home="/tmp/below"),
     Cell("sigint-ignored", ignores_sigint=True),
     Cell("busy", busy=16),
     Cell("here", suite=""),
@@ -176,7 +175,9 @@ class Run:
         if not self.cell.root:
             name = f"{root} useradd --create-home --uid 1000 {USER}"
             lines.append(f"chroot {root} id {USER} >/dev/null 2>&1 || chroot {name}")
-            lines.append(f"chroot {root} chown {USER}: {self.home} && chroot {root} chown -R {USER}: {self.home}/cosched")
+            lines.append(
+                f"chroot {root} chown {USER}: {self.home} && chroot {root} chown -R {USER}: {self.home}/cosched"
+            )
         enter = [f"cd {root}"]
         if self.cell.chroot:
             enter.append(f"exec chroot {root} {shlex.join(self._within(settings))}")

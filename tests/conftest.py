@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Debian's package -> the commands it brings that tests use.
 SYSTEM_PACKAGES = {
     "chromium": ("chromium",),
+    "curl": ("curl",),
     "dbus": ("dbus-daemon",),
     "gcc": ("gcc",),
     "libmpich-dev": ("mpicc.mpich",),

@@ -131,8 +131,8 @@ class Link:
             for attempt in self._orders.attempts:
                 for event in attempt.events():
                     self.tell(event)
-            # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled, and
-            # in a task so marked Python before 3.11.4 makes a cancellation of each time limit, also of that for closing.
+            # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
+            # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
             await asyncio.create_task(self._converse(connection, self._outgoing, hello, welcome))
 
     async def _converse(

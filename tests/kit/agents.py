@@ -24,6 +24,7 @@ from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
+from kit.needs import need_namespaces
 
 DEADLINE_S = 20.0
 CLUSTER = "c" * 32
@@ -182,6 +183,7 @@ keep = ["{base}"]
 
         What it gives is a keyboard: a line on its standard input is a key pressed and read at one of them.
         """
+        need_namespaces()
         mounts = (
             "mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts /dev/pts"
             " && mount --bind /dev/pts/ptmx /dev/ptmx"
@@ -223,10 +225,12 @@ keep = ["{base}"]
 
     def own_file(self, path: Path, there: str) -> None:
         """See that file, or directory, in another place."""
+        need_namespaces()
         self._mounted(f"mount --bind {path} {there}")
 
     def broken(self, *places: str) -> None:
         """Have a file where these directories of ``/dev`` or ``/run`` should be."""
+        need_namespaces()
         dev, run = self.base / "dev", self.base / "run-of-machine"
         makes = [f"mkdir -p {dev} {run}", f"mount -t tmpfs none {dev}", f"mount -t tmpfs none {run}"]
         devices = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")

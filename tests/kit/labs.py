@@ -122,12 +122,6 @@ def bench(prefix: Sequence[str] = (), python: str = sys.executable, owner: int |
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def need_root() -> None:
-    """Skip where namespaces and control groups cannot be made for lack of rights."""
-    if os.geteuid():
-        pytest.skip("needs root: namespaces and control groups")
-
-
 def ordinary_user() -> tuple[tuple[str, ...], str, int]:
     """How to become a user without rights: a command's prefix, an interpreter that he may read, his number.
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from kit.labs import Bench, bench, need_root, ordinary_user
+from kit.labs import ROOT, Bench, bench, ordinary_user
+from kit.needs import need_root, trouble_of_user
 
 
 @pytest.fixture
@@ -22,8 +23,16 @@ def user_bench() -> Iterator[Bench]:
         yield made
 
 
+@pytest.fixture
+def namespaced_user_bench(user_bench: Bench) -> Bench:
+    """Where an ordinary user makes labs of tier 2."""
+    if trouble := trouble_of_user(tuple(user_bench.prefix), user_bench.python, str(ROOT)):
+        pytest.skip(f"needs namespaces for ordinary users: {trouble}")
+    return user_bench
+
+
 @pytest.fixture(params=["tier 1", "tier 2", "tier 3"])
 def tiered_bench(request: pytest.FixtureRequest) -> tuple[Bench, int]:
     """A bench for each tier: root's, an ordinary user's, and his again, asked for tier 3."""
     tier = int(request.param[-1])
-    return request.getfixturevalue("root_bench" if tier == 1 else "user_bench"), tier
+    return request.getfixturevalue(("root_bench", "namespaced_user_bench", "user_bench")[tier - 1]), tier

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from kit.labs import need_root
+from kit.needs import need_root
 
 from benchmarks.demo_matrix import PAIRS, Row, made_user, shut_in
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from kit.groups import groups
-from kit.labs import Bench, need_root
+from kit.labs import Bench
+from kit.needs import need_root
 from kit.waiting import wait_for
 
 from cosched.errors import BadInput, Failed

@@ -5,7 +5,8 @@ import re
 import subprocess
 
 import pytest
-from kit.labs import Bench, need_root
+from kit.labs import Bench
+from kit.needs import need_root
 
 from cosched.lab import cgroups, tiers
 
@@ -50,8 +51,8 @@ def best_of(bench: Bench, before: str) -> dict[str, object]:
     return json.loads(ended.stdout)
 
 
-def test_an_ordinary_user_has_the_second(user_bench: Bench) -> None:
-    possible = best_of(user_bench, "pass")
+def test_an_ordinary_user_has_the_second(namespaced_user_bench: Bench) -> None:
+    possible = best_of(namespaced_user_bench, "pass")
     assert (possible["tier"], possible["user_namespace"]) == (2, True)
     assert re.search("/cosched-lab.*: Permission denied$", str(possible["why"]))
     assert possible["remedy"] == "as root, desks get limits too"
@@ -61,8 +62,8 @@ FORBID = "kernel.enter_user_namespace(); files.write('/proc/sys/user/max_{}_name
 
 
 @pytest.mark.parametrize("kind", ["user", "net"])
-def test_where_namespaces_are_forbidden_the_setting_is_named(user_bench: Bench, kind: str) -> None:
-    possible = best_of(user_bench, FORBID.format(kind))
+def test_where_namespaces_are_forbidden_the_setting_is_named(namespaced_user_bench: Bench, kind: str) -> None:
+    possible = best_of(namespaced_user_bench, FORBID.format(kind))
     assert possible["tier"] == 3
     assert "No space left on device" in str(possible["why"])
     assert possible["remedy"] == f"as root: sysctl -w user.max_{kind}_namespaces=15000"

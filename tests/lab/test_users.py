@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from kit.desks import LOCAL_LOAD
 from kit.labs import Bench
 from kit.waiting import wait_for
@@ -12,6 +13,7 @@ from cosched.lab.plan import PEER_PORT, USER_PORT
 from local_load.schedule import recorded
 
 
+@pytest.mark.system("curl")
 def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_the_head(root_bench: Bench) -> None:
     bench = root_bench
     trace = bench.runtime.parent / "trace.csv"

@@ -1,13 +1,13 @@
 """The experiment on the contract runs on a real lab, with all its controls; how fast is not asked here."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from kit.needs import need_root
 
 from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, IDLE, UNPROTECTED
 from cosched.lab.files import AWAY_AFTER_S
@@ -21,8 +21,7 @@ _COMMAND = ("bench", "contract", "--tasks", "1", "--rounds", "1", "--seconds", "
 @pytest.mark.parametrize("desk", [pytest.param("made for it", marks=pytest.mark.long), "a lab's", "this machine's"])
 def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     """On a lab of its own; on one that is up; and on a node of one, as on a machine that is a cluster's node."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: control groups")
+    need_root()
     out = tmp_path / "out"
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSCHED_RUNTIME_DIR", runtime)  # short: sockets are below it

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from kit.needs import need_root
 
 from cosched.bench.cells import ALONE
 from cosched.lab.lab import Lab
@@ -20,8 +21,7 @@ _COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds", "1", "--seconds"
 
 @pytest.mark.parametrize("place", [pytest.param("made for it", marks=pytest.mark.long), "a lab"])
 def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: control groups")
+    need_root()
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs: a node on each")
     command = (*_COMMAND, "--out", str(tmp_path / "out"))

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from kit.needs import need_root
 
 from cosched.bench.memory import CONTRACT, IDLE, UNPROTECTED
 
@@ -15,8 +16,7 @@ from cosched.bench.memory import CONTRACT, IDLE, UNPROTECTED
 @pytest.mark.long
 @pytest.mark.xdist_group("live")
 def test_an_owner_loses_his_memory_without_a_contract_alone(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: control groups")
+    need_root()
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it
         done = subprocess.run(
             [sys.executable, "-m", "cosched.cli.main", "bench", "memory", "--rounds", "1", "--seconds", "4",

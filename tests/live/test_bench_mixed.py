@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from kit.needs import need_root
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -15,8 +16,7 @@ pytestmark = pytest.mark.xdist_group("live")
 @pytest.mark.parametrize("desks", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_short_round(tmp_path: Path, desks: int) -> None:
     pytest.importorskip("mpi4py")
-    if os.geteuid() != 0:
-        pytest.skip("needs root: control groups")
+    need_root()
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs: a node on each")
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it

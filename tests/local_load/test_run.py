@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, below, modules, told, user
-from kit.labs import need_root
+from kit.needs import need_root
 from kit.waiting import wait_for
 
 _HELD = ("--seconds", "600", "--json", "--memory", "512MiB")

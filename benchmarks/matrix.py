@@ -16,6 +16,7 @@ has them from (``--mirror`` names another), Python's from where pip has them fro
 
 import argparse
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -38,6 +39,8 @@ CONTAINER = (
 PASSED = re.compile(r"(PIP|UV)_.*|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(https?|no|all)_proxy", re.IGNORECASE)
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 USER = "ada"
+ROOT_HOME = pwd.getpwnam("root").pw_dir
+USER_HOME = f"/srv/{USER}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Run:
     @property
     def home(self) -> str:
         """The folder, as the cell sees it, in which the checkout and ``shared`` lie."""
-        return self.cell.home or ("/root" if self.cell.root else f"/home/{USER}")
+        return self.cell.home or (ROOT_HOME if self.cell.root else USER_HOME)
 
     def script(self) -> str:
         """What the cell's first process does: furnish, enter, run. It stays outside of the root, to end all."""
@@ -173,7 +176,7 @@ class Run:
             if source.is_dir():
                 lines += [f"mkdir -p {root}{place}", f"mount --bind -o ro {source} {root}{place}"]
         if not self.cell.root:
-            name = f"{root} useradd --create-home --uid 1000 {USER}"
+            name = f"{root} useradd --create-home --home-dir {USER_HOME} --uid 1000 {USER}"
             lines.append(f"chroot {root} id {USER} >/dev/null 2>&1 || chroot {name}")
             lines.append(
                 f"chroot {root} chown {USER}: {self.home} && chroot {root} chown -R {USER}: {self.home}/cosched"
@@ -195,7 +198,7 @@ class Run:
         become = [] if self.cell.root else ["setpriv", "--reuid", USER, "--regid", USER, "--init-groups"]
         if self.cell.capabilities:
             become = ["setpriv", f"--bounding-set={self.cell.capabilities}", "--inh-caps=-all"]
-        home = "/root" if self.cell.root else f"/home/{USER}"
+        home = ROOT_HOME if self.cell.root else USER_HOME
         name = "root" if self.cell.root else USER
         environment = {**settings, "PATH": PATH, "HOME": home, "USER": name, "LANG": "C.UTF-8"}
         words = [*become, "env", "-i", *(f"{key}={value}" for key, value in environment.items())]

@@ -45,16 +45,40 @@ providers._get_local_constants = providers.Constants
 
 # The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.
 hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=20, derandomize=True, print_blob=True, deadline=None)
 hypothesis.settings.register_profile("campaign", max_examples=5_000, print_blob=True, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+#: What --quick runs: everything that starts no lab, no agent and no MPI, without the tests marked ``slow``.
+QUICK_FOLDERS = ("client", "core", "properties", "scenarios", "service", "unit")
+_left_out = pytest.StashKey[Counter[str]]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="two minutes: no labs, no agents, nothing slow")
     parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
     parser.addoption("--long", action="store_true", help="also the tests that take minutes")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_left_out] = Counter()
+    if config.getoption("--quick") and "HYPOTHESIS_PROFILE" not in os.environ:
+        hypothesis.settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        kept = []
+        for item in items:
+            folder = item.path.relative_to(ROOT / "tests").parts[0]
+            slow = item.get_closest_marker("slow") is not None
+            if folder in QUICK_FOLDERS and not slow:
+                kept.append(item)
+            else:
+                config.stash[_left_out][f"{folder} (slow)" if folder in QUICK_FOLDERS else folder] += 1
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
     for item in items:
         if item.get_closest_marker("oracle"):
             item.user_properties.append(("oracle", True))  # travels in the reports, also between processes
@@ -125,8 +149,20 @@ def oracle_dir() -> Path:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was not run and why, and whether the oracle was asked. Pytest's own closing line stays the last."""
+    tell_quick(terminalreporter)
     tell_skipped(terminalreporter)
     tell_oracle(terminalreporter)
+
+
+def tell_quick(reporter: pytest.TerminalReporter) -> None:
+    """What --quick left out, by folder; the process that ran no tests itself has to count them anew."""
+    if not reporter.config.getoption("--quick"):
+        return
+    left_out = reporter.config.stash[_left_out]
+    counts = ", ".join(f"{folder} {number}" for folder, number in sorted(left_out.items()))
+    names = ", ".join(QUICK_FOLDERS)
+    what = counts or f"all but {names}, and there what is marked slow"
+    reporter.write_line(f"quick: left out: {what}. Properties had 20 examples. All of it: ./run test")
 
 
 def tell_skipped(reporter: pytest.TerminalReporter) -> None:

@@ -14,6 +14,8 @@ from node_agent.policy.modes import LEASE_US, Coscheduling
 from node_agent.policy.raising import HOLD_US, LONGEST_HOLD_US, Job, Key
 from node_agent.policy.raising import Slots as Turns
 
+pytestmark = pytest.mark.slow
+
 _TRACES = 100_000
 _CI_S = 8.0
 _LEAST = 200

@@ -24,6 +24,8 @@ from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Reason, Why
 
+pytestmark = pytest.mark.slow
+
 sizes = st.tuples(st.integers(1, 3), st.sampled_from([4, 8, 12]))
 
 

@@ -11,6 +11,8 @@ from cosched.wire.api import JobDoc, Submission
 from tests.kit.clocks import Clock
 from tests.kit.puppet import live
 
+pytestmark = pytest.mark.slow
+
 
 def submitted(client: Client, name: str, tasks: int) -> int:
     submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", name=name, tasks=tasks, time_limit_s=600.0)

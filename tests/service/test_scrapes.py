@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cosched.model.job import Job, JobState
@@ -54,6 +55,7 @@ async def fill(service: Running, *, hold: bool) -> None:
         await asyncio.gather(*(host.submit(Job(0, 1, 10**6, 0), SCRIPT, "ada", hold=hold) for _ in range(500)))
 
 
+@pytest.mark.slow
 async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callable[..., Cluster]) -> None:
     async with running(make_cluster(policy=f"{__name__}:blocked", max_queued=0)) as service, service.agent("n1"):
         await fill(service, hold=True)

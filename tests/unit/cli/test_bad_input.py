@@ -217,7 +217,8 @@ def test_a_manifest_that_was_changed_is_refused(change: tuple[str, str], cosched
     [
         (("--load", "1e-300"), "--load"),
         (("--procs", "99999999999999999999999"), "--procs"),
-        (("--launch-delay", "99999999999999999999d"), "30 days at most"),
+        (("--launch-delay", "99999d"), "30 days at most"),
+        (("--launch-delay", "99999999999999999999d"), "--launch-delay: '99999999999999999999d'"),
     ],
 )
 def test_numbers_beyond_all_measure_are_refused(

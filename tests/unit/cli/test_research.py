@@ -14,6 +14,8 @@ from cosched.workload import swf
 from cosched.workload.log import Field
 from space_scheduler import plugins
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 KTH = "KTH-SP2-1996-2.1-cln"
 FIXED_KEYS = {"jobs", "mean_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "wall_s", "cpu_s", "skipped"}

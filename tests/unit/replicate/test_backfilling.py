@@ -79,6 +79,7 @@ def test_the_configuration_names_everything_that_decides(small_log: Path) -> Non
     assert configuration["sweep"]["models"]["feitelson96"]["size_order"] == 1.5
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_on_one_processor_and_on_two(small_log: Path, tmp_path: Path) -> None:
     written = []
     for workers in (1, 2):
@@ -210,6 +211,7 @@ def test_fig_4_in_full() -> None:
     assert anew.promised_us[3] == arrival.promised_us[3] == 4_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.log("KTH-SP2-1996-2.1-cln")
 def test_the_real_log(log_path: Path) -> None:
     found = tiny(log_path, workers=2)

@@ -14,6 +14,8 @@ from cosched.replicate.papers import Request, replicate
 from cosched.replicate.result import Result
 from space_scheduler.progress import Sharing
 
+pytestmark = pytest.mark.slow
+
 SMALL = Scale(2, (0.1, 0.2), 2)
 
 

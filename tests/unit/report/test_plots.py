@@ -26,6 +26,7 @@ def test_means_over_days_by_hand() -> None:
     assert mean == pytest.approx([1, 3, 1])
 
 
+@pytest.mark.slow
 def test_every_plot_is_drawn_with_the_same_bytes(tmp_path: Path) -> None:
     load = workload(4, [J(0, 4, 20), J(10, 4, 200, 100), J(15, 2, 5)])
     start_us = np.array([0, 110, 20]) * 1_000_000

@@ -57,18 +57,26 @@ def units(config: Path, *, placed: bool) -> dict[str, str]:
 Description=cosched's {what} on this workstation
 After=network-online.target {needed}
 Wants=network-online.target {needed}
+# However often it ends, it is started again.
+StartLimitIntervalSec=0
 
 [Service]
 ExecStart={command(name, config)}
-Restart=always
-RestartSec=1
-KillMode=process
 UMask=0022
+{settings(name)}
 
 [Install]
 WantedBy=multi-user.target
 """
     return texts
+
+
+def settings(name: str) -> str:
+    """The lines of ``[Service]`` that docs/guide/operate.md asks for, of guard or agent."""
+    lines = ["Restart=always", "RestartSec=200ms", "KillMode=process", "LimitNOFILE=65536"]
+    if name == NAMES[0]:
+        lines += ["Type=notify", "WatchdogSec=10s", "WatchdogSignal=SIGKILL"]
+    return "\n".join(lines)
 
 
 def _placing() -> dict[str, str]:

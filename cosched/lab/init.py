@@ -157,7 +157,7 @@ class Init:
         do = message.get("do")
         if do == "status":
             services = {
-                name: {"pid": each.pid, "ended": each.ended, "starts": each.starts}
+                name: {"pid": each.pid, "ended": each.trouble(), "starts": each.starts}
                 for name, each in self.services.items()
             }
             control.send(connection, {"services": services})

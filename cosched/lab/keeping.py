@@ -1,8 +1,8 @@
 """Services that are kept running, as systemd keeps them on a real workstation (``Restart=``, ``WatchdogSec=``).
 
-A service that was killed, was told to end, or has run well before it ended, is started again after a short pause, a
-longer one each time it ends soon. One that ends by itself soon after its first start, with an error, is left: ``lab
-status`` tells. One with a watchdog that gives no sign of life for so long (``node_agent.linux.notify``) is killed.
+A service that has ended is started again after a short pause, a longer one each time it ends soon. Until it has run
+well for some seconds, ``lab up`` and ``lab status`` tell how it ended last. One with a watchdog that gives no sign of
+life for so long (``node_agent.linux.notify``) is killed.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Kept:
         self.again_at_s: float | None = None
         self._launch = launch
         self._pause_s = PAUSE_S
-        self._ran_well = False
+        self._failed: dict[str, int] | None = None
         self._began_s = 0.0
         self._heard_s: float | None = None
         self.signs: socket.socket | None = None
@@ -71,11 +71,17 @@ class Kept:
         """Its process was reaped."""
         self.ended = how
         lasted_s = time.monotonic() - self._began_s
-        self._ran_well = self._ran_well or lasted_s >= _RAN_WELL_S
-        if not self.service.kept or (how.get("status", 0) != 0 and not self._ran_well):
+        self._failed = how if lasted_s < _RAN_WELL_S and how.get("status", 0) else None
+        if not self.service.kept:
             return
         self._pause_s = PAUSE_S if lasted_s >= _RAN_WELL_S else min(2 * self._pause_s, LONGEST_PAUSE_S)
         self.again_at_s = time.monotonic() + self._pause_s
+
+    def trouble(self) -> dict[str, int] | None:
+        """How it ended, if it does not run, or has ended with an error just before; None: it runs well."""
+        if self.ended is None and time.monotonic() - self._began_s >= _RAN_WELL_S:
+            self._failed = None
+        return self.ended or self._failed
 
     def heard(self) -> None:
         """It gives a sign of life."""

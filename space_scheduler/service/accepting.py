@@ -266,7 +266,8 @@ class Acceptor:
 
     def _send_away(self, stranger: _Stranger) -> None:
         if stranger.transport is not None:
-            stranger.transport.abort()
+            with contextlib.suppress(AttributeError):  # Python 3.11.2: its TLS has let go of one that has ended
+                stranger.transport.abort()
         elif stranger.task is not None:
             stranger.task.cancel()
         else:

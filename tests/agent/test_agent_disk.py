@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.agents import Cluster, Node, until
-from kit.needs import need_namespaces
+from kit.needs import need_mounts
 
 from cosched.wire import messages as wire
 from node_agent.service.spool import Spool
@@ -85,7 +85,7 @@ def test_what_ended_first_is_swept_first_and_what_is_in_use_stays(tmp_path: Path
 def small_disk(node: Node, size: str) -> Iterator[None]:
     """The node's state on a file system of its own; the node is ended before it goes."""
     node.state.mkdir(parents=True)
-    need_namespaces()
+    need_mounts()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tmpfs", node.state], check=True)
     try:
         yield

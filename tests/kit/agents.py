@@ -255,6 +255,7 @@ keep = ["{base}"]
         remove_groups(self.group)
         fresh = self.base / "boot_id"
         fresh.write_text(f"{uuid.uuid4()}\n")
+        need_namespaces()
         mount = f"mount --bind {fresh} /proc/sys/kernel/random/boot_id"
         self._within = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
 

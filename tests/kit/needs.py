@@ -2,12 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from cosched.lab import kernel, tiers
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
@@ -27,6 +29,20 @@ def need_namespaces() -> None:
         pytest.skip(f"needs namespaces: {trouble}")
 
 
+@cache
+def _trouble_with_mounts() -> str:
+    def attempt() -> None:
+        kernel.unshare(kernel.NEW_MOUNTS, "mounts")
+
+    return "only root mounts" if os.geteuid() else tiers.tried(attempt)
+
+
+def need_mounts() -> None:
+    """Skip where this process may mount nothing."""
+    if trouble := _trouble_with_mounts():
+        pytest.skip(f"needs to mount a file system: {trouble}")
+
+
 def need_root() -> None:
     """Skip where no lab of tier 1 can be made: namespaces and control groups, for lack of rights or of them."""
     if os.geteuid():
@@ -35,11 +51,16 @@ def need_root() -> None:
         pytest.skip(f"needs namespaces and control groups: {_best().why}")
 
 
+def need_namespaces_of(prefix: tuple[str, ...], python: str) -> None:
+    """Skip where the user that this command's prefix becomes cannot make a lab of tier 2."""
+    if trouble := _trouble_of_user(prefix, python):
+        pytest.skip(f"needs namespaces for ordinary users: {trouble}")
+
+
 @cache
-def trouble_of_user(prefix: Sequence[str], python: str, root: str) -> str:
-    """What keeps that user from a lab of tier 2; empty where nothing does."""
+def _trouble_of_user(prefix: tuple[str, ...], python: str) -> str:
     program = "from cosched.lab import tiers; best = tiers.best(); print(best.why if best.tier > 2 else '')"
     asked = subprocess.run(
-        [*prefix, "env", f"PYTHONPATH={root}", python, "-c", program], capture_output=True, text=True, check=False
+        [*prefix, "env", f"PYTHONPATH={ROOT}", python, "-c", program], capture_output=True, text=True, check=False
     )
     return (asked.stdout or asked.stderr).strip()

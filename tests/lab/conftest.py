@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from kit.labs import ROOT, Bench, bench, ordinary_user
-from kit.needs import need_root, trouble_of_user
+from kit.labs import Bench, bench, ordinary_user
+from kit.needs import need_namespaces_of, need_root
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def user_bench() -> Iterator[Bench]:
 @pytest.fixture
 def namespaced_user_bench(user_bench: Bench) -> Bench:
     """Where an ordinary user makes labs of tier 2."""
-    if trouble := trouble_of_user(tuple(user_bench.prefix), user_bench.python, str(ROOT)):
-        pytest.skip(f"needs namespaces for ordinary users: {trouble}")
+    need_namespaces_of(tuple(user_bench.prefix), user_bench.python)
     return user_bench
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from kit.groups import groups, pids
 from kit.labs import ordinary_user
+from kit.needs import need_namespaces_of
 
 from cosched.lab import tiers
 from space_scheduler.replay import replay
@@ -203,6 +204,9 @@ INTERRUPTED = [
 def test_an_interrupted_demo_leaves_nothing(request: pytest.FixtureRequest, who: str, tier: int, late_s: float) -> None:
     need_tier(tier if who == "root" else 3)
     place: Place = request.getfixturevalue("place" if who == "root" else "users_place")
+    if who == "user" and tier == 2:
+        *prefix, python = place.argv[: place.argv.index("-m")]
+        need_namespaces_of(tuple(prefix), python)
     delay_s = random.Random(f"{who} {tier} {late_s}").uniform(late_s / 2, late_s)
     running = place.start("--tier", str(tier))
     try:

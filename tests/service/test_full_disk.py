@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from cosched.wire import messages as wire
+from tests.kit.needs import need_mounts
 from tests.kit.service import Cluster, Running, running
 
 
 @contextlib.contextmanager
 def small_disk(path: Path, size: str) -> Iterator[None]:
     """A file system of its own at a path."""
-    if os.geteuid():
-        pytest.skip("needs root, to mount a small disk")
+    need_mounts()
     path.mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", path], check=True)
     try:

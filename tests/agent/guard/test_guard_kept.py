@@ -100,3 +100,32 @@ def test_the_contract_is_armed_again_and_jobs_are_taken_over(
     assert alive(pid)
     assert guard.listed()["commands"][0]["state"] == "running"
     wait_for(lambda: guard.status()["armed"], "it to say so")
+
+
+def test_one_that_fails_at_its_first_start_is_started_again_and_told_of(tmp_path: Path) -> None:
+    """It fails until a file is there, as a guard whose directory comes late does."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def launch(service: Service, more: Mapping[str, str]) -> int:
+        started.append(subprocess.Popen(service.argv, env={**os.environ, **more}))
+        return started[-1].pid
+
+    late = tmp_path / "late"
+    kept = Kept(Service(("sh", "-c", f"test -e {late} || exit 1; exec sleep 1000"), "", kept=True), launch)
+    kept.start()
+    try:
+        for _ in range(3):
+            started[-1].wait(BOUND_S)
+            kept.has_ended({"status": started[-1].returncode})
+            assert kept.trouble() == {"status": 1}
+            wait_for(lambda: kept.tick() or kept.ended is None, "the next start")
+            assert kept.trouble() == {"status": 1}  # it has not run for long
+        started[-1].wait(BOUND_S)
+        late.touch()
+        kept.has_ended({"status": started[-1].returncode})
+        wait_for(lambda: kept.tick() or kept.ended is None, "the last start")
+        wait_for(lambda: kept.trouble() is None, "it to have run well")
+        assert started[-1].poll() is None
+    finally:
+        started[-1].kill()
+        started[-1].wait()

@@ -22,6 +22,7 @@ from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
 from cosched.model.node import Presence
 from cosched.wire.api import ClusterDoc, NodeDoc
+from cosched.wire.messages import NO_GUARD
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
 _MOST_USERS: Final = 50
@@ -151,6 +152,9 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
             found = f"{node.state}, last heard {ago(node.last_heard)}" + (f": {node.reason}" if node.reason else "")
             advice = f"on {node.name}: is it on, does its agent run, can it reach the scheduler's port?"
             yield Check(f"node {node.name}", "warn", found, advice)
+        elif node.reason.startswith(NO_GUARD):
+            advice = f"on {node.name}: is cosched-guard running, what is in its log? It works again by itself"
+            yield Check(f"node {node.name}", "fail", f"{node.state}: {node.reason}", advice)
         elif node.state in ("draining", "drained"):
             found = node.state + (f": {node.reason}" if node.reason else "")
             yield Check(f"node {node.name}", "warn", found, f"cosched node resume {node.name}, when it may work again")

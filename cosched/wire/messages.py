@@ -146,11 +146,16 @@ class Turn(msgspec.Struct, frozen=True):
     rows: int = 0
 
 
-class Heartbeat(Message, frozen=True):
+#: What the reason of a node begins with that is drained because its guard does not answer.
+NO_GUARD: Final = "guard: "
+
+
+class Heartbeat(Message, frozen=True, omit_defaults=True):
     """The node is alive; how it is used, and whether somebody is there. ``limited_cpus``: the ceiling in force.
 
     ``blind``: sources of presence that fail, each as "name: why". ``paused``: why nothing may run here now,
-    by its owner's word; empty where it may. ``asked_us`` is the node's clock, for which
+    by its owner's word; empty where it may. ``guard``: why the guard does not answer; empty where it does (a scheduler
+    that does not know the field is sent none then). ``asked_us`` is the node's clock, for which
     :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all).
     """
 
@@ -165,6 +170,7 @@ class Heartbeat(Message, frozen=True):
     clock_bound_us: int = -1
     raises: int = 0
     jobs: tuple[JobSigns, ...] = ()
+    guard: str = ""
 
 
 class Prepared(Message, frozen=True):

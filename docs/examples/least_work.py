@@ -10,6 +10,7 @@ class LeastWorkFirst:
     """Greedy, without any promise: wide and long jobs may wait for ever behind a stream of small ones."""
 
     order = staticmethod(fcfs)
+    shares = True  # no promise that an end could break, so it can be had where jobs share nodes
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Whatever fits, least work first."""

@@ -98,7 +98,14 @@ class Desk:
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
         return Heartbeat(
-            self.usage, watched.presence, watched.source, self.limited_cpus, self.armed, blind, self.paused
+            self.usage,
+            watched.presence,
+            watched.source,
+            self.limited_cpus,
+            self.armed,
+            blind,
+            self.paused,
+            guard="" if self._guard.ready.is_set() else self._guard.problem,
         )
 
     async def keep(self) -> None:

@@ -85,6 +85,12 @@ class Groups:
             attempt.empty = GroupEnded(attempt.job_id, attempt.attempt)
             self._close(attempt)
 
+    def never_here(self, attempt: Attempt) -> None:
+        """Nothing of it was ever asked of the guard: it is empty at once, guard or none, and nothing may come later."""
+        attempt.asked_kill_us = 0
+        attempt.empty = GroupEnded(attempt.job_id, attempt.attempt)
+        self._close(attempt)
+
     async def forget(self, attempt: Attempt) -> None:
         """Have its cgroup, private directories and records removed. Raises GuardRefused, GuardGone."""
         try:
@@ -188,6 +194,7 @@ class Groups:
             (int(group["job"]), int(group["attempt"])): group
             for group in (await self.guard.ask({"do": "list"})).get("groups", ())
         }
+        there = {key for key, group in groups.items() if group.get("state") in {"preparing", "running", "ending"}}
         for attempt in self.attempts:
             if attempt.forgotten:
                 continue
@@ -206,6 +213,8 @@ class Groups:
         for attempt in self.attempts:
             if attempt.asked_kill_us is not None and not attempt.ended:
                 await self.kill(attempt, attempt.asked_kill_us)
+            elif attempt.ended and (attempt.job_id, attempt.attempt) in there:  # it was said not to be here
+                await self.guard.ask({"do": "kill", "job": attempt.job_id, "attempt": attempt.attempt, "grace_us": 0})
 
     def _gone(self, attempt: Attempt) -> None:
         """The guard knows nothing of it: the machine was started anew, or its cgroup was removed by hand."""

@@ -15,6 +15,9 @@ from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Messag
 _log = logging.getLogger("cosched.agent")
 _RETRY_S = (0.2, 2.0)
 _PATIENCE_S = 20.0
+#: How often a guard that is asked nothing is asked for a sign of life, and how long it may take for that.
+_SIGN_EVERY_S = 2.0
+_SIGN_WITHIN_S = 5.0
 
 
 class Guard:
@@ -41,7 +44,7 @@ class Guard:
                 await self._on_connected()
                 self.ready.set()
                 _log.info("connected to the guard at %s", self._path)
-                await self._lost.wait()
+                await self._watch()
             except GuardGone as error:
                 self._lose(error)
             except GuardRefused as error:
@@ -49,6 +52,15 @@ class Guard:
             finally:
                 self._hang_up()
             await asyncio.sleep(random.uniform(*_RETRY_S))
+
+    async def _watch(self) -> None:
+        """Until the connection is lost. A guard that is there and does not answer is as good as gone."""
+        while not self._lost.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SIGN_EVERY_S):
+                    await self._lost.wait()
+                    return
+            await self.ask({"do": "status"}, patience_s=_SIGN_WITHIN_S)
 
     @property
     def pid(self) -> int:
@@ -59,7 +71,9 @@ class Guard:
             pid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         return pid
 
-    async def ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> Message:
+    async def ask(
+        self, request: Mapping[str, Any], fds: Sequence[int] = (), *, patience_s: float = _PATIENCE_S
+    ) -> Message:
         """Its answer. Raises :class:`GuardGone`, :class:`GuardRefused`, or ValueError where the request is too long."""
         if self._client is None:
             raise GuardGone(f"no guard at {self._path}: {self.problem}")
@@ -67,7 +81,9 @@ class Guard:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Message] = loop.create_future()
         self._waiting[number] = answer
-        late = loop.call_later(_PATIENCE_S, self._late, answer, request.get("do"))  # half of what a timeout() costs
+        late = loop.call_later(
+            patience_s, self._late, answer, request.get("do"), patience_s
+        )  # half of a timeout()'s cost
         try:
             message = await answer
         finally:
@@ -77,9 +93,9 @@ class Guard:
             raise GuardRefused(str(message["error"]), str(message.get("message", "")))
         return message
 
-    def _late(self, answer: asyncio.Future[Message], what: object) -> None:
+    def _late(self, answer: asyncio.Future[Message], what: object, patience_s: float) -> None:
         if not answer.done():
-            gone = GuardGone(f"the guard has not answered {what!r} for {_PATIENCE_S:.0f} s")
+            gone = GuardGone(f"the guard has not answered {what!r} for {patience_s:.0f} s")
             answer.set_exception(gone)
             self._lose(gone)
 

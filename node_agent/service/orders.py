@@ -215,8 +215,9 @@ class Orders:
 
     async def _kill(self, message: Kill, attempt: Attempt | None) -> Answer | None:
         order = message.order
-        if attempt is None:  # never prepared here, or refused: nothing of it may come later either
-            attempt = self.attempts.new(order.job_id, order.attempt, message.fence.cluster_id)
+        if attempt is None:  # never prepared here: nothing of it may come later either
+            self._groups.never_here(self.attempts.new(order.job_id, order.attempt, message.fence.cluster_id))
+            return None
         if attempt.ended:
             self._groups.tell(attempt.ended)
             return None

@@ -106,6 +106,8 @@ class Lives(OnProcs):
         record = self._record(event.job_id)
         again = avoiding(record.job, event.nodes)
         tried_enough = record.failed_launches >= self.rules.launch_retries
+        if record.state is JobState.ENDING and record.reason == CANCELLED:
+            return self._ended(ev.JobEnded(event.job_id, JobState.CANCELLED))
         if record.state is not JobState.STARTING or tried_enough or not self._ever_fits(again):
             return self._ended(ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
         record.failed_launches += 1

@@ -129,6 +129,10 @@ class Gang:
         """Whether a node is lost to this gang."""
         return self.sides[node] is Side.GONE
 
+    def waits_for(self, node: str) -> bool:
+        """Whether the job is ending, and that node has not said yet that it has no process of it."""
+        return self.phase is Phase.ENDING and self.sides.get(node) is Side.KILLING
+
     def begin(self) -> list[Action]:
         """The first orders."""
         return [Order(node, Ask.PREPARE) for node in self.nodes]
@@ -224,11 +228,14 @@ class Gang:
         return self._finished()
 
     def kill(self, outcome: JobState = JobState.CANCELLED, message: str = "") -> list[Action]:
-        """The core wants it ended. A job that is ending already ends as it would have."""
+        """The core wants it ended. A job that is ending already ends as it would have, but for a failed launch: who
+        cancels it meanwhile has it cancelled, and it is not tried again.
+        """
         if self.phase is Phase.OVER:
             return []
         if self.phase is Phase.ENDING:
-            self._verdict = self._verdict or (outcome, message, None)
+            if self._verdict is None or self._verdict[0] is JobState.LAUNCH_FAILED:
+                self._verdict = (outcome, message, None)
             return self._finished()
         return self._end(outcome, message)
 

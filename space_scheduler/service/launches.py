@@ -138,10 +138,29 @@ class Launches:
             flight = self.flights.get(sign.job_id)
             if flight and sign.attempt == flight.attempt and entry.name in flight.gang.sides:
                 flight.efforts[entry.name] = sign.effort
+        self._give_up_unguarded(entry)
         if event := self._owners.event(entry):
-            self._post(event, note="by its owner")
+            self._post(event, note="by the node")
         if self._desks and (came_or_left := self._desks.event(entry)):
             self._post(came_or_left)
+
+    def _give_up_unguarded(self, entry: NodeEntry) -> None:
+        """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
+
+        What is left of them there is killed when the guard is back; until then nothing starts there (``owners``).
+        """
+        if entry.beat is None or not entry.beat.guard:
+            entry.unguarded_s = None
+            return
+        now_s = self.book.now_s()
+        entry.unguarded_s = now_s if entry.unguarded_s is None else entry.unguarded_s
+        if now_s - entry.unguarded_s < self._timeout_us / US_PER_S:
+            return
+        for flight in list(self.flights.values()):
+            if flight.gang.waits_for(entry.name):
+                entry.stale.add(flight.key)
+                self.log.warn("node given up by a job", node=entry.name, job=flight.job_id, why=entry.beat.guard)
+                self._do(flight, flight.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""

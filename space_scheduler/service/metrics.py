@@ -137,6 +137,9 @@ class Metrics(Collector):
         memory = GaugeMetricFamily("cosched_node_memory_used_bytes", "Memory in use.", labels=["node", "side"])
         there = GaugeMetricFamily("cosched_node_presence", "1 for what holds.", labels=["node", "presence"])
         blind = GaugeMetricFamily("cosched_node_presence_blind", "Sources of presence that fail.", labels=["node"])
+        unguarded = GaugeMetricFamily(
+            "cosched_node_without_guard", "1 where the guard does not answer.", labels=["node"]
+        )
         raises = CounterMetricFamily(
             "cosched_node_raises", "How often jobs went first there, since its agent started.", labels=["node"]
         )
@@ -152,6 +155,7 @@ class Metrics(Collector):
             for presence in Presence:
                 there.add_metric([entry.name, presence.value], int(beat.presence is presence))
             blind.add_metric([entry.name], len(beat.blind))
+            unguarded.add_metric([entry.name], int(bool(beat.guard)))
             raises.add_metric([entry.name], beat.raises)
             if beat.limited_cpus is not None:
                 limited.add_metric([entry.name], beat.limited_cpus)
@@ -160,7 +164,7 @@ class Metrics(Collector):
             nodes.add_metric([state], states[state])
         yield nodes
         yield GaugeMetricFamily("cosched_agents_connected", "Agents that are connected.", value=connected)
-        yield from (cpus, memory, there, blind, raises, limited)
+        yield from (cpus, memory, there, blind, unguarded, raises, limited)
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float) -> None:

@@ -44,6 +44,7 @@ class NodeEntry:
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
         self.stale: set[tuple[int, int]] = set()
+        self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it
 

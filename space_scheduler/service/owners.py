@@ -1,13 +1,15 @@
 """The owners, as their nodes tell of them: whether one is there, and whether he has paused parallel work.
 
-A node whose owner has paused is drained until he resumes. The core knows it as a drain whose reason begins with
-:data:`PAUSED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
-operator cannot resume a node against its owner.
+A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
+nothing is left there of jobs that have ended here meanwhile. The core knows it as a drain whose reason begins with
+:data:`PAUSED` or :data:`NO_GUARD`, so what the journal has is enough after a restart. An operator's drain is never
+undone here, and an operator cannot resume a node against its owner.
 """
 
 from typing import Final
 
 from cosched.model.node import Owner
+from cosched.wire.messages import NO_GUARD
 from space_scheduler.machine import events as ev
 from space_scheduler.service.nodes import NodeEntry
 
@@ -77,11 +79,23 @@ class Owners:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
         if entry.beat is None or not entry.known:
             return None
-        why, by_owner = entry.beat.paused, entry.drained and entry.reason.startswith(PAUSED)
-        if bool(why) == by_owner or (why and entry.drained):
+        why = _kept_out(entry)
+        by_node = entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+        if bool(why) == by_node or (why and entry.drained):
             self._asked.pop(entry.name, None)
             return None
         if self._asked.get(entry.name) is bool(why):
             return None
         self._asked[entry.name] = bool(why)
-        return ev.NodeDrained(entry.name, PAUSED + why) if why else ev.NodeResumed(entry.name)
+        return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
+
+
+def _kept_out(entry: NodeEntry) -> str:
+    """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
+    assert entry.beat is not None
+    if entry.beat.paused:
+        return PAUSED + entry.beat.paused
+    if entry.beat.guard:
+        return NO_GUARD + entry.beat.guard
+    waits = entry.stale and entry.drained and entry.reason.startswith(NO_GUARD)
+    return entry.reason if waits else ""

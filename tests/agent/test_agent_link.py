@@ -157,6 +157,37 @@ async def test_without_a_guard_nothing_is_prepared_and_the_reason_told(cluster: 
         assert not scheduler.beats["a"].armed
 
 
+async def test_what_was_never_prepared_is_empty_at_once_guard_or_none(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False)
+    node.start_agent()
+    async with cluster.scheduler() as scheduler:
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        await scheduler.next("a", wire.Refused)
+        order = wire.OrderId(5, 1, 3)
+        await scheduler.tell("a", wire.Kill(scheduler.fence, order, 0))
+        ended = await scheduler.next("a", wire.GroupEnded)
+        assert (ended.job_id, ended.attempt) == (5, 1)
+        # nothing of it may come later either
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        assert (await scheduler.next("a", wire.Refused)).code == "stale"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_heartbeat_says_that_the_guard_does_not_answer(cluster: Cluster, how: signal.Signals) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: "a" in scheduler.beats and not scheduler.beats["a"].guard, "the guard to be there")
+        assert node.guard is not None
+        node.guard.send_signal(how)
+        await until(lambda: bool(scheduler.beats["a"].guard), "word that it does not answer", 60.0)
+        if how is signal.SIGSTOP:
+            node.guard.send_signal(signal.SIGCONT)
+        else:
+            node.guard.wait()
+            node.start_guard()
+        await until(lambda: not scheduler.beats["a"].guard, "the guard to be back", 60.0)
+
+
 async def test_an_old_scheduler_that_wakes_up_is_not_obeyed(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler(epoch=5) as scheduler:

@@ -356,3 +356,43 @@ def test_orders_keep_their_numbers() -> None:
     assert [(ask.name, ask.value) for ask in Ask] == [
         ("PREPARE", 1), ("RUN", 2), ("KILL", 3), ("FORGET", 4), ("DISCARD", 5),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+def test_who_cancels_a_job_whose_launch_has_failed_has_it_cancelled(answered: int) -> None:
+    gang = Gang(NODES)
+    gang.begin()
+    gang.refused("n2", Ask.PREPARE, "failed", "no guard")
+    for node in NODES[:answered]:
+        assert gang.emptied(node) == []
+    assert gang.kill() == []
+    end = ended([action for node in NODES[answered:] for action in gang.emptied(node)])
+    assert end.outcome is JobState.CANCELLED
+
+
+@given(st.data())
+def test_whatever_answers_are_missing_the_time_out_and_the_loss_of_who_is_silent_end_it(data: st.DataObject) -> None:
+    """Each node says what it says, or nothing; then the launch's time is over, and who is waited for is given up."""
+    gang = Gang(NODES)
+    actions = gang.begin()
+    for node in data.draw(st.lists(st.sampled_from(NODES), max_size=6)):
+        word = data.draw(st.sampled_from(["prepared", "refused", "started", "empty"]))
+        if word == "prepared":
+            actions += gang.prepared(node)
+        elif word == "refused":
+            actions += gang.refused(node, Ask.PREPARE, "failed", "no")
+        elif word == "started":
+            actions += gang.started(node)
+        else:
+            actions += gang.emptied(node)
+    actions += gang.timed_out("30 s")
+    cancelled = data.draw(st.booleans())
+    if cancelled or gang.phase is Phase.RUNNING:
+        actions += gang.kill()
+    for node in NODES:
+        if gang.waits_for(node):
+            actions += gang.lost(node, "its guard does not answer")
+    assert gang.phase is Phase.OVER
+    assert sum(isinstance(action, Ended) for action in actions) == 1
+    if cancelled and ended(actions).exit is None and not any(isinstance(each, Launched) for each in actions):
+        assert ended(actions).outcome in (JobState.CANCELLED, JobState.LAUNCH_FAILED)

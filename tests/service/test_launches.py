@@ -10,7 +10,7 @@ from cosched.identity.grants import load_grant_pub
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
 from space_scheduler.service.discard import Discarder
-from tests.kit.service import ME, Agent, Cluster, Running, running
+from tests.kit.service import DEADLINE_S, ME, Agent, Cluster, Running, running
 
 
 async def joined(service: Running, *nodes: str) -> None:
@@ -90,6 +90,45 @@ async def test_a_silent_node_fails_the_launch(make_cluster: Callable[..., Cluste
         assert done.failure is not None
         assert done.failure.message == "no answer within 0.2 s from n2"
         assert not first.heard_already(wire.Run)
+
+
+async def test_a_node_without_guard_takes_nothing_new_and_holds_no_job(make_cluster: Callable[..., Cluster]) -> None:
+    """It is drained by its own word; who is cancelled does not wait for it; it is back when nothing is left there."""
+    why = "the guard has not answered 'status' for 5 s"
+    async with running(make_cluster(launch_timeout="200ms")) as service, AsyncExitStack() as stack:
+        _first, second = await up(stack, service, "n1", "n2")
+        second.answers = False
+        job_id = await service.submit(tasks=4)
+        prepare = await second.heard(wire.Prepare)
+        await service.post(f"/v1/jobs/{job_id}/cancel")
+        await second.heard(wire.Kill)
+        entry = service.service.book.entry("n2")
+
+        async def silent() -> bool:
+            await second.beat(guard=why)
+            return (await service.get(f"/v1/jobs/{job_id}"))["state"] == "cancelled"
+
+        async with asyncio.timeout(DEADLINE_S):
+            while not await silent():
+                await asyncio.sleep(0.02)
+        assert (entry.drained, entry.reason) == (True, f"guard: {why}")
+        other = await service.submit(tasks=4)
+        await second.beat()  # the guard is back, and something of the job is still there
+        await second.beat()
+        await service.beaten("n2")
+        assert entry.drained
+        assert (await service.job_in(other, "queued")).state == "queued"
+        second.answers = True
+        await second.say(wire.GroupEnded(job_id, prepare.order.attempt))
+
+        async def resumed() -> bool:
+            await second.beat()
+            return not entry.drained
+
+        async with asyncio.timeout(DEADLINE_S):
+            while not await resumed():
+                await asyncio.sleep(0.02)
+        await service.job_in(other, "running")
 
 
 async def test_a_failure_tells_status_and_last_lines(service: Running) -> None:

@@ -78,6 +78,11 @@ def _imported(name: str, where: str) -> object:
         raise BadInput(
             f"policy {name}", f"no module {error.name!r}", "a module in the current directory or installed"
         ) from error
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}" if error.filename else f"policy {name}"
+        raise BadInput(where, str(error.msg), "a module that Python can read") from error
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"policy {name}", f"its module fails: {_told(error)}", "one that can be imported") from error
     if not hasattr(module, attribute):
         public = [each for each in vars(module) if not each.startswith("_")]
         raise BadInput(
@@ -117,6 +122,12 @@ def _check_traits(name: str, policy: Policy) -> None:
         raise BadInput(where, f"mpl is {traits.mpl!r}", "a whole number of at least 1, or None")
 
 
+def _told(error: BaseException) -> str:
+    """What was raised, and in which line."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+
+
 class _Guarded:
     """A user's own policy: what goes wrong in it is told as its error, not as the scheduler's."""
 
@@ -148,9 +159,7 @@ class _Guarded:
         try:
             return method(*arguments)
         except (Exception, SystemExit) as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            kind = type(error).__name__
-            raise BadPlan(f"policy {self._name}: {kind}: {error} ({where.filename}:{where.lineno})") from error
+            raise BadPlan(f"policy {self._name}: {_told(error)}") from error
 
 
 class _SelfChecking(_Guarded):

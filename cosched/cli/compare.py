@@ -81,7 +81,10 @@ def command(
         Progress(f"comparing on {load.name}", len(experiment.policies)) as progress,
         ProcessPoolExecutor(min(jobs, len(experiment.policies)), get_context("fork")) as pool,
     ):
-        waiting = {name: pool.submit(run, experiment, name, load) for name in experiment.policies}
+        waiting = {
+            show.policy_label(experiment, name): pool.submit(run, experiment, name, load)
+            for name in experiment.policies
+        }
         for name, future in waiting.items():
             outcomes[name] = future.result()
             progress(len(outcomes))
@@ -106,7 +109,7 @@ def command(
         click.echo(msgspec.json.encode(document))
         return 1 if differing else 0
     screen = console()
-    show.summaries(summaries, load).show(screen)
+    show.summaries(summaries, load, show.without_nodes(experiment)).show(screen)
     _difference_table(differences, experiment, load).show(screen)
     for what, by_policy in groups.items():
         for name, rows in by_policy.items():
@@ -175,7 +178,7 @@ def _measures(schedule: Schedule) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def _difference_table(differences: list[Difference], experiment: Experiment, load: Workload) -> Table:
     table = Table(
-        f"Against {experiment.policies[0]}, paired by job",
+        f"Against {show.policy_label(experiment, experiment.policies[0])}, paired by job",
         ("policy", "starts that differ", "wait s", "95 % interval", "bounded slowdown", "95 % interval "),
         notes=["negative: better than the baseline; intervals from a moving-block bootstrap over weeks (4 at a time)"],
     )

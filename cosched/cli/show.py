@@ -1,12 +1,14 @@
 """The tables that several verbs print."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cosched.config.experiment import Experiment
 from cosched.metrics.summary import BatchMeans, Group, Summary
 from cosched.model.time import humanised, us
 from cosched.report.table import Table
 from cosched.workload.rules import Workload
+from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import traits_of
 
 
 def policy_label(experiment: Experiment, name: str | None) -> str:
@@ -16,7 +18,18 @@ def policy_label(experiment: Experiment, name: str | None) -> str:
     return " ".join(parts)
 
 
-def summaries(by_policy: dict[str, Summary], load: Workload) -> Table:
+def without_nodes(experiment: Experiment) -> list[str]:
+    """What to say of policies that choose nodes where processors are counted: there they cannot."""
+    names = [name for name in experiment.policies if traits_of(resolve(name, experiment.order)).place]
+    if experiment.site is not None or not names:
+        return []
+    return [
+        f"{', '.join(names)}: processors are counted here, so no nodes are chosen and none are shared; "
+        "--site FILE gives the machine nodes"
+    ]
+
+
+def summaries(by_policy: dict[str, Summary], load: Workload, notes: Iterable[str] = ()) -> Table:
     """The measures of one or more policies over one workload, a row each, with what the reader left out."""
     table = Table(
         f"{load.name}: {len(load)} jobs on {load.procs_total} processors ({load.procs_total_from})",
@@ -48,6 +61,7 @@ def summaries(by_policy: dict[str, Summary], load: Workload) -> Table:
         )
     table.notes.append("bounded slowdown: mean over jobs of max(1, turnaround / max(time alone, 10 s))")
     table.notes += counts(load.skipped, load.adjusted)
+    table.notes += notes
     if load.provider:
         table.notes.append(f"log provided by {load.provider} through the Parallel Workloads Archive")
     return table
@@ -62,13 +76,16 @@ def counts(skipped: Mapping[str, int], adjusted: Mapping[str, int]) -> list[str]
     return lines
 
 
-def intervals(batches: dict[str, BatchMeans]) -> Table:
-    """Means with their intervals by batch means."""
+def intervals(batches: dict[str, BatchMeans], jobs: int) -> Table:
+    """Means with their intervals by batch means, of so many jobs."""
     table = Table("Means of this one run", ("measure", "mean", "95 % interval", "batches", "correlation of neighbours"))
     for name, each in batches.items():
         low, high = each.interval.low, each.interval.high
         table.add(name, each.interval.mean, f"{low:.4g} … {high:.4g}", each.batches, each.lag_one)
     table.notes.append("trust an interval where the correlation of neighbouring batches is near 0")
+    count = next((each.batches for each in batches.values()), 1)
+    if left_out := jobs % count:
+        table.notes.append(f"batches are equally long: the first {left_out} of {jobs} jobs are in none of them")
     return table
 
 

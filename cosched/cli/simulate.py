@@ -122,9 +122,9 @@ def command(
         click.echo(msgspec.json.encode(document))
     else:
         screen = console()
-        show.summaries({label: summary}, load).show(screen)
+        show.summaries({label: summary}, load, show.without_nodes(experiment)).show(screen)
         if batches:
-            show.intervals(batches).show(screen)
+            show.intervals(batches, len(load)).show(screen)
         for what, rows in groups.items():
             show.groups(what, label, rows).show(screen)
         if expected:

@@ -10,6 +10,7 @@ import numpy as np
 from cosched.cli import show
 from cosched.cli.options import experiment as make_experiment
 from cosched.cli.options import settings
+from cosched.cli.outputs import check_targets
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console
@@ -105,6 +106,7 @@ def _show_accuracy(accuracy: stats.Accuracy) -> Table:
 @click.option("--factor", type=float, help="Multiply inter-arrival times by this factor.")
 @click.option("--procs", type=click.IntRange(1), help="Processors of the machine, for --load.")
 @click.option("--strict", is_flag=True, help="Stop at the first line that cannot be used.")
+@click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert_command(
     log: str,
@@ -113,6 +115,7 @@ def convert_command(
     factor: float | None,
     procs: int | None,
     strict: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Read a log and write it again: cleaned of bad lines, compressed (.swf.gz) or not (.swf), its load scaled.
@@ -122,8 +125,10 @@ def convert_command(
     """
     if load is not None and factor is not None:
         raise BadInput("--factor", "given together with --load", "one of the two")
-    _check_target(target)
-    read = swf.read(find_log(log), strict=strict)
+    source = find_log(log)
+    check_targets((target,), source)
+    _check_target(target, force=force)
+    read = swf.read(source, strict=strict)
     if load is not None:
         read = scaling.to_load(read, load, procs_total=procs)
     if factor is not None:
@@ -143,6 +148,7 @@ def convert_command(
 @click.option("--load", type=float, help="Scale inter-arrival times to this offered load.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--set", "parameters", metavar="KEY=VALUE", multiple=True, help="A parameter of the model; repeatable.")
+@click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generate_command(
     model: str,
@@ -152,6 +158,7 @@ def generate_command(
     load: float | None,
     seed: int,
     parameters: tuple[str, ...],
+    force: bool,
     as_json: bool,
 ) -> None:
     """Generate a workload by a model: poisson, feitelson96, lublin03 or cisne.
@@ -162,7 +169,7 @@ def generate_command(
       cosched workload generate poisson small.swf --jobs 100 --set sizes=powers-of-two
       cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
     """
-    _check_target(target)
+    _check_target(target, force=force)
     params: dict[str, object] = {}
     for each in parameters:
         key, equals, value = each.partition("=")
@@ -213,8 +220,11 @@ def fetch_command(name: str, as_json: bool) -> None:
     click.echo(msgspec.json.encode({"path": str(path)}) if as_json else str(path))
 
 
-def _check_target(target: Path) -> None:
+def _check_target(target: Path, *, force: bool) -> None:
+    """Refuse what is no name of a log, and one that is there unless it may be replaced."""
     if not target.name.endswith((".swf", ".swf.gz")):
         raise BadInput(str(target), "unknown log format", "an ending of .swf or .swf.gz")
     if not target.absolute().parent.is_dir():
         raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
+    if target.is_file() and not force:
+        raise BadInput(str(target), "it is there already", "another name, or --force to replace it")

@@ -99,6 +99,11 @@ def entry(name: str) -> PublicLog:
     return LOGS[bare]
 
 
+def is_known(name: str) -> bool:
+    """Whether a public log of that name is in the catalogue, here or not."""
+    return name.removesuffix(".gz").removesuffix(".swf") in LOGS
+
+
 def _nearest(name: str) -> str:
     by_case = {known.casefold(): known for known in LOGS}
     return by_case.get(nearest(name, by_case), "")

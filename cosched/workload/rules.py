@@ -125,18 +125,26 @@ class Workload:
         return len(self.job_id)
 
 
-def machine_size(log: Log, given: int | None = None) -> tuple[int, str]:
-    """Processors of the machine and where the number comes from: given, MaxProcs, MaxNodes, or the widest job."""
+def machine_size(log: Log, given: int | None = None, *, strict: bool = False) -> tuple[int, str]:
+    """Processors of the machine and where the number comes from: given, MaxProcs, MaxNodes, or the widest job.
+
+    A size in the header that is none is told of beside that; ``strict``: raises :class:`BadInput`.
+    """
     if given is not None:
         return given, "given"
+    no_sizes = ""
     for key in ("MaxProcs", "MaxNodes"):
-        size = log.header.integer(key)
+        size, text = log.header.integer(key), log.header.entries.get(key, "")
         if size is not None and 0 < size <= MAX_PROCS:
-            return size, f"{key} in the header"
+            return size, f"{key} in the header{no_sizes}"
+        if text and size != -1:  # -1: not known, as everywhere in the format
+            if strict:
+                raise BadInput(f"{log.name}: header", f"{key}: {text[:40]}", f"a whole number from 1 to {MAX_PROCS}")
+            no_sizes += f"; {key}: {text[:40]!r} is no size"
     if len(log):
         widest = int(max(log.column(Field.PROCS_ALLOCATED).max(), log.column(Field.PROCS_REQUESTED).max()))
         if widest > 0:
-            return widest, "the widest job (no MaxProcs or MaxNodes in the header)"
+            return widest, f"the widest job (no MaxProcs or MaxNodes in the header{no_sizes})"
     raise BadInput(log.name, "the header has no MaxProcs and no job has a size", "the machine's size: --procs N")
 
 
@@ -144,6 +152,14 @@ def to_us(seconds: NDArray[np.float64]) -> Times:
     """Microseconds, rounded, of an array of seconds."""
     rounded: Times = np.rint(seconds * US_PER_S).astype(np.int64)
     return rounded
+
+
+def _numbering(log: Log) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which jobs have a number below 0, which one that an earlier job has, and which have one at all (-1: none)."""
+    numbers = log.column(Field.JOB)
+    twice = np.ones(len(log), np.bool_)
+    twice[np.unique(numbers, return_index=True)[1]] = False
+    return numbers < 0, twice, numbers != -1
 
 
 def prepare(
@@ -156,7 +172,7 @@ def prepare(
 ) -> Workload:
     """Apply the rules to a log. Raises :class:`BadInput` in strict mode at the first job that would be skipped."""
     rules = rules or InputRules()
-    size, size_from = machine_size(log, procs_total)
+    size, size_from = machine_size(log, procs_total, strict=strict)
     first, other = Field.PROCS_ALLOCATED, Field.PROCS_REQUESTED
     if rules.procs_from == ProcsFrom.REQUESTED:
         first, other = other, first
@@ -186,6 +202,12 @@ def prepare(
         problems += [
             ("run_not_positive", no_run, "a run time of 0 or unknown", "more than 0 s"),
             ("no_processors", no_size, "no number of processors", "field 5 or field 8 of at least 1"),
+        ]
+    below, twice, known = _numbering(log)
+    if strict:  # else they are jobs like others: told of, and kept
+        problems += [
+            ("negative_job_number", below, "a job number below 0", "one of 0 or more"),
+            ("duplicate_job_number", twice, "a job number that an earlier line has", "each number once"),
         ]
     for cause, unfit, _, _ in problems:
         bad = unfit & keep
@@ -217,6 +239,8 @@ def prepare(
         "allocated_differs_from_requested": int(
             ((log.column(first) != log.column(other)) & (log.column(first) > 0) & (log.column(other) > 0) & keep).sum()
         ),
+        "negative_job_number": int((below & known & keep).sum()),
+        "duplicate_job_number": int((twice & known & keep).sum()),
         "out_of_submit_order": int((np.diff(submit_s[keep]) < 0).sum()),
     }
     last_s = float(submit_s[keep].max(initial=0)) + float(np.maximum(actual, told)[keep].sum())

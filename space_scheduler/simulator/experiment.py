@@ -22,7 +22,12 @@ def find_log(name: str) -> Path:
     path = Path(name)
     if path.exists() or "/" in name:
         return path
-    return catalogue.find(name) or path
+    if (found := catalogue.find(name)) is not None:
+        return found
+    if catalogue.is_known(name):
+        known = catalogue.entry(name).name
+        raise BadInput(name, "a public log that is not here", f"'cosched workload fetch {known}' first")
+    return path
 
 
 def prepare_workload(experiment: Experiment, path: Path) -> Workload:

@@ -1,6 +1,7 @@
 """Bad input ends with status 2 and one message: where, what was found, what was expected, the nearest valid choice."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -315,3 +316,88 @@ def test_a_site_has_no_rules_of_other_simulators(cosched: Call, log: Path) -> No
     (log.parent / "site.yaml").write_text("nodes: 4\n")
     ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml", "--rules", "oracle")
     assert (ended.status, "--ties: found 'sequential'" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "told"),
+    [
+        (LINE.replace(" 6 ", " -6 ", 1), "negative job number", "a job number below 0"),
+        (LINE.replace(" 6 ", " 5 ", 1), "duplicate job number", "a job number that an earlier line has"),
+    ],
+)
+def test_numbers_that_name_no_one_job_are_told_of_and_strictly_refused(
+    line: str, cause: str, told: str, cosched: Call, log: Path
+) -> None:
+    log.write_text(JOBS + line)
+    shown = cosched(*SIMULATE)
+    assert shown.status == 0, shown.err
+    assert f"1 {cause}" in shown.out
+    ended = cosched(*SIMULATE, "--strict")
+    assert ended.status == 2
+    assert "small.swf:11" in ended.err
+    assert told in ended.err
+
+
+def test_a_size_that_is_none_is_told_of_and_strictly_refused(cosched: Call, log: Path) -> None:
+    text = re.sub("MaxProcs:.*", "MaxProcs: lots", JOBS)
+    assert text != JOBS
+    log.write_text(text)
+    assert "MaxProcs: 'lots' is no size" in cosched(*SIMULATE).out
+    ended = cosched(*SIMULATE, "--strict")
+    assert ended.status == 2
+    assert "MaxProcs: lots" in ended.err
+
+
+def test_a_log_is_not_written_over(cosched: Call, log: Path) -> None:
+    before = log.read_text()
+    for options in ((), ("--force",)):
+        ended = cosched("workload", "convert", "small.swf", "small.swf", *options)
+        assert (ended.status, log.read_text()) == (2, before)
+        assert "the log itself" in ended.err
+    assert cosched("workload", "convert", "small.swf", "other.swf").status == 0
+    for command in (("convert", "small.swf", "other.swf"), ("generate", "poisson", "other.swf", "--jobs", "3")):
+        ended = cosched("workload", *command)
+        assert ended.status == 2
+        assert "other.swf: it is there already; expected another name, or --force" in ended.err
+        assert cosched("workload", *command, "--force").status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def plan(:\n", "broken.py:1: "),
+        ("\nraise ValueError('not today')\n", "its module fails: ValueError: not today ("),
+    ],
+)
+def test_a_policy_that_cannot_be_imported_is_told_with_its_line(
+    text: str, told: str, cosched: Call, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log.parent / "broken.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    importlib.invalidate_caches()
+    ended = cosched("simulate", "small.swf", "--policy", "broken:Policy")
+    assert ended.status == 2
+    assert told in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_what_policies_are_called_says_what_was_changed_about_them(cosched: Call, log: Path) -> None:
+    ended = cosched("compare", "small.swf", "--policies", "easy,fcfs", "--order", "sjf")
+    assert ended.status == 0, ended.err
+    assert "easy sjf" in ended.out
+    assert "Against easy sjf" in ended.out
+
+
+def test_policies_that_choose_nodes_say_that_there_are_none(cosched: Call, log: Path) -> None:
+    ended = cosched("compare", "small.swf", "--policies", "normal,3dbf-light,easy")
+    assert "normal, 3dbf-light: processors are counted here" in " ".join(ended.out.split())
+    assert "processors are counted here" not in cosched("compare", "small.swf", "--policies", "easy,fcfs").out
+
+
+def test_a_public_log_that_is_not_here_is_fetched_by_a_command(
+    cosched: Call, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosched.workload.catalogue.folders", list)
+    ended = cosched("simulate", "KTH-SP2-1996-2.1-cln", "--policy", "easy")
+    assert ended.status == 2
+    assert "'cosched workload fetch KTH-SP2-1996-2.1-cln' first" in ended.err

@@ -3,7 +3,7 @@
 import click
 
 from cosched.cli.enrol import add_command, remove_command
-from cosched.cli.service import ago, echo_json, json_option, service
+from cosched.cli.service import ago, echo_json, json_option, service, wide_option
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.node import Presence
@@ -11,10 +11,11 @@ from cosched.wire.api import NodeDoc
 
 
 @click.command("nodes")
+@wide_option
 @service
 @json_option
-def command(as_json: bool, server: str | None, lab: str | None) -> None:
-    """List the nodes: whether they are up, who is at the desk, what is used, which jobs run.
+def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+    """List the nodes, a line each: whether they are up, who is at the desk, what is used, which jobs run.
 
     \b
     Example: cosched nodes --json
@@ -27,9 +28,9 @@ def command(as_json: bool, server: str | None, lab: str | None) -> None:
     if not nodes:
         click.echo("no nodes: the list 'nodes' in cluster.yaml is empty")
         return
-    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
 
-    columns = ("node", "state", "desk", "tasks", "memory", "parallel CPU", "others' CPU", "limit", "jobs", "heard")
+    columns = ("node", "state", "desk", "tasks", "memory", "CPU", "others", "limit", "jobs", "heard")
     table = Table("Nodes", columns)
     for node in nodes:
         table.add(*_row(node))
@@ -37,7 +38,7 @@ def command(as_json: bool, server: str | None, lab: str | None) -> None:
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
-    table.show(console())
+    table.show_lines(wide=wide, cut=("node", "jobs", "desk", "memory"))
 
 
 def _row(node: NodeDoc) -> tuple[object, ...]:

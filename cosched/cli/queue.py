@@ -6,14 +6,15 @@ import click
 
 from cosched.cli.service import (
     because,
+    clock,
     echo_json,
     json_option,
     lasting,
-    local,
     outcome,
     places,
     service,
     this_user,
+    wide_option,
     with_present_reason,
 )
 from cosched.cli.values import whole_number
@@ -31,8 +32,11 @@ _user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me'
 @_user
 @click.option("--all", "also_ended", is_flag=True, help="Also those that have ended lately.")
 @service
+@wide_option
 @json_option
-def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+def queue_command(
+    user: str | None, also_ended: bool, wide: bool, as_json: bool, server: str | None, lab: str | None
+) -> None:
     """List the jobs that run and wait: what runs first, then the queue in its order.
 
     \b
@@ -50,14 +54,14 @@ def queue_command(user: str | None, also_ended: bool, as_json: bool, server: str
     if not jobs:
         click.echo("no jobs")
         return
-    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
 
     table = Table("Jobs", ("job", "name", "user", "state", "tasks", "waited", "runs", "limit", "where, why"))
     for job in jobs:
         table.add(*_row(job))
     if any(job.state in _NOT_STARTED for job in jobs):
         table.notes.append("why a job waits, with numbers: cosched explain ID")
-    table.show(console())
+    table.show_lines(wide=wide, cut=("where, why", "name", "user"))
 
 
 def _row(job: JobDoc) -> tuple[object, ...]:
@@ -65,7 +69,7 @@ def _row(job: JobDoc) -> tuple[object, ...]:
     if job.state in _NOT_STARTED:
         why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
         if job.promised_start:
-            why = f"starts by {local(job.promised_start)}: {why}"
+            why = f"by {clock(job.promised_start)}: {why}"
     waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
     return (
         str(job.job_id),
@@ -84,8 +88,11 @@ def _row(job: JobDoc) -> tuple[object, ...]:
 @click.option("-n", "--last", "limit", metavar="N", default="20", callback=whole_number(1, 100_000), show_default=True)
 @_user
 @service
+@wide_option
 @json_option
-def history_command(limit: int, user: str | None, as_json: bool, server: str | None, lab: str | None) -> None:
+def history_command(
+    limit: int, user: str | None, wide: bool, as_json: bool, server: str | None, lab: str | None
+) -> None:
     """List the jobs that have ended, the newest first.
 
     \b
@@ -99,16 +106,16 @@ def history_command(limit: int, user: str | None, as_json: bool, server: str | N
     if not jobs:
         click.echo("no job has ended yet")
         return
-    from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
 
     table = Table("Ended jobs", ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where"))
     for job in jobs:
-        times = (local(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
+        times = (clock(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
         where = places(job.nodes)
         table.add(str(job.job_id), job.name, job.user, outcome(job), job.tasks, *times, lasting(job.cpu_s), where)
     if any(job.state != JobState.COMPLETED for job in jobs):
         table.notes.append("why one did not complete: cosched show ID")
-    table.show(console())
+    table.show_lines(wide=wide, cut=("where", "name", "user"))
 
 
 def _named(user: str | None) -> str | None:

@@ -39,6 +39,11 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def wide_option(command: Command) -> Command:
+    """Add ``--wide``: a list is as wide as it takes, whatever the terminal is."""
+    return click.option("--wide", is_flag=True, help="Cut nothing off, whatever the terminal's width.")(command)
+
+
 def echo_json(document: object) -> None:
     """Print a document as one line of JSON."""
     click.echo(msgspec.json.encode(document))
@@ -101,6 +106,18 @@ def local(time: str | None) -> str:
         return datetime.fromisoformat(time).astimezone().isoformat(" ", "seconds")
     except (ValueError, OverflowError):
         return time
+
+
+def clock(time: str | None) -> str:
+    """A moment in a list: the clock alone where it is today, else with the date; local time."""
+    if not time:
+        return ""
+    try:
+        moment = datetime.fromisoformat(time).astimezone()
+    except (ValueError, OverflowError):
+        return time
+    today = moment.date() == datetime.now(UTC).astimezone().date()
+    return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
 
 
 def ago(time: str | None) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from cosched.errors import BadInput
 
 _WIDE = 240
+#: No column is cut below that: most numbers keep their digits.
+_LEAST = 6
 
 
 @dataclass
@@ -49,6 +53,22 @@ class Table:
         for note in self.notes:
             console.print(f"  {note}", highlight=False, markup=False)
 
+    def show_lines(self, *, wide: bool = False, cut: Sequence[str] = ()) -> None:
+        """Print with a line for each row: on a terminal no wider than it is, the columns ``cut`` give way first.
+
+        ``wide``: as wide as it takes. Into a pipe: tabs between values, the columns' names first; notes go to stderr.
+        """
+        texts = [[" ".join(("" if value is None else str(value)).split()) for value in row] for row in self.rows]
+        lines = [list(self.columns), *texts]
+        piped = not sys.stdout.isatty()
+        if not piped:
+            screen = _WIDE * len(self.columns) if wide else os.get_terminal_size(sys.stdout.fileno()).columns
+            lines = _fitted(lines, screen, [list(self.columns).index(name) for name in cut])
+        between = "\t" if piped else "  "
+        sys.stdout.write("".join(between.join(line).rstrip(" ") + "\n" for line in lines))
+        for note in self.notes:
+            print(note, file=sys.stderr if piped else sys.stdout)
+
     def write(self, path: Path) -> None:
         """Write to a file; its ending says how: .tsv, .csv or .parquet."""
         if path.suffix == ".parquet":
@@ -60,6 +80,21 @@ class Table:
             writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
             writer.writerow(self.columns)
             writer.writerows(["" if value is None else value for value in row] for row in self.rows)
+
+
+def _fitted(lines: list[list[str]], screen: int, cut: Sequence[int]) -> list[list[str]]:
+    """The lines with each column as wide as its widest value, those columns narrower that are to be ``cut``."""
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    for i in [*cut, *range(len(columns) - 1, -1, -1)]:
+        if (excess := sum(widths) + 2 * (len(widths) - 1) - screen) > 0:
+            widths[i] = max(min(widths[i], _LEAST), widths[i] - excess)
+    cells = [[_cut(text, width) for text, width in zip(line, widths, strict=True)] for line in lines]
+    return [[set_cell_size(text, width) for text, width in zip(line, widths, strict=True)] for line in cells]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
 
 
 def shown(value: Any) -> str:

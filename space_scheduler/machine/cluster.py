@@ -152,8 +152,8 @@ class Cluster:
         name = member.node.name
         last = next(reversed(self.members), None)
         self.members[name] = member
-        if last is not None and _by_number(name) < _by_number(last):  # most come in order
-            self.members = dict(sorted(self.members.items(), key=lambda entry: _by_number(entry[0])))
+        if last is not None and by_number(name) < by_number(last):  # most come in order
+            self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
 
     def hold(self, job: Job, allocation: Allocation) -> None:
         """A job takes what it was given."""
@@ -222,6 +222,7 @@ class Cluster:
         return tuple(SavedNode(each.node, each.lost, each.drained, each.reason, each.owner) for each in self)
 
 
-def _by_number(name: str) -> list[tuple[bool, int, str]]:
+def by_number(name: str) -> list[tuple[bool, int, str]]:
+    """The sort key of a node's name: ``node2`` before ``node10``."""
     parts = re.findall(r"\d+|\D+", name)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -1,7 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import NodeStatus
+from space_scheduler.machine.cluster import NodeStatus, by_number
 from space_scheduler.service.records import View
 
 if TYPE_CHECKING:
@@ -135,10 +135,15 @@ class NodeBook:
         for record in view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
                 tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
-        shown = (
-            each for each in self._entries.values() if each.name in self.allowed or each.size or each.name in tasks
-        )
-        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in shown]
+        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self.members(tasks)]
+
+    def members(self, holding: Container[str]) -> list[NodeEntry]:
+        """Those that may join, and those that were removed and still have something, by name, numbers by their value.
+
+        ``holding``: the nodes that jobs hold.
+        """
+        found = [each for each in self if each.name in self.allowed or each.size or each.name in holding]
+        return sorted(found, key=lambda each: by_number(each.name))
 
     def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
         hello, beat = entry.hello, entry.beat

@@ -85,6 +85,7 @@ def test_output_to_a_pipe_is_refused_and_to_a_device_taken(any_guard: RealGuard)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # also where somebody reads it
     os.close(reader)
     guard.shell("echo nothing", n=2, output="/dev/null")
+    guard.event("exited", n=2)
 
 
 def test_output_is_opened_as_the_user_and_appended_to(any_guard: RealGuard) -> None:

@@ -2,8 +2,6 @@
 
 import math
 import re
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from cosched.errors import BadInput
 from cosched.metrics.intervals import Interval, block_bootstrap
 from cosched.metrics.summary import grouped, per_job, summarise
 from cosched.model.time import US_PER_S
+from cosched.replicate.pool import Call, carry_out
 from cosched.report import manifest as manifests
 from cosched.report.table import Table, console
 from cosched.workload.rules import Workload
@@ -76,18 +75,10 @@ def command(
         manifests.check_inputs(expected, [path], str(repeat))
     load = prepare_workload(experiment, path)
 
-    outcomes: dict[str, Outcome] = {}
-    with (
-        Progress(f"comparing on {load.name}", len(experiment.policies)) as progress,
-        ProcessPoolExecutor(min(jobs, len(experiment.policies)), get_context("fork")) as pool,
-    ):
-        waiting = {
-            show.policy_label(experiment, name): pool.submit(run, experiment, name, load)
-            for name in experiment.policies
-        }
-        for name, future in waiting.items():
-            outcomes[name] = future.result()
-            progress(len(outcomes))
+    labels = [show.policy_label(experiment, name) for name in experiment.policies]
+    calls = [Call(run, (experiment, name, load)) for name in experiment.policies]
+    found: list[Outcome] = carry_out(calls, min(jobs, len(calls)), Progress, f"comparing on {load.name}")
+    outcomes = dict(zip(labels, found, strict=True))
 
     summaries = {name: summarise(outcome) for name, outcome in outcomes.items()}
     groups = {what: {name: grouped(o, GROUPINGS[what](o)) for name, o in outcomes.items()} for what in by}

@@ -14,6 +14,7 @@ import click
 
 import cosched
 from cosched.errors import BadInput, Failed, nearest
+from cosched.lab.interrupt import like_ctrl_c
 
 #: Sections of the help: verb -> (where its command is, what it does).
 _SECTIONS: Final = {
@@ -101,7 +102,8 @@ def main(arguments: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a question mark
     try:
-        status = cli.main(arguments, prog_name="cosched", standalone_mode=False)
+        with like_ctrl_c():
+            status = cli.main(arguments, prog_name="cosched", standalone_mode=False)
     except BadInput as error:
         _complain(str(error))
         sys.exit(error.status)

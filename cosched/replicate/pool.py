@@ -1,10 +1,11 @@
 """Many independent simulations on several processors. The answers come in the order of the calls, whoever is first."""
 
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 #: Opens a display of progress: (what is done, how many there are) -> a context that is called with how many are done.
@@ -30,12 +31,21 @@ def carry_out(calls: Sequence[Call], workers: int, begin: Begin, what: str) -> l
                 answers[i] = calls[i].function(*calls[i].arguments)
                 progress(done)
             return answers
-        pool = ProcessPoolExecutor(min(workers, max(1, len(calls))), get_context("fork"))
+        pool = ProcessPoolExecutor(min(workers, max(1, len(calls))), get_context("fork"), _begin_worker)
         try:
             waiting = {pool.submit(calls[i].function, *calls[i].arguments): i for i in order}
             for done, future in enumerate(as_completed(waiting), 1):
                 answers[waiting[future]] = future.result()
                 progress(done)
+        except BaseException:  # interrupted, or one has failed: nobody waits for the others
+            for child in active_children():
+                child.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     return answers
+
+
+def _begin_worker() -> None:
+    """A worker is ended by its parent's SIGTERM, whatever the parent does about one itself."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

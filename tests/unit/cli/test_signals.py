@@ -1,0 +1,63 @@
+"""SIGTERM ends a command as Ctrl-C does: no worker and no part of a file stays, and the status says how it ended."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kit.waiting import wait_for
+
+LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
+EVENTS = ("simulate", "long.swf", "--policy", "conservative", "--events", "events.jsonl")
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("arguments", [LONG, EVENTS], ids=["workers", "part file"])
+def test_a_signal_leaves_neither_workers_nor_part_files(
+    arguments: tuple[str, ...], number: signal.Signals, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "cosched.cli.main"]
+    root = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    generate = ["workload", "generate", "lublin03", "long.swf", "--jobs", "60000", "--load", "0.95"]
+    subprocess.run([*command, *generate], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    # a shell's background has SIGINT ignored: Python then leaves it so
+    begin = [
+        sys.executable,
+        "-c",
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+    ]
+    process = subprocess.Popen(
+        [*begin, *command, *arguments], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        begun = (
+            (lambda: len(children(process.pid)) >= 2) if arguments is LONG else (lambda: any(tmp_path.glob(".*.part")))
+        )
+        wait_for(lambda: begun() or process.poll() is not None, "the simulation to begin", 120)
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        workers = children(process.pid)
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+        assert "interrupted" in said
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the workers to be gone", 60)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["long.swf"]
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr:
+            process.stderr.close()

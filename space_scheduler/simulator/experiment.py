@@ -26,7 +26,8 @@ def find_log(name: str) -> Path:
         return found
     if catalogue.is_known(name):
         known = catalogue.entry(name).name
-        raise BadInput(name, "a public log that is not here", f"'cosched workload fetch {known}' first")
+        remedy = f"'cosched workload fetch {known}' first, or COSCHED_TRACES to name the folder that has it"
+        raise BadInput(name, "a public log that is not here", remedy)
     return path
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from kit.journals import Driven, Raiser, copied, recovered, state_bytes
+from kit.needs import ROOT
 
 from cosched.errors import Failed
 from space_scheduler.machine.state import MachineRules
@@ -283,3 +284,48 @@ def test_an_upgrade_of_the_rules_keeps_the_state(tmp_path: Path) -> None:
     journal.close()
     assert msgspec.json.encode(core.state.snapshot().jobs) == msgspec.json.encode(made.core.state.snapshot().jobs)
     shutil.rmtree(tmp_path)
+
+
+def test_every_transaction_is_synced(tmp_path: Path) -> None:
+    """With ``synchronous=NORMAL`` or ``OFF`` a crash of the machine takes back what users and agents were told."""
+    made = driven(tmp_path / "journal.db", 5)
+    db = made.journal._db
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL: the log is synced at every commit"
+    made.crash()
+
+
+_FIVE_TRANSACTIONS = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, "tests")
+from kit.journals import SCRIPT, Driven
+from cosched.model.job import Job
+made = Driven(Path(sys.argv[1]))
+for _ in range(5):
+    made.time.pass_by(1000)
+    made.core.submit(Job(0, 1, 1000, 0), SCRIPT, "ann", made.clock.now_us())
+    os.write(1, b"begin\\n")
+    made.core.commit()
+    os.write(1, b"written\\n")
+"""
+
+
+@pytest.mark.system("strace")
+def test_the_disk_has_a_transaction_when_it_is_acknowledged(tmp_path: Path) -> None:
+    """Seen in the kernel's calls: the last thing before the acknowledgement is a sync of what was appended."""
+    trace = tmp_path / "trace"
+    calls = ["strace", "-y", "-o", str(trace), "-e", "trace=write,pwrite64,fsync,fdatasync"]
+    command = [*calls, sys.executable, "-c", _FIVE_TRANSACTIONS, str(tmp_path / "journal.db")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    if "ptrace" in ran.stderr and not trace.read_text().count("write("):
+        pytest.skip(f"needs to trace a child: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    parts = trace.read_text().split('"begin\\n"')[1:]
+    assert len(parts) == 5
+    for part in parts:
+        of_log = [
+            line.split("(")[0] for line in part.split('"written\\n"')[0].splitlines() if "journal.db-wal>" in line
+        ]
+        assert "pwrite64" in of_log, part
+        assert of_log[-1] in ("fdatasync", "fsync"), of_log

@@ -1,0 +1,135 @@
+"""A guard that hangs, at each step of a job's life: nothing waits for it longer than a launch may take."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cosched.client.client import Client
+from cosched.lab import tiers
+from cosched.lab.lab import Lab
+from cosched.wire.api import JobDoc, NodeDoc, Submission
+from tests.live.conftest import ENDED, groups_of
+
+pytestmark = pytest.mark.xdist_group("faults")
+
+_NODES = 4
+#: A launch may take 30 s, a dead agent or guard is known after some seconds more; a busy machine is slower than that.
+_GIVEN_UP_S = 75.0
+#: What still runs when it is told to end, so that there is time to hang in.
+_STUBBORN = "#!/bin/sh\ntrap 'sleep 30' TERM\nwhile :; do sleep 1; done\n"
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    if (possible := tiers.best(1)).tier != 1:
+        pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
+    with Lab.up(nodes=_NODES, name=f"hung-{os.getpid()}") as up:
+        yield up
+
+
+def until(holds: Callable[[], object], what: str, within_s: float) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < give_up_s, f"waited {within_s:g} s for {what}"
+        time.sleep(0.01)
+
+
+def guard_of(lab: Lab, node: str) -> int:
+    """The process of this machine that is the node's guard."""
+    directory = next(each["directory"] for each in lab.state["nodes"] if each["name"] == node)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if "node_agent.guard" in words and any(word.startswith(f"{directory}/") for word in words):
+                return int(folder.name)
+    raise AssertionError(f"{node} has no guard")
+
+
+class Hung:
+    """Guards that this test has stopped, by node, each with its keeper: whose watchdog would start another."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.by_node: dict[str, tuple[int, int]] = {}
+
+    def hang(self, node: str) -> None:
+        guard = guard_of(self.lab, node)
+        status = Path(f"/proc/{guard}/status").read_text()
+        keeper = int(status.partition("PPid:")[2].split()[0])
+        assert keeper > 1
+        self.by_node[node] = os.pidfd_open(keeper), os.pidfd_open(guard)
+        for pidfd in self.by_node[node]:
+            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        for pidfds in self.by_node.values():
+            for pidfd in reversed(pidfds):  # the guard before its watchdog
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+                os.close(pidfd)
+        self.by_node.clear()
+
+
+@pytest.fixture
+def hung(lab: Lab) -> Iterator[Hung]:
+    made = Hung(lab)
+    yield made
+    made.wake()
+
+
+def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
+    with lab.client() as client:
+        steps = {"run": in_state(client, "running"), "end": in_state(client, "running")}
+        node_of = {step: client.job(job).nodes[0].name for step, job in steps.items()}
+
+        hung.hang(node_of["run"])  # while a job runs, and is then to be killed
+        client.cancel(steps["end"])
+        until(lambda: client.job(steps["end"]).state == "ending", "the end to begin", 20)
+        hung.hang(node_of["end"])  # while a job ends
+        steps["launch"] = in_state(client, "starting", script="#!/bin/sh\nexec sleep 600\n")
+        hung.hang(client.job(steps["launch"]).nodes[0].name)  # while a job is launched
+        left = {node for node in lab.nodes if node not in hung.by_node}
+        hung.hang(left.pop())
+        steps["prepare"] = in_state(client, "starting")  # before anything of a job is there
+        assert not left
+
+        until(lambda: all(drained(node) for node in client.nodes()), "all nodes to be drained", 30)
+        asked_s = time.monotonic()
+        for job_id in steps.values():
+            with contextlib.suppress(Exception):  # it may have been given up by itself
+                client.cancel(job_id)
+        told = {step: ended(client, job_id) for step, job_id in steps.items()}
+        assert time.monotonic() - asked_s < _GIVEN_UP_S
+        assert {step: job.state for step, job in told.items()} == dict.fromkeys(told, "cancelled")
+
+        waits = submit(client, "#!/bin/sh\ntrue\n")
+        assert client.job(waits).state in ("queued", "submitted"), "nothing starts where nobody guards"
+        hung.wake()
+        until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back by themselves", 60)
+        assert ended(client, waits).state == "completed"
+        for job_id in steps.values():
+            until(lambda job_id=job_id: not groups_of(lab, job_id), "what was left to be killed", 30)  # type: ignore[misc]
+
+
+def drained(node: NodeDoc) -> bool:
+    return node.state in ("draining", "drained") and node.reason.startswith("guard: ")
+
+
+def submit(client: Client, script: str) -> int:
+    return client.submit(Submission(script=script, directory="/", time_limit_s=600.0)).job_id
+
+
+def in_state(client: Client, state: str, script: str = _STUBBORN) -> int:
+    job_id = submit(client, script)
+    until(lambda: client.job(job_id).state == state, f"job {job_id} to be {state}", 20)
+    return job_id
+
+
+def ended(client: Client, job_id: int) -> JobDoc:
+    until(lambda: client.job(job_id).state in ENDED, f"job {job_id} to end", _GIVEN_UP_S)
+    return client.job(job_id)

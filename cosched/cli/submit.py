@@ -13,6 +13,7 @@ from cosched.cli.service import echo_json, exit_status, json_option, outcome, se
 from cosched.cli.values import one_of, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
+from cosched.client.places import own_umask
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, NoAnswer
 from cosched.model.time import US_PER_S
@@ -157,6 +158,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         environment=_environment(asked["export"], asked["variables"]),
         output=asked["output"],
         error=asked["error"],
+        umask=own_umask(),
         hold=asked["hold"],
         requeue=asked["requeue"],
     )

@@ -23,6 +23,13 @@ DEMO: Final = "demo-"
 _LAB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 
 
+def own_umask() -> int:
+    """What this user's files are made without: the process's umask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
 def runtime_dir() -> Path:
     """The directory of this user's sockets and labs: /run/cosched for root, else his own; it need not exist yet."""
     if given := os.environ.get("COSCHED_RUNTIME_DIR"):

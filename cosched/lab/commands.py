@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
 
+from cosched.client.places import own_umask
 from cosched.errors import Failed
 from cosched.lab import control
 
@@ -38,9 +39,7 @@ class Command:
 
         Raises :class:`CannotRun` where the program cannot be started, :class:`Failed` where the node is gone.
         """
-        umask = os.umask(0o022)
-        os.umask(umask)
-        order = {"argv": list(argv), "env": dict(env), "cwd": directory, "umask": umask}
+        order = {"argv": list(argv), "env": dict(env), "cwd": directory, "umask": own_umask()}
         order |= {"rows": size[0], "columns": size[1]}
         self._ended: dict[str, Any] | None = None
         try:

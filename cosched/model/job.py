@@ -5,6 +5,9 @@ from typing import Final
 
 import msgspec
 
+#: Of a job whose submitter says none; what most systems give their users.
+DEFAULT_UMASK: Final = 0o022
+
 
 class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A rigid job as a policy may see it: what the user said, never how long it will really run.

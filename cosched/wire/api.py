@@ -26,6 +26,7 @@ Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known,
 
 import msgspec
 
+from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 
 
@@ -44,6 +45,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     environment: dict[str, str] = {}
     output: str | None = None  # a path, opened as the user on the first node
     error: str | None = None
+    umask: int = DEFAULT_UMASK  # of all its processes, and of the files of output and error
     hold: bool = False
     requeue: bool = False  # when it loses a node, it waits again and runs from its beginning
 

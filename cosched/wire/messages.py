@@ -24,6 +24,7 @@ import msgspec
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.effort import Effort
+from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 from cosched.wire.sequence import HEADER_BYTES
 
@@ -282,7 +283,7 @@ class Order(Message, frozen=True):
     order: OrderId
 
 
-class Prepare(Order, frozen=True):
+class Prepare(Order, frozen=True, omit_defaults=True):
     """Make ready for ranks of a job. ``grant`` is a signed :class:`cosched.wire.grant.Grant`.
 
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
@@ -293,7 +294,8 @@ class Prepare(Order, frozen=True):
     ``{pvmd}`` its ``cosched-pvmd``, which starts PVM's daemon where an earlier one was killed; ``{interface}`` the
     network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
     job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
-    in it: they are what the node's own user database says (Open MPI does not start without HOME).
+    in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
+    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order.
     """
 
     user: str
@@ -305,6 +307,7 @@ class Prepare(Order, frozen=True):
     directory: str
     environment: dict[str, str]
     grant: bytes
+    umask: int = DEFAULT_UMASK
 
 
 class Run(Order, frozen=True):

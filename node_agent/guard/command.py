@@ -21,7 +21,7 @@ _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 class Place(NamedTuple):
     """Where a job's commands run. ``keep`` and ``directory`` are absolute; ``directory`` is the job's private one.
 
-    ``bounded``: the job has a memory limit of its own.
+    ``bounded``: the job has a memory limit of its own. ``umask``: the submitter's.
     """
 
     user: users.User
@@ -30,6 +30,7 @@ class Place(NamedTuple):
     directory: str
     keep: tuple[str, ...]
     bounded: bool
+    umask: int
 
 
 class Command(NamedTuple):
@@ -90,7 +91,7 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
         raise StepFailed("failed", f"entering the job's cgroup: {_story(error)}") from None
     os.setsid()
     process.reset_signals()
-    os.umask(0o022)
+    os.umask(place.umask)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     files.write("/proc/self/oom_score_adj", _OOM_BOUNDED if place.bounded else _OOM_UNBOUNDED)
     settle(place, command.cwd)

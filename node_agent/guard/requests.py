@@ -51,7 +51,7 @@ class Arm(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """Make ready for an attempt at a job; ``memory_bytes`` is a task's."""
+    """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands."""
 
     job: int
     attempt: int
@@ -61,6 +61,7 @@ class Prepare(NamedTuple):
     memory_bytes: int | None
     limit_us: int | None
     grace_us: int
+    umask: int = 0o022  # where a record of an earlier version has none
 
 
 class Spawn(NamedTuple):
@@ -326,6 +327,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Request], Mapping[str, _Check]]]]
             "memory_bytes": _optional(_whole(1)),
             "limit_us": _optional(_whole(1)),
             "grace_us": _GRACE,
+            "umask": _whole(0, 0o777),
         },
     ),
     "spawn": (

@@ -51,7 +51,7 @@ class Rooms:
         directory = f"{self._settings.paths.state}/jobs/{_directory(group)}"
         keep = (*self._settings.paths.keep, self._settings.paths.run, directory)
         switch, bounded = self._settings.security.users == "switch", group.memory_bytes is not None
-        return command.Place(user, switch, self._private_tmp, directory, keep, bounded)
+        return command.Place(user, switch, self._private_tmp, directory, keep, bounded, group.request.umask)
 
     def make(self, group: Group, shm_bytes: int, done: Done) -> None:
         """Make them; ``done`` gets {user} or {error, message}, in the end. Raises :class:`Refusal`."""

@@ -171,6 +171,7 @@ class Orders:
                     "memory_bytes": message.memory_bytes,
                     "limit_us": message.limit_us,
                     "grace_us": message.grace_us,
+                    "umask": message.umask,
                 }
             )
         except (GuardGone, GuardRefused, ValueError):

@@ -78,6 +78,7 @@ class Orders:
             directory=submission.directory,
             environment=job_environment(context),
             grant=signed(grant, self._key),
+            umask=submission.umask,
         )
 
     def run(self, flight: Flight) -> wire.Run:

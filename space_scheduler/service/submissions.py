@@ -51,6 +51,8 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
         _time_limit(given.time_limit_s, config)
     if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
         raise _bad("memory_bytes", given.memory_bytes, "a number of bytes of at least 1, for each task")
+    if not 0 <= given.umask <= 0o777:
+        raise _bad("umask", given.umask, "a number from 0 to 511, the octal 777")
     if len(given.name) > _MAX_NAME or not given.name.isprintable():
         raise _bad("name", given.name[:_MAX_NAME], f"at most {_MAX_NAME} printable characters")
     directory = _path("directory", given.directory)

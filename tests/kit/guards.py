@@ -233,6 +233,7 @@ class RealGuard:
             **usual,
             "limit_us": None,
             "grace_us": US_PER_S,
+            "umask": 0o022,
             **fields,
         }
 

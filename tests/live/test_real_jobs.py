@@ -1,6 +1,7 @@
 """Real MPI jobs on a real lab: the answer, the control groups, and every way to end."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -160,3 +161,21 @@ def test_the_journal_decided_again_gives_the_same_instructions(lab: Lab, jobs: J
     assert again.difference is None, str(again.difference)
     assert again.instructions >= len(running)
     assert again.passes >= 2
+
+
+def test_a_job_has_the_umask_of_its_submitter_on_all_its_nodes(lab: Lab, jobs: Jobs, programs: Path) -> None:
+    if lab.tier == 3:
+        pytest.skip(f"needs a lab whose jobs may span nodes: {lab.why}")
+    programs.chmod(0o755)
+    output = programs / "of-a-private-user"
+    submit = ("submit", "-n", "4", "--time", "1min", "--output", str(output), "-")
+    command = [sys.executable, "-m", "cosched.cli.main", *submit]
+    environment = {**os.environ, "COSCHED_LAB": lab.name, "PATH": jobs.environment["PATH"]}
+    said = subprocess.run(
+        command, input="#!/bin/sh\nmpirun sh -c umask\n", env=environment, cwd="/", umask=0o077, capture_output=True,
+        text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    job = jobs.ended(int(said.split()[1]))
+    assert job.state == "completed", jobs.error(job.job_id)
+    assert output.read_text().split() == ["0077"] * 4
+    assert output.stat().st_mode & 0o777 == 0o600

@@ -315,8 +315,8 @@ for _ in range(5):
 def test_the_disk_has_a_transaction_when_it_is_acknowledged(tmp_path: Path) -> None:
     """Seen in the kernel's calls: the last thing before the acknowledgement is a sync of what was appended."""
     trace = tmp_path / "trace"
-    calls = ["strace", "-y", "-o", str(trace), "-e", "trace=write,pwrite64,fsync,fdatasync"]
-    command = [*calls, sys.executable, "-c", _FIVE_TRANSACTIONS, str(tmp_path / "journal.db")]
+    traced = ["strace", "-y", "-o", str(trace), "-e", "trace=write,pwrite64,fsync,fdatasync"]
+    command = [*traced, sys.executable, "-c", _FIVE_TRANSACTIONS, str(tmp_path / "journal.db")]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     if "ptrace" in ran.stderr and not trace.read_text().count("write("):
         pytest.skip(f"needs to trace a child: {ran.stderr.strip()}")

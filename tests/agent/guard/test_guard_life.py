@@ -44,6 +44,15 @@ def test_a_command_finds_its_user_its_directory_and_its_environment(any_guard: R
     assert set(descriptors) <= {"0", "1", "2", "10"}  # 10 is the shell's own
 
 
+def test_files_and_output_have_the_modes_that_the_submitters_umask_leaves(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(umask=0o027)
+    guard.shell("umask; : > made", output=str(guard.work / "o"), error=str(guard.work / "e"))
+    assert (guard.work / "o").read_text() == "0027\n"
+    modes = {name: (guard.work / name).stat().st_mode & 0o777 for name in ("o", "e", "made")}
+    assert modes == dict.fromkeys(modes, 0o640)
+
+
 def test_a_user_gets_his_rights_and_no_others(guard: RealGuard) -> None:
     guard.prepare()
     guard.shell("grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|NoNewPrivs|SigBlk|SigIgn)' /proc/self/status")

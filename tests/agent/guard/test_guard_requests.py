@@ -22,7 +22,7 @@ from node_agent.guard.requests import Refusal, decode
 
 PREPARE = {
     "job": 1, "attempt": 1, "user": "ada", "directory": "/", "tasks": 1, "memory_bytes": None, "limit_us": None,
-    "grace_us": 0,
+    "grace_us": 0, "umask": 0o077,
 }  # fmt: skip
 SPAWN = {
     "job": 1, "attempt": 1, "n": 0, "argv": ["true"], "env": {}, "cwd": "/", "script": False, "output": None,
@@ -79,6 +79,8 @@ def test_every_request_is_understood_whole_and_not_without_a_field_or_with_one_m
         ("prepare", {"memory_bytes": 0}),
         ("prepare", {"limit_us": 0}),
         ("prepare", {"grace_us": -1}),
+        ("prepare", {"umask": 0o1000}),
+        ("prepare", {"umask": "077"}),
         ("spawn", {"argv": []}),
         ("spawn", {"argv": [""]}),
         ("spawn", {"argv": ["a\0b"]}),

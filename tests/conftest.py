@@ -79,6 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 config.stash[_left_out][f"{folder} (slow)" if folder in QUICK_FOLDERS else folder] += 1
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)  # who must run one by one begins first
     for item in items:
         if item.get_closest_marker("oracle"):
             item.user_properties.append(("oracle", True))  # travels in the reports, also between processes

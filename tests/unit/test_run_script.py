@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("sh", "dirname", "sed", "cat", "sha256sum", "cmp", "env", "uname", "flock", "rm", "mv", "mkdir", "cp", "tr")
+TOOLS = ("sh", "dirname", "sed", "cat", "sha256sum", "cmp", "env", "uname", "flock", "rm", "mv", "mkdir", "cp", "tr", "nproc")
 #: What runs the whole suite.
-WHOLE = "python 3.12 runs: -m pytest -n auto --dist loadgroup"
+WHOLE = f"python 3.12 runs: -m pytest -n {2 * len(os.sched_getaffinity(0))} --dist loadgroup"
 
 # Answers the script's question about an interpreter as this machine's own Python does, with facts changed.
 ASKED = """#!{python} -I
@@ -218,6 +218,9 @@ def test_made_once(checkout: Checkout) -> None:
 def test_whole_suite_runs_on_all_cores_and_a_part_of_it_in_one_process(checkout: Checkout) -> None:
     checkout.put_pretender(12)
     assert checkout.run("test", "--system").stdout == f"{WHOLE} --system\n"
+    quick = "python 3.12 runs: -m pytest -n auto --dist loadgroup --quick --system\n"
+    assert checkout.run("test", "--quick", "--system").stdout == quick
+    assert checkout.run("test", "--system", "tests/unit").stdout == "python 3.12 runs: -m pytest --system tests/unit\n"
     assert checkout.run("test", "tests/unit").stdout == "python 3.12 runs: -m pytest tests/unit\n"
 
 

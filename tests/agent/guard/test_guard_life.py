@@ -48,6 +48,7 @@ def test_files_and_output_have_the_modes_that_the_submitters_umask_leaves(any_gu
     guard = any_guard
     guard.prepare(umask=0o027)
     guard.shell("umask; : > made", output=str(guard.work / "o"), error=str(guard.work / "e"))
+    guard.event("exited", status=0)
     assert (guard.work / "o").read_text() == "0027\n"
     modes = {name: (guard.work / name).stat().st_mode & 0o777 for name in ("o", "e", "made")}
     assert modes == dict.fromkeys(modes, 0o640)

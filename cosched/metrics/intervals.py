@@ -21,6 +21,25 @@ class Interval(msgspec.Struct, frozen=True):
     low: float
     high: float
     level: float = 0.95
+    #: Degrees of freedom of Student's t behind the bounds; None where the bounds are not of that kind.
+    degrees_of_freedom: int | None = None
+
+    def at_level(self, level: float) -> "Interval":
+        """The same mean with an interval of at least this level.
+
+        Bounds of Student's t become those of the wanted level exactly. Others (of a bootstrap) are widened on each side
+        by the ratio of the normal distribution's quantiles: an approximation, since what was resampled is not kept.
+        """
+        if level <= self.level or not math.isfinite(self.half_width):
+            return self
+        from scipy.stats import norm, t  # noqa: PLC0415 (as below)
+
+        wanted, had = ((1 + each) / 2 for each in (level, self.level))
+        wider = norm.ppf(wanted) / norm.ppf(had)
+        if self.degrees_of_freedom is not None:
+            wider = t.ppf(wanted, self.degrees_of_freedom) / t.ppf(had, self.degrees_of_freedom)
+        low, high = self.mean - wider * (self.mean - self.low), self.mean + wider * (self.high - self.mean)
+        return Interval(self.mean, float(low), float(high), level, self.degrees_of_freedom)
 
     @property
     def half_width(self) -> float:
@@ -37,7 +56,7 @@ def of_replications(values: Sequence[float] | Floats, level: float = 0.95) -> In
     from scipy.stats import t  # noqa: PLC0415 (0.4 s of CPU that most commands do without)
 
     half = float(t.ppf((1 + level) / 2, len(sample) - 1) * sample.std(ddof=1) / math.sqrt(len(sample)))
-    return Interval(mean, mean - half, mean + half, level)
+    return Interval(mean, mean - half, mean + half, level, len(sample) - 1)
 
 
 def by_batch_means(values: Floats, batches: int = 30, level: float = 0.95) -> Interval:

@@ -3,7 +3,12 @@
 A claim is first a :class:`Predicate`: a quantity, and the :class:`Region` in which it must lie for the claim to hold,
 tolerance included. Predicates are constants of the code, written before the run. The run then measures the quantity,
 with an interval where chance has a part in it: inside the region the claim holds, outside it fails, and where the
-interval straddles the border it is undecided. A claim that fails is a finding.
+interval straddles the border it is undecided. A claim that fails is a finding. Where the experiment is not the paper's,
+it is not comparable, whatever was measured. A direction ("cuts") and a size ("by about 24 %") are two claims.
+
+A claim over k cases is decided at level 0.95 in all, both ways: among many cases some lies outside by chance alone, so
+each is judged by an interval of level 1 - 0.05/k (Bonferroni). The case that decided the verdict is the one reported,
+with that interval.
 """
 
 import math
@@ -21,6 +26,7 @@ class Verdict(StrEnum):
     HOLDS = "holds"
     FAILS = "fails"
     UNDECIDED = "undecided"
+    NOT_COMPARABLE = "not_comparable"
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -95,58 +101,63 @@ def judge(predicate: Predicate, measured: Measured, note: str = "") -> Claim:
 
 
 def judge_every(predicate: Predicate, measured: Mapping[str, Measured], note: str = "") -> Claim:
-    """A claim of several cases, all of which must hold. It reports the case that comes closest to breaking it."""
+    """A claim of several cases, all of which must hold.
+
+    It reports the case that decided: one that fails, else one that is undecided, else the one closest to the border.
+    """
     return _judge_cases(predicate, measured, note, every=True)
 
 
 def judge_some(predicate: Predicate, measured: Mapping[str, Measured], note: str = "") -> Claim:
-    """A claim that one case of several must make true. It reports the best case.
-
-    Looking for the best of k cases, the caller gives intervals of level 1 - 0.05/k (Bonferroni).
-    """
+    """A claim that one case of several must make true. It reports the case that decided: one that holds, if any."""
     return _judge_cases(predicate, measured, note, every=False)
 
 
 def cannot_judge(predicate: Predicate, why: str) -> Claim:
     """The claim where the run has nothing to say about it."""
-    return Claim(
-        id=predicate.id,
-        text=predicate.text,
-        verdict=Verdict.UNDECIDED,
-        ours=None,
-        paper=predicate.paper,
-        interval=None,
-        predicate=_told(predicate),
-        note=why,
-    )
+    return _claim(predicate, None, Verdict.UNDECIDED, why)
+
+
+def not_comparable(predicate: Predicate, why: str, measured: Measured | None = None) -> Claim:
+    """The claim where the experiment is not the paper's (load, receivers, nodes), beside what was measured."""
+    return _claim(predicate, measured, Verdict.NOT_COMPARABLE, why)
 
 
 def _judge_cases(predicate: Predicate, measured: Mapping[str, Measured], note: str, *, every: bool) -> Claim:
     if not measured:
         return cannot_judge(predicate, note or "no case to judge")
     region = predicate.region
+    measured = {case: _corrected(value, len(measured)) for case, value in measured.items()}
     verdicts = {case: verdict(_bounds(value), region) for case, value in measured.items()}
     decisive, otherwise = (Verdict.FAILS, Verdict.HOLDS) if every else (Verdict.HOLDS, Verdict.FAILS)
     found = set(verdicts.values())
     overall = decisive if decisive in found else otherwise if found == {otherwise} else Verdict.UNDECIDED
+    # only cases with the verdict decide it: an undecided one may look worse, its interval being wider
+    deciding = [case for case, found_there in verdicts.items() if found_there is overall]
     pick = min if every else max
-    case = pick(measured, key=lambda each: region.margin(*_bounds(measured[each])))
+    case = pick(deciding, key=lambda each: region.margin(*_bounds(measured[each])))
     counts = ", ".join(f"{list(verdicts.values()).count(v)} {v}" for v in Verdict if v in found)
-    told = [f"{'worst' if every else 'best'} case: {case} (of {len(measured)}: {counts})"] if len(measured) > 1 else []
+    told = [f"decided by {case} (of {len(measured)}: {counts})"] if len(measured) > 1 else []
     return _claim(predicate, measured[case], overall, "; ".join([*told, note] if note else told))
 
 
-def _claim(predicate: Predicate, measured: Measured, decided: Verdict, note: str) -> Claim:
+def _corrected(measured: Measured, cases: int) -> Measured:
+    return measured.at_level(1 - 0.05 / cases) if isinstance(measured, Interval) else measured
+
+
+def _claim(predicate: Predicate, measured: Measured | None, decided: Verdict, note: str) -> Claim:
     bounds = _bounds(measured) if isinstance(measured, Interval) else None
     if bounds and not all(map(math.isfinite, bounds)):
         bounds = None
         note = f"{note}; too few replications for an interval" if note else "too few replications for an interval"
     ours = float(measured.mean) if isinstance(measured, Interval) else measured
+    if ours is not None and not math.isfinite(ours):
+        ours = None
     return Claim(
         id=predicate.id,
         text=predicate.text,
         verdict=decided,
-        ours=ours if math.isfinite(ours) else None,
+        ours=ours,
         paper=predicate.paper,
         interval=bounds,
         predicate=_told(predicate),

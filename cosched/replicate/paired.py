@@ -27,4 +27,4 @@ def relative_difference(ours: Values, base: Values, level: float = 0.95) -> Inte
     half = residual.half_width
     if not math.isfinite(half):
         return Interval(ratio - 1, -math.inf, math.inf, level)
-    return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, level)
+    return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, level, len(a) - 1)

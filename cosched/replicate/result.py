@@ -115,7 +115,9 @@ def show(result: Result, screen: Console) -> None:
             screen.print(f"{table.caption}: {len(table.rows)} rows, as {name} in --json and in the files of --out\n")
     screen.print(f"\nClaims of {result.title}", style="bold", highlight=False)
     for claim in result.claims:
-        screen.print(f"  {claim.verdict.value:<10} {claim.id}: {claim.text}", highlight=False, markup=False)
+        screen.print(
+            f"  {claim.verdict.value.replace('_', ' '):<14} {claim.id}: {claim.text}", highlight=False, markup=False
+        )
         interval = "" if claim.interval is None else " [{:.4g}, {:.4g}]".format(*claim.interval)
         ours = "nothing" if claim.ours is None else f"{shown(claim.ours)}{interval}"
         paper = "" if claim.paper is None else f"; the paper {shown(claim.paper)}"
@@ -123,7 +125,9 @@ def show(result: Result, screen: Console) -> None:
         if claim.note:
             screen.print(f"             {claim.note}", highlight=False, markup=False)
     counts = {v: sum(claim.verdict is v for claim in result.claims) for v in Verdict}
-    screen.print("  " + ", ".join(f"{count} {v}" for v, count in counts.items()) + "\n", highlight=False)
+    screen.print(
+        "  " + ", ".join(f"{count} {v.replace('_', ' ')}" for v, count in counts.items()) + "\n", highlight=False
+    )
     for note in result.notes:
         screen.print(f"  {note}", highlight=False, markup=False)
 

@@ -15,7 +15,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("sh", "dirname", "sed", "cat", "sha256sum", "cmp", "env", "uname", "flock", "rm", "mv", "mkdir", "cp", "tr", "nproc")
+TOOLS = (
+    "sh",
+    "dirname",
+    "sed",
+    "cat",
+    "sha256sum",
+    "cmp",
+    "env",
+    "uname",
+    "flock",
+    "rm",
+    "mv",
+    "mkdir",
+    "cp",
+    "tr",
+    "nproc",
+)
 #: What runs the whole suite.
 WHOLE = f"python 3.12 runs: -m pytest -n {2 * len(os.sched_getaffinity(0))} --dist loadgroup"
 

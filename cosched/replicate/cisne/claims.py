@@ -88,16 +88,29 @@ HARMLESS: Final = Predicate(
 #: Decided by real runs alone: what the simulator has of time sharing was put into it.
 CCS_SIT: Final = Predicate(
     id="ccs-execution-sit",
-    text="CCS cuts execution time against plain Linux, up to 15 % for 3DBF-Light on SIT (Fig. 7)",
+    text="CCS cuts execution time against plain Linux for 3DBF-Light on SIT (Fig. 7)",
     quantity="execution time under CCS against plain Linux's, relative difference",
     region=BELOW,
+)
+# The regions of the sizes (the paper's number, 5 points either way) were written when results of real runs were known.
+CCS_SIT_SIZE: Final = Predicate(
+    id="ccs-execution-sit-size",
+    text="... by 15 % (Fig. 7)",
+    quantity="execution time under CCS against plain Linux's, relative difference",
+    region=Region(-0.20, -0.10),
     paper=-0.15,
 )
 CCS_DIT: Final = Predicate(
     id="ccs-execution-dit",
-    text="... up to 24 % for Normal on DIT (Fig. 7)",
+    text="... and for Normal on DIT (Fig. 7)",
     quantity="execution time under CCS against plain Linux's, relative difference",
     region=BELOW,
+)
+CCS_DIT_SIZE: Final = Predicate(
+    id="ccs-execution-dit-size",
+    text="... by 24 % (Fig. 7)",
+    quantity="execution time under CCS against plain Linux's, relative difference",
+    region=Region(-0.29, -0.19),
     paper=-0.24,
 )
 CCS_ONE: Final = Predicate(
@@ -142,4 +155,4 @@ COMPARED: Final = (
     Compared(MAKESPAN, "makespan_s", (("3dbf-light", "basic"),), ("SIT",)),
     Compared(HARMLESS, "turnaround_s", _BACKFILLED),
 )
-REAL_ALONE: Final = (CCS_SIT, CCS_DIT, CCS_ONE, LATENCY)
+REAL_ALONE: Final = (CCS_SIT, CCS_SIT_SIZE, CCS_DIT, CCS_DIT_SIZE, CCS_ONE, LATENCY)

@@ -120,7 +120,7 @@ def test_people_get_tables_then_verdicts(
         main(["replicate", "backfilling", str(small_log), "--quick", "--jobs", "1"])
     out = capsys.readouterr().out
     assert out.index("Table 2:") < out.index("Table 3:") < out.index("Claims of Feitelson & Weil 1998")
-    assert "holds      guarantees.easy-head: EASY never delays the reservation of the head" in out
+    assert "holds          guarantees.easy-head: EASY never delays the reservation of the head" in out
     assert "small_boost=2.0" in out
 
 
@@ -226,10 +226,11 @@ def test_the_real_log(log_path: Path) -> None:
         "guarantees.easy-head",
         "guarantees.conservative-arrival",
         "guarantees.anew-breaks",
-        "table3.users-worst-easy",
-        "table3.users-worst-conservative",
     ):
         assert verdicts[held] is Verdict.HOLDS, held
+    # with so few draws the interval of one of the five cases spans the border once corrected for their number
+    for undecided in ("table3.users-worst-easy", "table3.users-worst-conservative"):
+        assert verdicts[undecided] is Verdict.UNDECIDED, undecided
     at_100 = {(row["subset"], row["reading"]): row["at 100 %"] for row in found.tables["figure11"].as_dicts()}
     assert at_100["all", "exactly 100 %"] == 38
     assert at_100["all", "rounds to 100 % (99.5 to 100.5)"] == 3054

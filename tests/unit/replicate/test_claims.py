@@ -1,10 +1,14 @@
 """How a claim is judged: inside its region, outside, or across the border."""
 
+import io
 import math
 
+import msgspec
 import pytest
+from rich.console import Console
 
-from cosched.metrics.intervals import Interval
+from cosched.metrics.intervals import Interval, of_replications
+from cosched.replicate.cisne import claims as cisne
 from cosched.replicate.claims import (
     Claim,
     Predicate,
@@ -14,8 +18,10 @@ from cosched.replicate.claims import (
     judge,
     judge_every,
     judge_some,
+    not_comparable,
     verdict,
 )
+from cosched.replicate.result import Result, show
 
 SIMILAR = Predicate(
     id="x.similar", text="they are similar", quantity="a / b - 1", region=Region(-0.15, 0.15), paper=0.037
@@ -86,10 +92,10 @@ def test_every_case_must_hold_and_the_worst_is_reported() -> None:
     holds = {"f = 4": Interval(-9, -10, -8), "f = 11": Interval(-3, -5, -1)}
     claim = judge_every(BETTER, holds)
     assert (claim.verdict, claim.ours) == (Verdict.HOLDS, -3)
-    assert claim.note == "worst case: f = 11 (of 2: 2 holds)"
+    assert claim.note == "decided by f = 11 (of 2: 2 holds)"
     assert judge_every(BETTER, holds | {"f = 31": Interval(-1, -3, 1)}).verdict is Verdict.UNDECIDED
-    fails = judge_every(BETTER, holds | {"f = 31": Interval(-1, -3, 1), "f = 101": Interval(2, 1, 3)})
-    assert (fails.verdict, fails.ours) == (Verdict.FAILS, 2)
+    fails = judge_every(BETTER, holds | {"f = 31": Interval(-1, -3, 1), "f = 101": Interval(4, 3, 5)})
+    assert (fails.verdict, fails.ours) == (Verdict.FAILS, 4)
 
 
 def test_one_case_is_enough_where_some_must_hold() -> None:
@@ -124,3 +130,44 @@ def test_what_was_not_run_is_undecided_and_says_why() -> None:
 )
 def test_a_region_tells_itself(region: Region, told: str) -> None:
     assert str(region) == told
+
+
+def test_the_case_that_decided_is_the_one_told_not_one_that_looks_worse() -> None:
+    """An undecided case with a wide interval reaches further out than the one that fails."""
+    wide, failing = Interval(1, -50, 52), Interval(9, 8, 10)
+    claim = judge_every(BETTER, {"wide": wide, "failing": failing})
+    assert (claim.verdict, claim.ours) == (Verdict.FAILS, 9)
+    assert claim.note == "decided by failing (of 2: 1 fails, 1 undecided)"
+
+
+def test_one_of_twenty_cases_outside_by_chance_is_no_failure() -> None:
+    """Of 95 % intervals of twenty cases without a difference one is expected to lie outside; a claim is of 95 %."""
+    outside = of_replications([0.1, 0.9, 1.0, 1.1, 1.2, 0.2, -0.2, 0.8, -0.1, 0.5])
+    assert verdict((outside.low, outside.high), BETTER.region) is Verdict.FAILS
+    good = {f"case {n}": Interval(-9, -10, -8) for n in range(19)}
+    assert judge_every(BETTER, {"alone": outside}).verdict is Verdict.FAILS
+    assert judge_every(BETTER, good | {"chance": outside}).verdict is Verdict.UNDECIDED
+    inside = of_replications([-each for each in (0.1, 0.9, 1.0, 1.1, 1.2, 0.2, -0.2, 0.8, -0.1, 0.5)])
+    assert judge_every(BETTER, good | {"chance": inside}).verdict is Verdict.UNDECIDED
+    assert judge_some(BETTER, {"chance": inside} | {f"case {n}": Interval(9, 8, 10) for n in range(19)}).verdict is (
+        Verdict.UNDECIDED
+    )
+
+
+def test_a_direction_may_hold_whose_size_does_not() -> None:
+    """-12 % [-20, -3] does cut, and is not the paper's 24 %."""
+    ours = Interval(-0.12, -0.20, -0.03)
+    assert judge(cisne.CCS_DIT, ours).verdict is Verdict.HOLDS
+    assert judge(cisne.CCS_DIT_SIZE, ours).verdict is not Verdict.HOLDS
+    assert judge(cisne.CCS_DIT_SIZE, Interval(-0.12, -0.15, -0.09)).verdict is Verdict.FAILS
+    assert (cisne.CCS_DIT.paper, cisne.CCS_DIT_SIZE.paper) == (None, -0.24)
+
+
+def test_an_experiment_that_is_not_the_papers_decides_nothing_and_is_told_so() -> None:
+    claim = not_comparable(SIMILAR, "receivers poll", Interval(0.5, 0.4, 0.6))
+    found = msgspec.to_builtins(claim)
+    assert (found["verdict"], found["ours"], found["interval"]) == ("not_comparable", 0.5, (0.4, 0.6))
+    assert claim.note == "receivers poll"
+    screen = Console(file=io.StringIO(), width=120)
+    show(Result("x", "X", {}, claims=[claim]), screen)
+    assert "not comparable" in screen.file.getvalue()  # type: ignore[attr-defined]

@@ -95,7 +95,7 @@ class Tasks:
 class Workload:
     """Jobs ready to be scheduled, in order of submission (file order within an instant). All arrays have shape (n,).
 
-    ``job_id`` is the log's own number; a job's index is its identity in the core, since logs repeat numbers. Times are
+    ``job_id`` is the log's own number, which logs may repeat or not give: see :meth:`identities`. Times are
     integer microseconds since the start of the log. ``estimate_us`` is what the scheduler is told, ``run_us`` how long
     the job really runs, ``request_us`` what the log's user asked for, raised to the logged run time where that is
     longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts. ``tasks`` is for
@@ -123,6 +123,14 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.job_id)
+
+    def identities(self) -> NDArray[np.int64]:
+        """What jobs are called in the core, its events and its messages, shape (n,).
+
+        The log's own numbers where each is a number and given once; else the places in order of submission, from 1.
+        """
+        usable = len(np.unique(self.job_id)) == len(self) and (self.job_id >= 0).all()
+        return self.job_id if usable else np.arange(1, len(self) + 1)
 
 
 def machine_size(log: Log, given: int | None = None, *, strict: bool = False) -> tuple[int, str]:

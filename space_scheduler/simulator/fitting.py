@@ -31,10 +31,10 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
     """
     keep = np.ones(len(load), np.bool_)
     for policy in policies:
-        for index, why in _refused(load, policy, site).items():
-            keep[index] = False
+        for row, why in _refused(load, policy, site).items():
+            keep[row] = False
             if strict:
-                where = f"{load.name}: job {load.job_id[index]}"
+                where = f"{load.name}: job {load.job_id[row]}"
                 raise BadInput(where, str(why), "a job that could start on the site's nodes")
     if keep.all():
         return load
@@ -52,7 +52,7 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
 
 
 def _refused(load: Workload, policy: Policy, site: Site) -> dict[int, Reason]:
-    """By index, why a job could never start. Jobs that ask for the same are asked about once."""
+    """By row, why a job could never start. Jobs that ask for the same are asked about once."""
     state = SchedulerState(policy, site_rules(policy, site))
     for node in site.nodes:
         state.handle(NodeJoined(node), 0)
@@ -60,10 +60,10 @@ def _refused(load: Workload, policy: Policy, site: Site) -> dict[int, Reason]:
     found = {}
     submissions = Submissions(load)
     while submissions.next_us < FOREVER_US:
-        job = submissions.take()
+        row, job = submissions.done, submissions.take()
         shape = job.procs, job.memory_bytes, job.cpu_permille, job.kind
         if shape not in known:
             known[shape] = state.refusal(job)
         if (why := known[shape]) is not None:
-            found[job.id] = why
+            found[row] = why
     return found

@@ -121,7 +121,7 @@ def simulate(
         first = next(iter(state.records))
         raise Stuck(
             f"{len(state.records)} jobs wait and nothing can happen any more at {plain_seconds(state.now_us)} s; "
-            f"job {workload.job_id[first]}: {state.explain(first)}"
+            f"job {first}: {state.explain(first)}"
         )
     reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
     outcome = Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)

@@ -49,6 +49,8 @@ class Run:
         self.placed: dict[int, tuple[tuple[str, int], ...]] = {}
         self.timed_out: list[bool] = workload.timed_out.tolist()
         self.submissions = Submissions(workload)
+        #: The rows of the jobs that are alive, by their numbers.
+        self.rows: dict[int, int] = {}
         self.agenda: list[tuple[int, int, Event]] = []  # (time, in order of entry, event): a heap
         self.entries = 0
         self.idle_wake_ups = 0
@@ -68,6 +70,7 @@ class Run:
                 return
             self._count_wake_ups(alone=now_us < next_us)
             while submissions.next_us == now_us:
+                self.rows[submissions.next_id] = submissions.done
                 yield now_us, JobSubmitted(submissions.take())
                 if sequential:
                     yield now_us, Boundary()
@@ -75,7 +78,10 @@ class Run:
                 self.tell_at = submissions.done + _CHUNK
                 self.progress(submissions.done)
             while agenda and agenda[0][0] == now_us:  # what follows from one of them at this time included
-                yield now_us, heappop(agenda)[2]
+                event = heappop(agenda)[2]
+                yield now_us, event
+                if isinstance(event, JobEnded):
+                    del self.rows[event.job_id]
                 if sequential:
                     yield now_us, Boundary()
             if self.timer_us <= now_us:
@@ -105,34 +111,35 @@ class Run:
                 if not self.launch_delay_us:
                     launched.append(JobLaunched(instruction.job.id))
             elif isinstance(instruction, Tell):
-                if self.promised_us[instruction.job_id] < 0:
-                    self.promised_us[instruction.job_id] = instruction.promised_us
+                row = self.rows[instruction.job_id]
+                if self.promised_us[row] < 0:
+                    self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
         return launched
 
     def start(self, start: Start, now_us: int) -> None:
         """A job is launched, and will end."""
-        index = start.job.id
+        row = self.rows[start.job.id]
         self.reasons[start.reason.why] += 1
         up_us = now_us + self.launch_delay_us
-        if start.limit_us is not None and self.run_us[index] > start.limit_us:
-            self.run_us[index], self.timed_out[index] = start.limit_us, True
-        until_us = up_us + self.run_us[index]
-        self.starts_us[index] = up_us
-        self.ends_us[index] = until_us
+        if start.limit_us is not None and self.run_us[row] > start.limit_us:
+            self.run_us[row], self.timed_out[row] = start.limit_us, True
+        until_us = up_us + self.run_us[row]
+        self.starts_us[row] = up_us
+        self.ends_us[row] = until_us
         if self.launch_delay_us:
-            self.enter(up_us, JobLaunched(index))
-        self.enter(until_us, self.end_of(index))
+            self.enter(up_us, JobLaunched(start.job.id))
+        self.enter(until_us, self.end_of(start.job.id))
 
     def enter(self, at_us: int, event: Event) -> None:
         """It will happen then."""
         self.entries += 1
         heappush(self.agenda, (at_us, self.entries, event))
 
-    def end_of(self, index: int) -> JobEnded:
+    def end_of(self, job_id: int) -> JobEnded:
         """How a job ends by itself, or at its limit."""
-        return JobEnded(index, JobState.TIMED_OUT if self.timed_out[index] else JobState.COMPLETED)
+        return JobEnded(job_id, JobState.TIMED_OUT if self.timed_out[self.rows[job_id]] else JobState.COMPLETED)
 
 
 class Submissions:
@@ -141,16 +148,18 @@ class Submissions:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.done = 0
-        self._rows: Iterator[tuple[int, int, int, int]] = iter(())
-        self._next: tuple[int, int, int, int] | None = None
+        self._ids = workload.identities()
+        self._rows: Iterator[tuple[int, int, int, int, int]] = iter(())
+        self._next: tuple[int, int, int, int, int] | None = None
         self.next_us = FOREVER_US
+        self.next_id = -1
         self._step()
 
     def take(self) -> Job:
-        """The next job; its id is its index in the workload."""
+        """The next job."""
         assert self._next is not None
-        submit_us, procs, estimate_us, user = self._next
-        job = Job(self.done, procs, estimate_us, submit_us, user)
+        job_id, submit_us, procs, estimate_us, user = self._next
+        job = Job(job_id, procs, estimate_us, submit_us, user)
         if (tasks := self.workload.tasks) is not None:
             memory_bytes, cpu_permille = int(tasks.memory_bytes[self.done]), int(tasks.cpu_permille[self.done])
             kind = tasks.kind[self.done]
@@ -163,7 +172,13 @@ class Submissions:
         if self.done % _CHUNK == 0:
             part = slice(self.done, self.done + _CHUNK)
             load = self.workload
-            columns = (load.submit_us[part], load.procs[part], load.estimate_us[part], load.user[part])
+            columns = (
+                self._ids[part],
+                load.submit_us[part],
+                load.procs[part],
+                load.estimate_us[part],
+                load.user[part],
+            )
             self._rows = zip(*(column.tolist() for column in columns), strict=True)
         self._next = next(self._rows, None)
-        self.next_us = self._next[0] if self._next else FOREVER_US
+        self.next_id, self.next_us = self._next[:2] if self._next else (-1, FOREVER_US)

@@ -65,21 +65,22 @@ class SiteRun(Run):
     def start(self, start: Start, now_us: int) -> None:
         """A job is launched; alone it would end then."""
         super().start(start, now_us)
-        index = start.job.id
-        self.placed[index] = tuple((share.node, share.tasks) for share in start.allocation.nodes)
-        up_us, work = now_us + self.launch_delay_us, self.run_us[index] * ALONE_PPM
-        self._going[index] = Going(start.job, start.allocation, work, up_us, ALONE_PPM)
-        self._end_entry[index] = self.entries
+        job_id = start.job.id
+        row = self.rows[job_id]
+        self.placed[row] = tuple((share.node, share.tasks) for share in start.allocation.nodes)
+        up_us, work = now_us + self.launch_delay_us, self.run_us[row] * ALONE_PPM
+        self._going[job_id] = Going(start.job, start.allocation, work, up_us, ALONE_PPM)
+        self._end_entry[job_id] = self.entries
 
-    def _go_on(self, index: int, rate_ppm: int, now_us: int) -> None:
+    def _go_on(self, job_id: int, rate_ppm: int, now_us: int) -> None:
         """A job ends at another time than was entered."""
-        going = self._going[index]
+        going = self._going[job_id]
         since_us = max(now_us, going.as_of_us)  # not before it is up
         going = going._replace(left=going.left_at(since_us), as_of_us=since_us, rate_ppm=rate_ppm)
-        self._going[index] = going
-        self.ends_us[index] = going.end_us
-        self.enter(going.end_us, self.end_of(index))
-        self._end_entry[index] = self.entries
+        self._going[job_id] = going
+        self.ends_us[self.rows[job_id]] = going.end_us
+        self.enter(going.end_us, self.end_of(job_id))
+        self._end_entry[job_id] = self.entries
 
     def _pass_over(self) -> None:
         """Take ends off the agenda that are not their jobs' any more, or never come."""

@@ -127,6 +127,32 @@ def test_the_same_event_log_twice(cosched: Call, log: Path) -> None:
     assert all(start["reason"]["why"] and start["cause"]["type"] == "Boundary" for start in starts)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "called"), [((90, 7, 41), [90, 7, 41]), ((90, 7, 90), [1, 2, 3]), ((90, -1, 41), [1, 2, 3])]
+)
+def test_a_job_has_one_number_in_schedule_events_and_messages(
+    numbers: tuple[int, ...], called: list[int], cosched: Call
+) -> None:
+    job = "{} 0 -1 100 1 -1 -1 1 100 -1 1 1 1 1 -1 -1 -1 -1\n"
+    Path("n.swf").write_text("; MaxProcs: 1\n" + "".join(job.format(number) for number in numbers))
+    assert cosched("simulate", "n.swf", "--policy", "easy", "--events", "e.jsonl", "--schedule", "s.csv").status == 0
+    lines = [json.loads(line) for line in Path("e.jsonl").read_text().splitlines()]
+    for kind, of in (("JobSubmitted", lambda event: event["job"]["id"]), ("JobEnded", lambda event: event["job_id"])):
+        assert [of(line["event"]) for line in lines if line["event"]["type"] == kind] == called
+    starts = [each for line in lines for each in line["instructions"] if each["type"] == "Start"]
+    assert [start["job"]["id"] for start in starts] == called
+    schedule = [int(line.split(",")[0]) for line in Path("s.csv").read_text().splitlines()[1:]]
+    assert schedule == list(numbers)  # a schedule's lines are the log's
+
+    Path("lazy.py").write_text(
+        "from space_scheduler.policy.interface import Plan\n"
+        "class Lazy:\n"
+        "    def order(self, job, rank): return (0, rank)\n"
+        "    def plan(self, snapshot): return Plan()\n"
+    )
+    assert f"; job {called[0]}: " in cosched("simulate", "n.swf", "--policy", "lazy:Lazy").err
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".swf", ".swf.gz"])
 def test_the_schedule_in_other_formats(ending: str, cosched: Call, log: Path) -> None:
     target = Path(f"starts{ending}")
@@ -151,7 +177,8 @@ def test_groups(cosched: Call, log: Path) -> None:
 
 def test_intervals_by_batch_means(cosched: Call, log: Path) -> None:
     short = json.loads(cosched("simulate", log, "--policy", "easy", "--intervals", "--json").out)["intervals"]
-    assert short["mean_wait_s"]["interval"] == {"mean": 68.0, "low": None, "high": None, "level": 0.95}
+    unknown = {"low": None, "high": None, "degrees_of_freedom": None}
+    assert short["mean_wait_s"]["interval"] == {"mean": 68.0, "level": 0.95} | unknown
     assert cosched("workload", "generate", "poisson", "long.swf", "--jobs", 3000, "--load", "0.6").status == 0
     found = json.loads(cosched("simulate", "long.swf", "--policy", "easy", "--intervals", "--json").out)
     interval = found["intervals"]["mean_wait_s"]["interval"]

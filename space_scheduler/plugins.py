@@ -1,7 +1,7 @@
 """Policies by name: a preset, an entry point of another package, or a user's own ``module:name``.
 
-``module:name`` is looked for as Python would from the current directory. The object is a policy, or something that
-gives one when called without arguments (a class, a function).
+``module:name`` is looked for as Python would from the current directory, or from one that is named. The object is a
+policy, or something that gives one when called without arguments (a class, a function).
 """
 
 import importlib
@@ -29,12 +29,18 @@ def names() -> list[str]:
 
 
 def resolve(
-    name: str | None, order: str | None = None, select: str | None = None, *, where: str = "--policy"
+    name: str | None,
+    order: str | None = None,
+    select: str | None = None,
+    *,
+    where: str = "--policy",
+    directory: str | None = None,
 ) -> Policy:
     """The policy of a name, with another order or selection where given.
 
     A preset that chooses nodes may have variants of its place, ``uniform-hard(subset)`` (``policy.place``). Raises
-    :class:`BadInput`; ``where`` is the option or key that the name was given by.
+    :class:`BadInput`; ``where`` is the option or key that the name was given by. A module of one's own is looked for in
+    ``directory`` first (None: the current one; empty: nowhere but where Python has what is installed).
     """
     base, bracket, variants = (name or "fcfs").partition("(")
     if base in PRESETS:
@@ -50,13 +56,15 @@ def resolve(
     if order or select:
         raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:
-        return _checked(name, _imported(name, where))
+        return _checked(name, _imported(name, where, directory))
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             try:
-                return _checked(name, entry.load())
-            except (ImportError, AttributeError) as error:
-                raise BadInput(f"policy {name}", f"its entry point {entry.value} cannot be loaded: {error}") from error
+                loaded = entry.load()
+            except (Exception, SystemExit) as error:
+                found = f"its entry point {entry.value} cannot be loaded: {_told(error)}"
+                raise BadInput(f"policy {name}", found, "one that can be imported") from error
+            return _checked(name, loaded)
     known = names()
     raise BadInput(
         where,
@@ -66,18 +74,20 @@ def resolve(
     )
 
 
-def _imported(name: str, where: str) -> object:
+def _imported(name: str, where: str, directory: str | None) -> object:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
         raise BadInput(where, f"{name!r}", "module:name, such as mypolicy:MyPolicy")
-    if "" not in sys.path and "." not in sys.path:
+    if directory is None and "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
+    elif directory and directory not in sys.path:
+        sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise BadInput(
-            f"policy {name}", f"no module {error.name!r}", "a module in the current directory or installed"
-        ) from error
+        there = "in the current directory or installed" if directory is None else f"in {directory} or installed"
+        expected = f"a module {there}" if directory != "" else "an installed module, or policy_directory, where it lies"
+        raise BadInput(f"policy {name}", f"no module {error.name!r}", expected) from error
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}" if error.filename else f"policy {name}"
         raise BadInput(where, str(error.msg), "a module that Python can read") from error

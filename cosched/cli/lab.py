@@ -12,7 +12,7 @@ import msgspec
 from cosched.cli.values import one_of
 from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
-from cosched.errors import BadInput, nearest
+from cosched.errors import BadInput
 from cosched.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.lab.plan import HEAD
@@ -79,7 +79,7 @@ def up(
     \b
     Example: cosched lab up --nodes 4 --users 25%
     """
-    _known_policy(policy)
+    _checked_policy(policy)
     lab = Lab.up(
         nodes,
         name=name,
@@ -248,10 +248,7 @@ def _directories(keep: tuple[Path, ...]) -> tuple[Path, ...]:
     return keep
 
 
-def _known_policy(policy: str) -> None:
-    from space_scheduler.plugins import names  # noqa: PLC0415 (only for this verb)
+def _checked_policy(policy: str) -> None:
+    from space_scheduler.plugins import resolve  # noqa: PLC0415 (only for this verb)
 
-    if ":" not in policy and policy not in names():
-        raise BadInput(
-            "--policy", f"no policy {policy!r}", "one of " + ", ".join(names()), nearest=nearest(policy, names())
-        )
+    resolve(policy)

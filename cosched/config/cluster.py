@@ -72,6 +72,7 @@ class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``cluster.yaml``. ``nodes`` is the allow-list of agents; durations are written with their unit.
 
+    A policy that is ``module:name`` is looked for in ``policy_directory``, then where Python has what is installed.
     ``max_nodes_per_job`` is 1 where nothing can be launched across nodes, and ``note`` then says how to change that.
     ``allow_root`` accepts jobs of root; the nodes have a setting of their own for that.
     """
@@ -80,6 +81,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     nodes: list[str] = []
     policy: str = "easy"
     order: str | None = None
+    policy_directory: str = ""
     place: Literal["first-fit", "spread", "normal"] = "first-fit"
     contract: SocialContract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
     coscheduling: CoschedulingSettings = CoschedulingSettings()
@@ -145,6 +147,8 @@ def _problems(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
     for key in ("state", "identity"):
         if not getattr(config, key).startswith("/"):
             yield key, f"found {getattr(config, key)!r}", "an absolute path"
+    if config.policy_directory and not config.policy_directory.startswith("/"):
+        yield "policy_directory", f"found {config.policy_directory!r}", "an absolute path"
     if config.network and not is_network(config.network):
         yield "network", f"found {config.network!r}", "a network, such as 10.0.0.0/24"
 

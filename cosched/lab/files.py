@@ -33,6 +33,7 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
         "name": plan.name,
         "nodes": names,
         "policy": plan.settings.policy,
+        "policy_directory": plan.settings.policy_directory,
         "contract": {**_CONTRACT, "mpl": plan.settings.mpl},
         "place": "spread" if plan.settings.mpl > 1 else "first-fit",  # a job's tasks each on a node of their own
         "coscheduling": {"mode": plan.settings.coscheduling},

@@ -77,10 +77,11 @@ class Lab:
     ) -> Self:
         """Make a lab, and come back when all agents have joined; one that is up with these settings is taken as it is.
 
-        ``tier`` None is the best there is. The ``users`` sit at the first desks: ``user_profile`` is a built-in's name
-        or a file (empty: the paper's mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names
-        directories of /tmp and the like that stay visible on the nodes; ``say`` gets lines on what happens. Raises
-        :class:`BadInput`, :class:`Failed` and, when interrupted, KeyboardInterrupt: then nothing is left.
+        ``tier`` None is the best there is. A ``policy`` that is ``module:name`` is looked for in the current directory.
+        The ``users`` sit at the first desks: ``user_profile`` is a built-in's name or a file (empty: the paper's
+        mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names directories of /tmp and the like that
+        stay visible on the nodes; ``say`` gets lines on what happens. Raises :class:`BadInput`, :class:`Failed` and,
+        when interrupted, KeyboardInterrupt: then nothing is left.
         """
         wanted = Settings(
             nodes,
@@ -98,6 +99,7 @@ class Lab:
             clock_shift_us,
             decoys,
             events,
+            os.getcwd() if ":" in policy else "",
         )
         was_up = True
         try:

@@ -40,7 +40,8 @@ class Settings:
     what kind of user (empty: a mixture), ``presence`` a trace by which they come and go (empty: they stay). ``pin``
     gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
     ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments). For those,
-    too, pinned nodes are without ``decoys``, or agents see at their looks alone who is there (no ``events``).
+    too, pinned nodes are without ``decoys``, or agents see at their looks alone who is there (no ``events``). A
+    policy's module lies in ``policy_directory``.
     """
 
     nodes: int
@@ -58,6 +59,7 @@ class Settings:
     clock_shift_us: int = 0
     decoys: bool = True
     events: bool = True
+    policy_directory: str = ""
 
     @property
     def cap_cpus(self) -> float | None:

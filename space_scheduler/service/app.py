@@ -24,7 +24,6 @@ from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.state import MachineRules
-from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import traits_of
 from space_scheduler.service import garbage, listen, openapi
 from space_scheduler.service.accepting import Acceptor
@@ -48,7 +47,7 @@ from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
-from space_scheduler.service.sharing import sharing_of
+from space_scheduler.service.sharing import policy_of, sharing_of
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
 from space_scheduler.service.waiting import Jobs
@@ -254,7 +253,7 @@ def host_of(
 
     An epoch counts starts; one that takes over is the seconds since 1970 (:data:`wire.messages.TAKE_OVER_EPOCH`).
     """
-    policy = resolve(config.policy, config.order, where="policy")
+    policy = policy_of(config)
     state = Path(config.state)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

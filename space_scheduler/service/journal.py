@@ -44,9 +44,6 @@ class Journal:
         self._lock = Lock(path)
         try:
             if not path.exists():
-                orphan = path.with_name(path.name + "-wal")
-                if orphan.exists():
-                    raise JournalRefused(f"journal {path}: it is gone, and {orphan.name} is still there")
                 create(path)
             self._db = connect(path, write=True)
             try:

@@ -50,11 +50,25 @@ def unix_socket(path: Path) -> socket.socket:
     return listening
 
 
+def check_unix(path: Path) -> None:
+    """Raise :class:`Failed` where :func:`unix_socket` would; nothing is made or removed."""
+    there = next(each for each in path.parents if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise Failed(f"cannot listen on {path}: nothing can be made in {there}")
+    _is_stale(path)
+
+
 def _remove_stale(path: Path) -> None:
+    if _is_stale(path):
+        path.unlink(missing_ok=True)
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether a scheduler that is no more has left a socket there. Raises :class:`Failed` for what is in the way."""
     try:
         found = path.lstat()
     except FileNotFoundError:
-        return
+        return False
     if not stat.S_ISSOCK(found.st_mode):
         raise Failed(f"cannot listen on {path}: there is something that is no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -66,7 +80,7 @@ def _remove_stale(path: Path) -> None:
                 raise Failed(f"cannot listen on {path}: {error.strerror} (is another scheduler there?)") from None
         else:
             raise Failed(f"cannot listen on {path}: another scheduler does")
-    path.unlink(missing_ok=True)
+    return True
 
 
 def tcp_socket(address: str, port: int) -> socket.socket:

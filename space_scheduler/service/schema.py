@@ -48,6 +48,11 @@ class JournalUnwritable(Failed):
     """The journal cannot be written now (a full disk, a read-only file system, an I/O error)."""
 
 
+def lock_path(journal: Path) -> Path:
+    """The file whose lock says that a scheduler works with the journal."""
+    return journal.with_name(journal.name + ".lock")
+
+
 class Lock:
     """At most one scheduler on a journal: a lock on a file beside it, with the process's id for people.
 
@@ -56,7 +61,7 @@ class Lock:
 
     def __init__(self, journal: Path) -> None:
         """Take the lock, or raise :class:`JournalRefused` with the id of who has it."""
-        path = journal.with_name(journal.name + ".lock")
+        path = lock_path(journal)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -89,8 +94,19 @@ def checksum(*parts: str | bytes | int | None, start: int = 0) -> int:
     return value
 
 
+def check_never_was(path: Path) -> None:
+    """Raise :class:`JournalRefused` where what is not there has been: its latest events are left beside it."""
+    orphan = path.with_name(path.name + "-wal")
+    if orphan.exists():
+        raise JournalRefused(f"journal {path}: it is gone, and {orphan.name} is still there")
+
+
 def create(path: Path) -> None:
-    """Make an empty journal. It has its name only when it is whole. Raises :class:`JournalUnwritable`."""
+    """Make an empty journal. It has its name only when it is whole.
+
+    Raises :class:`JournalUnwritable`, and :class:`JournalRefused` where one has been.
+    """
+    check_never_was(path)
     made = path.with_name(path.name + ".new")
     try:
         for rest in (made, made.with_name(made.name + "-wal"), made.with_name(made.name + "-shm")):

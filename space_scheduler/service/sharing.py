@@ -1,15 +1,23 @@
-"""Whether the policy of a cluster looks at who shares a node, and at what cost jobs do."""
+"""A cluster's policy: which it is, whether it looks at who shares a node, and at what cost jobs do."""
 
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import traits_of
+from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.progress import Sharing
+
+
+def policy_of(config: ClusterConfig, where: str = "policy") -> Policy:
+    """The policy that the settings name. Raises :class:`BadInput`.
+
+    A module is looked for in ``policy_directory`` and where Python has its own, never where the service was started.
+    """
+    return resolve(config.policy, config.order, where=where, directory=config.policy_directory)
 
 
 def shared(config: ClusterConfig) -> bool:
     """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
-    traits = traits_of(resolve(config.policy, config.order, where="policy"))
+    traits = traits_of(policy_of(config))
     return bool(traits.place and traits.shares)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -21,6 +22,7 @@ from local_load.profile import find
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 Tiered = tuple[Bench, int]
 NODES = ("node1", "node2")
 
@@ -45,6 +47,22 @@ def test_up_status_down_leave_nothing(two_nodes: Tiered) -> None:
     assert bench.left() == []
     assert bench.down() == f"lab {bench.name} was not up\n"
     assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "down"
+
+
+def test_a_policy_of_ones_own_decides(tiered_bench: Tiered, tmp_path: Path) -> None:
+    bench, tier = tiered_bench
+    for place in (tmp_path, *tmp_path.parents[:3]):
+        place.chmod(place.stat().st_mode | 0o055)  # the lab may be an ordinary user's
+    shutil.copy(EXAMPLES / "least_work.py", tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\nexit 7\n")
+    bench.up("--nodes", 1, "--tier", tier, "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
+    submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.cli.main", "submit", "--lab", bench.name]
+    job = [*submit, "--wait", "--output", "/dev/null", str(tmp_path / "job.sh")]
+    ended = subprocess.run(job, env=bench.environment(), cwd="/", capture_output=True, text=True, check=False)
+    assert ended.returncode == 7, ended
+    refused = bench.call("up", "--name", "other", "--policy", "least_work:LeastWorkFirst", cwd="/")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "policy least_work:LeastWorkFirst: no module 'least_work'" in refused.stderr
 
 
 def test_every_command_says_first_which_tier_and_why_not_a_better_one(tiered_bench: Tiered) -> None:

@@ -1,21 +1,25 @@
 """``cosched scheduler`` as a process: checked, started, asked, stopped, and refused where it cannot work."""
 
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
 
+from cosched.config.cluster import Listen
 from tests.kit.service import DEADLINE_S, Cluster
 
-COMMAND = [sys.executable, "-m", "cosched.cli.main", "scheduler"]
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+COMMAND = [sys.executable, "-P", "-m", "cosched.cli.main", "scheduler"]
 
 
 def written(cluster: Cluster) -> Path:
@@ -100,6 +104,89 @@ def test_check(cluster: Cluster) -> None:
     assert not (cluster.path / "state").exists(), "a check changes nothing"
 
 
+def test_check_beside_the_running_service_recovers_a_copy(cluster: Cluster) -> None:
+    with started(cluster) as process:
+        before = (cluster.path / "state/journal.db").read_bytes()
+        answer = run("--config", str(cluster.path / "cluster.yaml"), "--check")
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert f"scheduler.sock, where process {process.pid} serves now" in answer.stdout
+        assert "epoch 2: 0 events after the snapshot at 0; jobs alive: none" in answer.stdout
+        assert (cluster.path / "state/journal.db").read_bytes() == before
+    answer = run("--config", str(cluster.path / "cluster.yaml"), "--check")
+    assert (answer.returncode, "serves now" in answer.stdout) == (0, False)
+
+
+def _foreign_journal(cluster: Cluster) -> None:
+    with closing(sqlite3.connect(cluster.path / "state/journal.db")) as journal:
+        journal.execute("PRAGMA user_version = 99")
+
+
+def _damaged_members(cluster: Cluster) -> None:
+    (cluster.path / "state/members.json").write_text("{")
+
+
+def _journal_gone(cluster: Cluster) -> None:
+    (cluster.path / "state/journal.db").unlink()
+    (cluster.path / "state/journal.db-wal").touch()
+
+
+def _file_for_a_socket(cluster: Cluster) -> None:
+    cluster.socket.unlink()
+    cluster.socket.write_text("")
+
+
+def _file_for_a_directory(cluster: Cluster) -> None:
+    shutil.rmtree(cluster.path / "state")
+    (cluster.path / "state").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        (_foreign_journal, "its format is 99"),
+        (_damaged_members, "members.json: not the list of members"),
+        (_journal_gone, "journal.db-wal is still there"),
+        (_file_for_a_socket, "there is something that is no socket"),
+        (_file_for_a_directory, "state"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_what_a_start_would_meet(spoilt: Callable[[Cluster], None], words: str, check: bool, cluster: Cluster) -> None:
+    with started(cluster):
+        pass
+    spoilt(cluster)
+    answer = run("--config", str(cluster.path / "cluster.yaml"), *(["--check"] if check else []))
+    assert (answer.returncode, answer.stdout) == (1, ""), answer
+    assert words in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_port_that_another_program_has(make_cluster: Callable[..., Cluster], check: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        cluster = make_cluster(listen=Listen("", "127.0.0.1", other.getsockname()[1]))
+        answer = run("--config", str(written(cluster)), *(["--check"] if check else []))
+    assert (answer.returncode, answer.stdout) == (1, ""), answer
+    assert "Address already in use" in answer.stderr
+
+
+def test_a_policy_of_ones_own_lies_in_its_directory(
+    make_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(EXAMPLES / "least_work.py", tmp_path)
+    cluster = make_cluster(policy="least_work:LeastWorkFirst", policy_directory=str(tmp_path))
+    with started(cluster) as process:
+        assert process.poll() is None
+        answer = run("--config", str(cluster.path / "cluster.yaml"), "--check")
+        assert (answer.returncode, answer.stderr) == (0, "")
+    monkeypatch.chdir(tmp_path)  # where the service is started does not count: it may be anybody's directory
+    alone = make_cluster(policy="least_work:LeastWorkFirst")
+    for check in (["--check"], []):
+        answer = run("--config", str(written(alone)), *check)
+        assert (answer.returncode, answer.stdout) == (2, ""), answer
+        assert "no module 'least_work'; expected an installed module, or policy_directory" in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -107,6 +194,7 @@ def test_check(cluster: Cluster) -> None:
         ({"listen": {"socket": "", "address": ""}}, "listen: neither socket nor address"),
         ({"listen": {"socket": "/" + "x" * 120}}, "121 bytes; expected at most 107"),
         ({"identity": "/nonexistent"}, "/nonexistent/ca.pem: no such file; expected the authority's certificate"),
+        ({"policy_directory": "here"}, "policy_directory: found 'here'; expected an absolute path"),
         ({"lease": "1s"}, "lease: found '1s'; expected more than twice the heartbeat, 1s"),
         ({"lease": "ten"}, "lease: 'ten'; expected a duration with its unit"),
         ({"contract": {"cpu_ratio": 2.0}}, "contract.cpu_ratio: found 2.0; expected a share above 0"),

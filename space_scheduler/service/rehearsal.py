@@ -1,0 +1,121 @@
+"""What a start of the service would do, tried without one: nothing of the cluster is changed, nobody is answered.
+
+For ``cosched scheduler --check``, also beside the running service: an administrator checks new settings, then restarts.
+What that service has (its journal's lock, its socket, its port) is then said instead of refused.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import structs
+
+from cosched.config.cluster import ClusterConfig
+from cosched.errors import Failed
+from cosched.identity.authority import validities
+from cosched.identity.grants import load_grant_key
+from cosched.identity.tls import server_context
+from space_scheduler.service import listen
+from space_scheduler.service.app import host_of
+from space_scheduler.service.members import Members
+from space_scheduler.service.schema import check_never_was, connect, lock_path, readable
+from space_scheduler.service.sharing import policy_of
+from space_scheduler.service.tokens import Tokens
+
+
+async def rehearse(config: ClusterConfig, where: str) -> list[str]:
+    """What the settings come to, a line each. Raises :class:`BadInput` and :class:`Failed` where a start would.
+
+    ``where`` is the settings' file, for what is wrong in it. The journal is recovered from a copy.
+    """
+    policy_of(config, f"{where}: policy")
+    state = Path(config.state)
+    journal = state / "journal.db"
+    running = _holder(journal)
+    beside = f", where process {running} serves now" if running else ""
+    members = Members(state / "members.json", config.nodes)
+    Tokens(state / "tokens.json")
+    lines = [f"cluster {config.name}: {len(members.nodes)} nodes may join, policy {config.policy}"]
+    if config.listen.socket:
+        path = listen.checked_path(Path(config.listen.socket))
+        if not running:
+            listen.check_unix(path)
+        lines.append(f"users of this host: {path}{beside}")
+    if config.listen.address:
+        lines += _secured(config, running, beside)
+    else:
+        lines.append("no listen.address: no agent can join, and nothing will start")
+    _check_writable(state)
+    lines.append(f"journal: {journal}{beside}: {await _recovered(config, journal)}")
+    return lines
+
+
+def _secured(config: ClusterConfig, running: str, beside: str) -> list[str]:
+    identity = Path(config.identity)
+    server_context(identity, tokens=config.listen.tokens)
+    load_grant_key(identity)
+    address, port = config.listen.address, config.listen.port
+    try:
+        listen.tcp_socket(address, port).close()
+        beside = ""
+    except Failed as error:
+        cause = error.__context__
+        if not (running and isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE):
+            raise
+    lines = [f"agents and remote users: {address} port {port}, TLS with {identity}{beside}"]
+    return lines + [f"{each.path}: valid for {each.days_left:.0f} days" for each in validities(identity)]
+
+
+def _holder(journal: Path) -> str:
+    """The process whose the journal is at this moment; empty: nobody's. Raises :class:`Failed`."""
+    try:
+        lock = os.open(lock_path(journal), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise Failed(f"journal {journal}: {lock_path(journal)} cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+    else:
+        return ""
+    finally:
+        os.close(lock)
+
+
+def _check_writable(state: Path) -> None:
+    """Raise :class:`Failed` where the state's directory is not this user's to write in, or cannot be made."""
+    there = next(each for each in (state, *state.parents) if each.exists())
+    if not there.is_dir():
+        raise Failed(f"state: {state} cannot be made: {there} is no directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise Failed(f"state: {state} cannot be {'written' if there == state else 'made'}: not allowed in {there}")
+
+
+async def _recovered(config: ClusterConfig, journal: Path) -> str:
+    """What a start would recover, by recovering a copy. Raises ``JournalRefused`` and other kinds of ``Failed``."""
+    if not journal.exists():
+        check_never_was(journal)
+        return "none yet"
+    with tempfile.TemporaryDirectory(prefix="cosched-check-") as copy:
+        await asyncio.to_thread(_copy, journal, Path(copy) / journal.name)
+        host = host_of(structs.replace(config, state=copy), lambda committed: None, lambda problem: None)
+        try:
+            return str(await host.start())
+        finally:
+            await host.close()
+
+
+def _copy(journal: Path, target: Path) -> None:
+    with (
+        readable(journal),
+        closing(connect(journal, write=False)) as source,
+        closing(sqlite3.connect(target)) as into,
+    ):
+        source.backup(into)

@@ -116,16 +116,16 @@ class Decoys:
             os._exit(0)
 
 
-def _herald(voice: int, patience_s: float) -> None:
+def _herald(voice: int, patience_s: float, every_s: float = _EVERY_S) -> None:
     """Who comes later than that again and again has not waited for a ceiling, but for an owner who computes."""
     os.set_blocking(voice, False)
-    pause_s, times_late = _EVERY_S, 0
+    pause_s, times_late = every_s, 0
     while True:
         slept_s = time.monotonic()
         time.sleep(pause_s)
         late = time.monotonic() - slept_s > pause_s + patience_s
         times_late = times_late + 1 if late else 0
-        pause_s = _EVERY_S if times_late < _TIMES_LATE else _SELDOM_S
+        pause_s = every_s if times_late < _TIMES_LATE else _SELDOM_S
         if pause_s == _SELDOM_S:
             continue
         with contextlib.suppress(BlockingIOError):  # they have not been let run for long

@@ -106,10 +106,22 @@ def test_several_labs_live_side_by_side_and_all_go_down(root_bench: Bench) -> No
 
 
 def test_a_service_that_dies_at_once_is_told_with_its_log_and_nothing_is_left(root_bench: Bench) -> None:
-    ended = root_bench.call("up", "--name", root_bench.name, "--nodes", 1, "--policy", "nosuch:policy")
+    """Its policy loads where the lab is begun, and not in the service."""
+    directory = root_bench.runtime.parent
+    (directory / "moody.py").write_text(
+        "import sys\n"
+        "from space_scheduler.policy.presets import compose\n"
+        "if 'up' not in sys.argv:\n"
+        "    raise RuntimeError('not in a service')\n"
+        "policy = lambda: compose('fcfs', 'backfill(1)', '', None)\n"
+    )
+    ended = root_bench.call(
+        "up", "--name", root_bench.name, "--nodes", 1, "--policy", "moody:policy", cwd=directory
+    )  # fmt: skip
     assert ended.returncode == 1
     assert "scheduler of head ended with status" in ended.stderr
-    assert "nosuch" in ended.stderr
+    assert "moody" in ended.stderr
+    assert "not in a service" in ended.stderr
     assert gone(root_bench)
 
 

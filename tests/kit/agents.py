@@ -122,7 +122,7 @@ class Scheduler:
                     return self.got.pop(index)
             return None
 
-        _, message = await until(there, f"{kind} {fields} from {node}; got {self.got}")
+        _, message = await until(there, f"{kind} {fields} from {node}; got {self.got}, hellos {len(self.hellos)}")
         return message
 
     async def output(self, node: str, job_id: int, stream: str = "stdout", attempt: int = 1) -> bytes:
@@ -379,5 +379,7 @@ class Cluster:
     def close(self) -> None:
         for node in self.nodes.values():
             node.close()
+            for log in (node.base / "guard.log", node.log):  # shown with a test that failed
+                print(f"the last of {log.name} of {node.name}:\n{log.read_text()[-2000:] if log.exists() else ''}")
         remove_groups(self.group)
         shutil.rmtree(self.base)

@@ -1,6 +1,6 @@
 """The tests on machines that differ, each made out of this one; prints a table.
 
-    ./run bench matrix [CELL ...] [--quick] [--jobs N] [--keep] [-- ARGUMENT ...]
+    ./run bench matrix [CELL ...] [--quick] [--keep] [-- ARGUMENT ...]
 
 A cell is a machine: an empty Debian 12 or 13 (debootstrap's ``minbase`` with git, python3 and ca-certificates), entered
 by ``pivot_root`` or ``chroot``, with namespaces of its own for mounts, processes, host name and System V IPC, and
@@ -24,7 +24,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -282,11 +281,10 @@ def is_well(line: str) -> bool:
 
 
 def main() -> int:
-    """Make the cells, ``--jobs`` at a time."""
+    """Make the cells, one after another: they share this machine's control groups and processors."""
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     options.add_argument("cells", nargs="*", metavar="CELL", help=" ".join(cell.name for cell in CELLS))
     options.add_argument("--quick", action="store_true", help="./run test --quick")
-    options.add_argument("--jobs", type=int, default=1, help="so many cells at a time (1)")
     options.add_argument("--keep", action="store_true", help="keep what a cell wrote, and use it again")
     options.add_argument("--anew", action="store_true", help="make the roots again")
     options.add_argument("--mirror", help="of Debian; this machine's own by default")
@@ -312,10 +310,9 @@ def main() -> int:
     print("| cell | Python | passed | skipped | failed | minutes | ended with |")
     print("|---|---|---|---|---|---|---|", flush=True)
     rows = []
-    with ThreadPoolExecutor(asked.jobs) as workers:
-        for line in workers.map(lambda cell: _tried(cell, asked, arguments), chosen):
-            print(line, flush=True)
-            rows.append(line)
+    for cell in chosen:
+        rows.append(_tried(cell, asked, arguments))
+        print(rows[-1], flush=True)
     return 0 if all(map(is_well, rows)) else 1
 
 

@@ -380,6 +380,7 @@ class Cluster:
         for node in self.nodes.values():
             node.close()
             for log in (node.base / "guard.log", node.log):  # shown with a test that failed
-                print(f"the last of {log.name} of {node.name}:\n{log.read_text()[-2000:] if log.exists() else ''}")
+                said = log.read_text()[-2000:] if log.exists() else ""
+                sys.stdout.write(f"the last of {log.name} of {node.name}:\n{said}\n")
         remove_groups(self.group)
         shutil.rmtree(self.base)

@@ -3,8 +3,8 @@
 What the real ``cosched-rsh`` and agents do beyond that (grants, cgroups, users) is not here; their own tests have it.
 """
 
-import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
+from kit.needs import need_root
 from kit.waiting import wait_for
 from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
@@ -160,6 +163,8 @@ def processes_in(hosts: Hosts) -> list[str]:
     return [line.strip() for line in listed.splitlines() if not any(word in line for word in held)]
 
 
-def may_make_hosts() -> bool:
-    """Whether namespaces can be made here with root's rights."""
-    return os.geteuid() == 0
+def need_hosts() -> None:
+    """Skip where no network of namespaces can be made: for lack of rights, of namespaces or of ``ip``."""
+    need_root()
+    if shutil.which("ip") is None:
+        pytest.skip("needs Debian's package iproute2 (no ip on PATH)")

@@ -36,6 +36,7 @@ def base() -> Iterator[Path]:
         shutil.rmtree(base)
 
 
+@pytest.mark.system("iproute2")
 def test_what_is_missing_is_not_there(base: Path) -> None:
     asked = (
         "for each in cc gcc c++ ip pip3; do command -v $each && echo there; done; python3 -m ensurepip --version;"
@@ -50,7 +51,7 @@ def test_what_is_missing_is_not_there(base: Path) -> None:
     assert found["left"] == []
 
 
-@pytest.mark.system("gcc")
+@pytest.mark.system("gcc", "iproute2")
 def test_what_is_not_missing_is_there(base: Path) -> None:
     asked = "set -e; command -v cc; unshare --user true; touch /dev/shm/mine; rm /dev/shm/mine"
     found = shut_in(EVERYTHING, base, "root", ["/bin/sh", "-c", asked], online=False)
@@ -58,6 +59,7 @@ def test_what_is_not_missing_is_there(base: Path) -> None:
     assert found["left"] == []
 
 
+@pytest.mark.system("iproute2")
 def test_what_is_left_behind_is_seen(base: Path) -> None:
     sleep = f"sleep 599.{os.getpid()}"
     asked = (

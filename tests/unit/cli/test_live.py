@@ -187,7 +187,7 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     assert "held by" in call("explain", third).out
     assert call("release", third).out == f"job {third} queued\n"
     assert [job["job_id"] for job in json.loads(call("queue", "--json").out)["jobs"]] == [first, third, second]
-    assert call("cancel", first, third, second).status == 0
+    assert call("cancel", third, second, first).status == 0  # the first gives its nodes back
     assert call("wait", first).status == 130
     late = call("cancel", first)
     assert late.status == 1

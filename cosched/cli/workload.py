@@ -14,7 +14,7 @@ from cosched.cli.outputs import check_targets
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console
-from cosched.workload import catalogue, scaling, stats, swf
+from cosched.workload import catalogue, rules, scaling, stats, swf
 from cosched.workload.generators import registry
 from space_scheduler.simulator.experiment import find_log
 
@@ -129,6 +129,8 @@ def convert_command(
     check_targets((target,), source)
     _check_target(target, force=force)
     read = swf.read(source, strict=strict)
+    if strict:
+        rules.check_numbers(read)
     if load is not None:
         read = scaling.to_load(read, load, procs_total=procs)
     if factor is not None:

@@ -9,7 +9,7 @@ without a positive run time or size counts as one second on what it had, at leas
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.workload.log import Field, Log
 
 Times = NDArray[np.int64]
+_Problem = tuple[str, NDArray[np.bool_], str, str]  # cause, jobs that have it, what was found, what was expected
 
 #: No machine is larger; what says so is a mistake.
 MAX_PROCS: Final = 1_000_000_000
@@ -170,6 +171,26 @@ def _numbering(log: Log) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[
     return numbers < 0, twice, numbers != -1
 
 
+def _of_numbers(below: NDArray[np.bool_], twice: NDArray[np.bool_]) -> list[_Problem]:
+    return [
+        ("negative_job_number", below, "a job number below 0", "one of 0 or more"),
+        ("duplicate_job_number", twice, "a job number that an earlier line has", "each number once"),
+    ]
+
+
+def check_numbers(log: Log) -> None:
+    """Raises :class:`BadInput` at the first job whose number is below 0 or was there before."""
+    below, twice, _ = _numbering(log)
+    if (unfit := below | twice).any():
+        _refuse_first(log, unfit, _of_numbers(below, twice))
+
+
+def _refuse_first(log: Log, unfit: NDArray[np.bool_], problems: Sequence[_Problem]) -> NoReturn:
+    row = int(unfit.argmax())
+    found, expected = next((found, expected) for _, bad, found, expected in problems if bad[row])
+    raise BadInput(_where(log, row), found, expected)
+
+
 def prepare(
     log: Log,
     rules: InputRules | None = None,
@@ -213,19 +234,14 @@ def prepare(
         ]
     below, twice, known = _numbering(log)
     if strict:  # else they are jobs like others: told of, and kept
-        problems += [
-            ("negative_job_number", below, "a job number below 0", "one of 0 or more"),
-            ("duplicate_job_number", twice, "a job number that an earlier line has", "each number once"),
-        ]
+        problems += _of_numbers(below, twice)
     for cause, unfit, _, _ in problems:
         bad = unfit & keep
         if count := int(bad.sum()):
             skipped[cause] = skipped.get(cause, 0) + count
             keep &= ~bad
     if strict and not keep.all():
-        row = int(keep.argmin())
-        found, expected = next((found, expected) for _, unfit, found, expected in problems if unfit[row])
-        raise BadInput(_where(log, row), found, expected)
+        _refuse_first(log, ~keep, problems)
 
     request = np.where(request_s > 0, request_s, run_s)  # no estimate in the log: the exact one
     estimate = np.maximum(request, run_s)

@@ -106,7 +106,10 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
                 _check(row)
             except _Malformed as wrong:
                 raise BadInput(where, f"row {number} cannot be written: {wrong.found}", wrong.expected) from None
-    partial = f"{where}.part" if not os.path.exists(where) or os.path.isfile(where) else where
+    partial = where
+    if not os.path.exists(where) or os.path.isfile(where):
+        folder, name = os.path.split(where)
+        partial = os.path.join(folder, f".{name}.{os.getpid()}.part")
     try:
         with open(partial, "wb") as file:
             if where.endswith(".gz"):
@@ -117,12 +120,13 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
         if partial != where:
             os.replace(partial, where)
     except OSError as error:
-        if partial != where:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
         raise BadInput(
             where, f"cannot be written ({error.strerror or error})", "a file in a folder you may write"
         ) from None
+    finally:  # interrupted, too
+        if partial != where:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
 
 
 def _logs_in(folder: str) -> list[str]:

@@ -332,10 +332,14 @@ def test_numbers_that_name_no_one_job_are_told_of_and_strictly_refused(
     shown = cosched(*SIMULATE)
     assert shown.status == 0, shown.err
     assert f"1 {cause}" in shown.out
-    ended = cosched(*SIMULATE, "--strict")
-    assert ended.status == 2
-    assert "small.swf:11" in ended.err
-    assert told in ended.err
+    convert = ("workload", "convert", "small.swf", "other.swf")
+    for command in (SIMULATE, convert):
+        ended = cosched(*command, "--strict")
+        assert ended.status == 2
+        assert "small.swf:11" in ended.err
+        assert told in ended.err
+    assert not log.with_name("other.swf").exists()
+    assert cosched(*convert).status == 0
 
 
 def test_a_size_that_is_none_is_told_of_and_strictly_refused(cosched: Call, log: Path) -> None:

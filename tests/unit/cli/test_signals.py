@@ -11,6 +11,7 @@ import pytest
 from kit.waiting import wait_for
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
+GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
 EVENTS = ("simulate", "long.swf", "--policy", "conservative", "--events", "events.jsonl")
 
 
@@ -22,7 +23,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("arguments", [LONG, EVENTS], ids=["workers", "part file"])
+@pytest.mark.parametrize("arguments", [LONG, EVENTS, GENERATE], ids=["workers", "part file", "a log's part file"])
 def test_a_signal_leaves_neither_workers_nor_part_files(
     arguments: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:

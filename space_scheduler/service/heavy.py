@@ -62,8 +62,13 @@ async def _sent(answer: web.StreamResponse, request: web.Request) -> web.StreamR
         return answer
     streamed = web.StreamResponse(status=answer.status, headers=answer.headers)
     streamed.content_length = len(body)
-    await streamed.prepare(request)
-    for at in range(0, len(body), _PIECE_BYTES):
-        await streamed.write(body[at : at + _PIECE_BYTES])
-    await streamed.write_eof()
+    try:
+        await streamed.prepare(request)
+        for at in range(0, len(body), _PIECE_BYTES):
+            await streamed.write(body[at : at + _PIECE_BYTES])
+        await streamed.write_eof()
+    except ConnectionError as error:  # its reader has gone
+        # asyncio's future refers to the error, the error's frames refer to that future and to the list: a cycle, and
+        # those of that age are looked for seldom (``garbage``)
+        error.__traceback__ = None
     return streamed

@@ -4,6 +4,7 @@ import asyncio
 import random
 import resource
 import socket
+import tracemalloc
 from collections.abc import Callable
 
 import aiohttp
@@ -13,6 +14,7 @@ import pytest
 from cosched.config.cluster import Listen
 from space_scheduler.service import accepting
 from space_scheduler.service.admission import Limits, Room, Turns
+from space_scheduler.service.garbage import not_looked_for
 from tests.kit.service import ME, Cluster, Running, running
 
 HELLO = bytes.fromhex("16030100c8010000c40303")  # how a TLS handshake begins
@@ -137,6 +139,27 @@ async def test_long_lists_are_made_one_at_a_time(service: Running) -> None:
         for each in asked:
             (await each).close()
     assert most == 1
+
+
+async def test_a_reader_that_goes_away_leaves_nothing_of_its_list(service: Running) -> None:
+    for _ in range(300):
+        job_id = await service.submit(hold=True)
+        await service.post(f"/v1/jobs/{job_id}/cancel")
+    list_bytes = len(msgspec.json.encode(await service.get("/v1/history?limit=1000")))
+    assert list_bytes > 256 * 1024, "more than the kernel keeps for who does not read"
+    loop = asyncio.get_running_loop()
+    with not_looked_for():  # garbage in cycles
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                with socket.socket(socket.AF_UNIX) as reader:
+                    reader.setblocking(False)
+                    await loop.sock_connect(reader, str(service.cluster.socket))
+                    await loop.sock_sendall(reader, b"GET /v1/history?limit=1000 HTTP/1.1\r\nHost: x\r\n\r\n")
+                    assert await loop.sock_recv(reader, 9)
+            await service.until(lambda: tracemalloc.get_traced_memory()[0] < 5 * list_bytes, "lists let go of")
+        finally:
+            tracemalloc.stop()
 
 
 def test_an_address_of_its_own_is_not_kept_out() -> None:

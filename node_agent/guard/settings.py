@@ -99,7 +99,7 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
     """Check what a file says. Raises :class:`BadSettings` that begins with the key."""
     for key in raw:
         if key not in OTHERS and key not in Settings._fields:
-            raise BadSettings(f"{key}: unknown key; expected one of {', '.join(sorted(Settings._fields))}")
+            raise BadSettings(f"{key[:80]}: unknown key; expected one of {', '.join(sorted(Settings._fields))}")
     settings = Settings(
         _whole(raw, "procs", "", 1),
         _whole(raw, "memory_bytes", "", 1),
@@ -161,7 +161,7 @@ def _table(raw: Mapping[str, Any], name: str, default: NamedTuple) -> dict[str, 
     values: dict[str, Any] = {}
     for key, found in table.items():
         if key not in default._fields:
-            raise BadSettings(f"{name}.{key}: unknown key; expected one of {', '.join(default._fields)}")
+            raise BadSettings(f"{name}.{key[:80]}: unknown key; expected one of {', '.join(default._fields)}")
         value = _like(getattr(default, key), found)
         _expect(value is not None, f"{name}.{key}", found, f"a value like {getattr(default, key)!r}")
         values[key] = value

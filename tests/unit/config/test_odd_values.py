@@ -43,7 +43,15 @@ def test_a_cluster(tmp_path: Path, text: str, complaint: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["procs = " + "9" * 5000, f"procs = {HEX}", "procs = " + "[" * 5000 + "]" * 5000, f"[contract]\nmpl = {HEX}"],
+    [
+        "procs = " + "9" * 5000,
+        f"procs = {HEX}",
+        "procs = " + "[" * 5000 + "]" * 5000,
+        f"[contract]\nmpl = {HEX}",
+        "procs = 1\n" + "k" * 5000 + " = 1",
+        "procs = 1\n[contract]\n" + "k" * 5000 + " = 1",
+    ],
+    ids="long hexadecimal deep in-a-table key key-in-a-table".split(),
 )
 def test_a_node(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node.toml"

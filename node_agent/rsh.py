@@ -129,6 +129,8 @@ class Session:
         self.connection: Socket | None = None
         self.problem = ""
         self.attached = False
+        self.seen = False  # an agent on the way took a call and went without a word: it was there, and comes again
+        self.away = False  # on this connection the agent said why it is not possible now
         self.calls = 0
         self.pause_s = _PAUSE_S
         self.next_call_s = 0.0
@@ -200,7 +202,7 @@ class Session:
             connection.close()
             self.lost(f"no agent at {self.path}: {error.strerror or error}")
             return
-        self.connection = connection
+        self.connection, self.away = connection, False
         stands = f'"id":"{self.id}","stdout":{self.received[0]},"stderr":{self.received[1]}'
         again = "true" if self.calls else "false"
         self.outgoing = bytearray(frame(REQUEST, f'{{{self.asked},{stands},"again":{again}}}'.encode("ascii")))
@@ -211,8 +213,9 @@ class Session:
         """No connection any more: another one soon, unless that has been tried for long enough."""
         self.problem = self.problem or why
         now_s = time.monotonic()
-        if self.attached:
+        if self.attached or (self.connection is not None and not self.away and not self.seen):
             self.give_up_s = now_s + _PATIENCE_S
+            self.seen = True
         if now_s >= self.give_up_s:
             raise Unusable(self.problem)
         if self.connection is not None:
@@ -304,6 +307,7 @@ class Session:
             if kind == EXIT:
                 return exit_status(data)
             if kind == AWAY:
+                self.away = True
                 self.problem = data.decode(errors="replace")
             elif kind in (ATTACHED, TAKEN):
                 self.taken(int.from_bytes(data, "big"), first=kind == ATTACHED)

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,15 @@ from node_agent import rsh
 
 PROGRAM = [sys.executable, "-I", "-S", rsh.__file__]
 PATIENCE_S = 20
+
+
+def patient(seen_s: float, unseen_s: float) -> list[str]:
+    """The program, which waits so long for an agent that has been there, and for one that has not been seen yet."""
+    text = (
+        f"import os, sys; sys.path.append({str(Path(rsh.__file__).parent)!r}); import rsh; "
+        f"rsh._PATIENCE_S, rsh._FIRST_PATIENCE_S = {seen_s}, {unseen_s}; os._exit(rsh.main(sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-S", "-c", text]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +93,10 @@ class Agent:
         self.got: list[tuple[Kind, bytes]] = []
         self.connection: socket.socket | None = None
 
-    def start(self, *arguments: str, **more: object) -> "subprocess.Popen[bytes]":
+    def start(self, *arguments: str, program: Sequence[str] = PROGRAM, **more: object) -> "subprocess.Popen[bytes]":
         settings = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
         environment = {"COSCHED_AGENT_SOCKET": str(self.path)}
-        process = subprocess.Popen([*PROGRAM, *arguments], env=environment, **settings)  # type: ignore[call-overload]
+        process = subprocess.Popen([*program, *arguments], env=environment, **settings)  # type: ignore[call-overload]
         self.connection, _ = self.listener.accept()
         self.connection.settimeout(PATIENCE_S)
         return process  # type: ignore[no-any-return]
@@ -162,10 +171,41 @@ def test_a_failure_is_255_with_its_reason(agent: Agent) -> None:
 
 
 def test_an_agent_that_dies_is_255(agent: Agent) -> None:
-    process = agent.start("-n", "b", "true")
+    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=PATIENCE_S))
     agent.next()
     agent.close()
     assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: the agent's connection broke\n")
+    assert process.returncode == 255
+
+
+def test_an_agent_that_goes_before_it_has_told_of_the_command_is_awaited_as_one_that_was_there(agent: Agent) -> None:
+    process = agent.start("-n", "b", "true", program=patient(seen_s=PATIENCE_S, unseen_s=0))
+    agent.next()
+    agent.again()
+    assert agent.attached()["again"] is True
+    agent.say(Kind.EXIT, b'{"status": 0}')
+    assert process.communicate(timeout=PATIENCE_S) == (b"", b"")
+    assert process.returncode == 0
+
+
+def test_an_agent_that_says_why_it_is_not_possible_now_is_not_the_one_that_was_asked_for(
+    agent: Agent,
+) -> None:
+    process = agent.start("-n", "b", "true", program=patient(seen_s=1000, unseen_s=0))
+    agent.next()
+    agent.say(Kind.AWAY, b"b cannot be reached")
+    agent.close()
+    assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: b cannot be reached\n")
+    assert process.returncode == 255
+
+
+def test_an_agent_that_goes_again_and_again_is_not_awaited_for_ever(agent: Agent) -> None:
+    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=PATIENCE_S))
+    agent.listener.settimeout(0.1)
+    while process.poll() is None:
+        with contextlib.suppress(TimeoutError, ConnectionError, AssertionError):
+            agent.again()
+    assert process.communicate(timeout=PATIENCE_S)[1].startswith(b"cosched-rsh: b: the agent's connection broke")
     assert process.returncode == 255
 
 

@@ -7,6 +7,8 @@ name: ``ok``, ``fail`` (exit status 3), ``crash`` (signal 11), ``sit`` (until it
 import asyncio
 import contextlib
 import json
+import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -148,7 +150,7 @@ class Puppet:
 
 
 class Live:
-    """A service, its files, and its one node."""
+    """A service whose operator runs the tests, its files, and its one node."""
 
     def __init__(self, place: Path, procs: int = 4) -> None:
         self.place = place
@@ -165,6 +167,7 @@ class Live:
             "state": str(place / "state"),
             "identity": str(self.identity),
             "allow_root": True,
+            "operators": [pwd.getpwuid(os.geteuid()).pw_name],
             "pass_interval": "10ms",
             "max_time": "2h",
         }

@@ -7,6 +7,7 @@ the closing summary lists them all. With ``--system`` a missing *package* is an 
 import difflib
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,10 @@ SYSTEM_PACKAGES = {
     "xdotool": ("xdotool",),
     "xvfb": ("Xvfb",),
 }
+
+# Tests interrupt what they start, and a child inherits what its parent ignores: SIGINT, in the background of a script.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are drawn from constants of whatever modules are loaded by then, which other tests decide: from none instead.
 providers._get_local_constants = providers.Constants

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
+from cosched.lab import rooms
 from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
@@ -163,7 +165,7 @@ port = {self.port}
 run = "{self.run}"
 state = "{self.state}"
 identity = "{self.identity}"
-keep = ["{base}"]
+keep = {json.dumps([str(base), *rooms.kept(rooms.own_places())])}
 {sections}
 """)
         self.guard: subprocess.Popen[bytes] | None = None

@@ -4,9 +4,10 @@
 
 A cell is a machine: an empty Debian 12 or 13 (debootstrap's ``minbase`` with git, python3 and ca-certificates), entered
 by ``pivot_root`` or ``chroot``, with namespaces of its own for mounts, processes, host name and System V IPC, and
-/proc, /sys, the control groups and /dev as a machine has them; ``here`` is this machine as it is. In each a fresh clone
-of this checkout's commit runs ``./run test`` (with what follows ``--`` as its arguments) as that cell's user does.
-Public logs (``shared`` beside the checkout) are there if they are here, read-only.
+/proc, /sys, the control groups and /dev as a machine has them; ``here`` is this machine as it is. ``below-tmp`` has
+the checkout below /tmp, and SIGINT ignored as in the background of a script. In each a fresh clone of this checkout's
+commit runs ``./run test`` (with what follows ``--`` as its arguments) as that cell's user does. Public logs (``shared``
+beside the checkout) are there if they are here, read-only.
 
 The roots are made when they are missing (``--anew``: always), in ``--roots``; each cell writes into an overlay over
 one, which goes with it. The end of a cell's first process ends all of its processes and mounts, also after Ctrl-C or
@@ -63,8 +64,7 @@ CELLS = (
     Cell("container", chroot=True, capabilities=",".join(["-all", *(f"+{name}" for name in CONTAINER.split())])),
     Cell("chroot", chroot=True),
     Cell("user", root=False),
-    Cell("below-tmp", home="/tmp/below"),
-    Cell("sigint-ignored", ignores_sigint=True),
+    Cell("below-tmp", home="/tmp/below", ignores_sigint=True),
     Cell("busy", busy=16),
     Cell("here", suite=""),
 )
@@ -205,7 +205,7 @@ class Run:
 
     def _session(self) -> str:
         """A shell's script that runs its arguments and the tests, and says what came of them."""
-        lines = ["cd " + f"{self.home}/cosched", "python3 --version"]
+        lines = ["cd " + f"{self.home}/cosched", "python3 --version", 'echo "Debian $(cat /etc/debian_version)"']
         lines += [f"timeout {self.limit_s:.0f} sh -c 'while :; do :; done' &" for _ in range(self.cell.busy)]
         if self.cell.ignores_sigint:
             lines.append("trap '' INT")
@@ -267,12 +267,13 @@ def clone(place: Path) -> None:
 def row(cell: Cell, log: str, took_s: float) -> str:
     """The cell's row; a log without an end of pytest's is a failure, and says its last line."""
     python = (re.findall(r"^Python (\S+)", log, re.MULTILINE) or ["?"])[0]
+    debian = (re.findall(r"^Debian (\S+)", log, re.MULTILINE) or ["?"])[0]
     ends = re.findall(r"^(?=.*\d (?:passed|failed|skipped|error)).* in [\d.]+s.*$", log, re.MULTILINE)
     counts = {kind: number for number, kind in re.findall(r"(\d+) (passed|failed|skipped|errors?)", (ends or [""])[-1])}
     failed = int(counts.get("failed", 0)) + int(counts.get("error", counts.get("errors", 0)))
     status = (re.findall(r"^ended with (\d+)$", log, re.MULTILINE) or ["no end"])[-1]
     numbers = [counts.get("passed", "0"), counts.get("skipped", "0"), str(failed)]
-    return " | ".join([f"| {cell.name}", python, *numbers, f"{took_s / 60:.1f}", f"{status} |"])
+    return " | ".join([f"| {cell.name}", debian, python, *numbers, f"{took_s / 60:.1f}", f"{status} |"])
 
 
 def is_well(line: str) -> bool:
@@ -307,8 +308,8 @@ def main() -> int:
         made_root(asked.roots, suite, source, anew=asked.anew)
     asked.logs.mkdir(parents=True, exist_ok=True)
     arguments += ["--quick"] if asked.quick else []
-    print("| cell | Python | passed | skipped | failed | minutes | ended with |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| cell | Debian | Python | passed | skipped | failed | minutes | ended with |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     rows = []
     for cell in chosen:
         rows.append(_tried(cell, asked, arguments))

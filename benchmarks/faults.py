@@ -31,6 +31,7 @@ from pathlib import Path
 
 from cosched.client.client import Client
 from cosched.errors import Failed
+from cosched.lab import rooms
 from cosched.lab.lab import Lab
 from cosched.model.job import TERMINAL
 from cosched.wire.api import JobDoc, Submission
@@ -41,12 +42,14 @@ NODES, JOBS, TASKS = 4, 3, 2
 #: With one of these killed, every job completes all the same.
 HARMLESS = ("scheduler", "agent", "guard")
 _PATIENCE_S = 60.0
+#: How long the programs compute: usually, and in a job that is to be met while it runs and ends by that.
+_SHORT_S, _LONG_S = 1, 30
 #: How long after the phase was seen to begin.
 _MOMENTS_S = {"launch": (0.0, 0.5), "run": (0.0, 1.0), "last seconds": (0.9, 1.3), "end": (0.0, 0.5)}
 _ENDED = {str(state) for state in TERMINAL}
 _SCRIPT = """#!/bin/sh
 echo "$COSCHED_JOB_ID $$" >> {canary}
-mpirun {python} -m cosched.programs cg --class S --seconds 1 --json || exit 9
+mpirun {python} -m cosched.programs cg --class S --seconds {seconds} --json || exit 9
 echo done > {canary}.ending
 sleep 0.3
 echo done > {canary}.ended
@@ -72,6 +75,11 @@ class Round:
         self.random = random.Random(f"{self.seed} {self.site} {self.number}")
 
     @property
+    def is_met(self) -> bool:
+        """Whether the kill ends the job, which can therefore run for long enough to be met by it, however late."""
+        return self.site in ("script", "rank") and self.phase == "run"
+
+    @property
     def command(self) -> str:
         """What repeats it."""
         return f"./run bench faults --only {self.site} --rounds 1 --from {self.number} --seed {self.seed}"
@@ -89,6 +97,7 @@ class Field:
 
     def __init__(self, lab: Lab, shared: Path) -> None:
         self.lab, self.shared = lab, shared
+        self.kept = rooms.kept([*rooms.own_places(), shared])  # nodes see it below their own /tmp, no job left it
         self.path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
     def run(self, fault: Round) -> None:
@@ -96,8 +105,11 @@ class Field:
         mark = f"{fault.site}-{fault.number}"
         canaries = [self.shared / f"{mark}-{index}" for index in range(JOBS)]
         with self.lab.client() as client:
-            jobs = [self._submitted(client, canary) for canary in canaries]
             chosen = fault.random.randrange(2)  # one of those that start at once
+            jobs = [
+                self._submitted(client, canary, _LONG_S if fault.is_met and index == chosen else _SHORT_S)
+                for index, canary in enumerate(canaries)
+            ]
             phase = "last seconds" if (fault.site, fault.phase) == ("rank", "end") else fault.phase
             self._await_phase(client, phase, jobs[chosen], canaries[chosen])
             time.sleep(fault.random.uniform(*_MOMENTS_S[phase]))
@@ -111,10 +123,10 @@ class Field:
 
     # --- the jobs -----------------------------------------------------------------------------------------------------
 
-    def _submitted(self, client: Client, canary: Path) -> int:
+    def _submitted(self, client: Client, canary: Path, seconds: int) -> int:
         return client.submit(
             Submission(
-                script=_SCRIPT.format(canary=canary, python=sys.executable),
+                script=_SCRIPT.format(canary=canary, python=sys.executable, seconds=seconds),
                 tasks=TASKS,
                 time_limit_s=60.0,
                 directory="/",
@@ -246,7 +258,7 @@ class Field:
             left += [str(each) for each in (state / "records").iterdir() if each.name not in ("epoch", "lock")]
             seen = self.lab.run(node["name"], ["sh", "-c", "ls -d /tmp/* /dev/shm/* /run/cosched/jobs/* 2>/dev/null"])
             for path in sorted(seen.stdout.decode().split()):
-                if not self.shared.is_relative_to(path):
+                if not any(Path(kept).is_relative_to(path) for kept in self.kept):
                     left.append(f"{node['name']}: {path}")
         return left
 

@@ -27,8 +27,9 @@ from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.needs import need_namespaces
+from kit.waiting import BOUND_S
 
-DEADLINE_S = 20.0
+DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32
 Found = TypeVar("Found")
 

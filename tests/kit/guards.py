@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 from node_agent.linux import cgroup_find
 from node_agent.linux.cgroups import NoCgroups
@@ -26,7 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 US_PER_S = 1_000_000
 SYSTEM_PYTHON = "/usr/bin/python3"
-_DEADLINE_S = 30.0
 
 _DAEMON = """
 import os, time
@@ -159,13 +158,13 @@ class RealGuard:
         assert self.process is not None
         self.hang_up()
         self.process.kill()
-        self.process.wait(_DEADLINE_S)
+        self.process.wait(BOUND_S)
 
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(_DEADLINE_S)
+        return self.process.wait(BOUND_S)
 
     def close(self) -> None:
         """End every job, then the guard, then remove what is left; also after a test that failed half-way."""
@@ -179,7 +178,7 @@ class RealGuard:
             if self.process is not None and self.process.poll() is None:
                 self.process.terminate()
                 try:
-                    self.process.wait(_DEADLINE_S)
+                    self.process.wait(BOUND_S)
                 except subprocess.TimeoutExpired:
                     self.process.kill()
                     self.process.wait()
@@ -213,7 +212,7 @@ class RealGuard:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> Message:
-        return self._clients[-1].ask(request, fds, timeout_s=_DEADLINE_S)
+        return self._clients[-1].ask(request, fds, timeout_s=BOUND_S)
 
     def refused(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> tuple[str, str]:
         """The code and the story of a refusal."""
@@ -277,7 +276,7 @@ class RealGuard:
     def event(self, name: str, **fields: object) -> Message:
         """Wait for an event with these fields; others that come before it are dropped."""
         client = self._clients[-1]
-        end = time.monotonic() + _DEADLINE_S
+        end = time.monotonic() + BOUND_S
         poll = select.poll()
         poll.register(client, select.POLLIN)
         seen = []

@@ -25,8 +25,8 @@ from cosched.identity import authority, names, tls
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.sequence import Numbering, Turn, new_session
+from kit.waiting import BOUND_S
 
-_BOUND_S = 40.0
 FAIL_TAIL = b"starting\nTraceback (most recent call last):\nValueError: no such grid\n"
 
 
@@ -45,7 +45,7 @@ class Puppet:
         # One thread alone reads and writes: a TLS connection that two use at a time can hang.
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live(url, identity)), daemon=True)
         self._thread.start()
-        self._joined.result(_BOUND_S)
+        self._joined.result(BOUND_S)
 
     async def _live(self, url: str, identity: Path) -> None:
         hello = wire.Hello(
@@ -89,7 +89,7 @@ class Puppet:
     def close(self) -> None:
         """The agent goes away."""
         self._stop.set()
-        self._thread.join(_BOUND_S)
+        self._thread.join(BOUND_S)
 
     async def _talk(self, connection: ClientConnection, numbering: Numbering, turn: Turn) -> None:
         next_beat_s = 0.0
@@ -198,14 +198,14 @@ class Live:
         self.node.close()
         self.process.terminate()
         try:
-            assert self.process.wait(_BOUND_S) == 0, self._log.read_text()
+            assert self.process.wait(BOUND_S) == 0, self._log.read_text()
         finally:
             self._kill()
 
     def _kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(_BOUND_S)
+        self.process.wait(BOUND_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

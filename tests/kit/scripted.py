@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-_BOUND_S = 20.0
+from kit.waiting import BOUND_S
 
 
 def answer(status: int, body: bytes, headers: str = "") -> bytes:
@@ -42,7 +42,7 @@ class Scripted:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
-                connection.settimeout(_BOUND_S)
+                connection.settimeout(BOUND_S)
                 self.asked.append(_request(connection))
                 if each is not None:
                     connection.sendall(each)
@@ -54,7 +54,7 @@ class Scripted:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(_BOUND_S)
+            thread.join(BOUND_S)
 
 
 def _request(connection: socket.socket) -> bytes:

@@ -26,10 +26,11 @@ from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import JobDoc
 from cosched.wire.sequence import Numbering, Turn, new_session
+from kit.waiting import BOUND_S
 from space_scheduler.service.app import Service
 from space_scheduler.service.log import Log
 
-DEADLINE_S = 20.0
+DEADLINE_S = BOUND_S
 ME = pwd.getpwuid(os.geteuid()).pw_name
 GIB = 1 << 30
 Kind = TypeVar("Kind")
@@ -281,4 +282,4 @@ async def running(cluster: Cluster, *, take_over: bool = False) -> AsyncIterator
 
 
 def _patience() -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=2 * DEADLINE_S)
+    return aiohttp.ClientTimeout(total=DEADLINE_S)

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Found = TypeVar("Found")
+#: After so long what is waited for will never come: far more than anything takes on a machine with other work.
+BOUND_S: Final = 120.0
 
 
-def wait_for(condition: Callable[[], Found], what: str, deadline_s: float = 30.0) -> Found:
+def wait_for(condition: Callable[[], Found], what: str, deadline_s: float = BOUND_S) -> Found:
     """The first true thing that the condition gives; fails the test, saying what was waited for, without one."""
     end_s = time.monotonic() + deadline_s
     while not (found := condition()):

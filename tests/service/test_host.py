@@ -12,6 +12,7 @@ from kit.drive import policy_named
 from kit.journals import SCRIPT, HandTime, recovered
 from kit.loads import SECOND
 from kit.mutants import Mutant
+from kit.waiting import BOUND_S
 
 from cosched.errors import Failed
 from cosched.model.job import Job, JobState
@@ -26,8 +27,6 @@ from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.host import CoreHost, NotAccepting
 from space_scheduler.service.records import Committed, Facts, Launch
 from space_scheduler.service.schema import JournalRefused
-
-DEADLINE_S = 20.0
 
 
 class Live:
@@ -48,7 +47,7 @@ class Live:
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(BOUND_S):
             while not condition():
                 await asyncio.sleep(0.002)
 
@@ -322,7 +321,7 @@ async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:
             done, _ = await asyncio.wait(reports, timeout=0.2)
             assert not done  # what nodes say waits for the disk
             assert live.started() == [running]
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(BOUND_S):
             await asyncio.gather(*reports)
         await live.until(lambda: live.started() == [running, waiting])
         assert host.view().accepting

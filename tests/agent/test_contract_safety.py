@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.agents import Cluster, Node, until
+from kit.waiting import BOUND_S
 
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
@@ -76,7 +77,7 @@ async def test_a_guard_that_was_killed_while_relaxed_begins_armed(cluster: Clust
         await until(lambda: ceiling(node) == 1.0, "the ceiling")
         assert node.guard is not None
         node.guard.kill()
-        node.guard.wait(30)
+        node.guard.wait(BOUND_S)
         cpu = Path("/sys/fs/cgroup/cpu", node.group, "cosched/cpu.cfs_quota_us")
         if cpu.exists():
             cpu.write_text("-1")

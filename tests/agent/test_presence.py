@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from node_agent.linux.presence import KeyWatch, Terminals, terminals_of
 
@@ -97,7 +98,7 @@ def test_a_process_is_asked_for_its_controlling_terminal(terminal: tuple[int, in
         assert terminals_of([2**22 + 1]) == set()
     finally:
         os.write(keyboard, b"\n")
-        child.communicate(timeout=20)
+        child.communicate(timeout=BOUND_S)
 
 
 def test_a_terminal_that_nothing_was_read_from_is_no_person(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from kit.waiting import BOUND_S
 
 from node_agent.linux import slices
 
@@ -30,7 +31,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("ends", ["before", "after"])
 def test_a_child_dies_with_its_parent_whenever_that_ends(ends: str) -> None:
-    assert subprocess.check_output([sys.executable, "-c", _FAMILY, ends], timeout=30) == b""
+    assert subprocess.check_output([sys.executable, "-c", _FAMILY, ends], timeout=BOUND_S) == b""
 
 
 def test_who_gives_way_has_the_longest_slice_and_its_children_have_not() -> None:
@@ -43,7 +44,7 @@ def test_who_gives_way_has_the_longest_slice_and_its_children_have_not() -> None
         "print(slices.slice_ns(), flush=True)\n"
         "subprocess.run([sys.executable, '-c', 'from node_agent.linux import slices; print(slices.slice_ns())'])\n"
     )
-    told = subprocess.check_output([sys.executable, "-c", program], timeout=30)
+    told = subprocess.check_output([sys.executable, "-c", program], timeout=BOUND_S)
     before_ns, given_ns, child_ns = (int(line) for line in told.split())
     assert child_ns == before_ns
     assert given_ns == (slices.LONGEST_NS if before_ns else 0)

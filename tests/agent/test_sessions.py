@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from node_agent.linux import sessions
 from node_agent.linux.sessions import Session, sight
@@ -87,7 +88,7 @@ async def ask():
     await idle.follow([session])
     before = idle.of(session)
     call = ["busctl", "--system", "call", "org.freedesktop.login1", "/org/freedesktop/login1/session/_32"]
-    subprocess.run([*call, "org.freedesktop.login1.Session", "SetIdleHint", "b", "true"], check=True, timeout=20)
+    subprocess.run([*call, "org.freedesktop.login1.Session", "SetIdleHint", "b", "true"], check=True, timeout=BOUND_S)
     await asyncio.sleep(1.2)
     later = IdleTimes()
     await later.follow([session])
@@ -146,7 +147,7 @@ def display(tmp_path: Path) -> Iterator[tuple[str, Path]]:
             yield f":{int(told.readline())}", cookies
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(BOUND_S)
 
 
 def ask(name: str, cookies: Path | str) -> subprocess.Popen[str]:
@@ -165,7 +166,7 @@ def test_a_real_display_tells_how_long_it_was_not_touched(display: tuple[str, Pa
         first, second = (int(asking.stdout.readline()) for _ in range(2))
         assert second - first >= 900
         environment = os.environ | {"DISPLAY": name, "XAUTHORITY": str(cookies)}
-        subprocess.run(["xdotool", "key", "a"], env=environment, check=True, timeout=30)
+        subprocess.run(["xdotool", "key", "a"], env=environment, check=True, timeout=BOUND_S)
         assert any(int(asking.stdout.readline()) < second for _ in range(3)), "the key was not seen"
     finally:
         asking.kill()
@@ -207,7 +208,7 @@ def test_a_display_that_lets_nobody_in_is_named(display: tuple[str, Path], tmp_p
     name, _ = display
     (tmp_path / "none").write_bytes(b"")
     asking = ask(name, tmp_path / "none")
-    _, complaint = asking.communicate(timeout=60)
+    _, complaint = asking.communicate(timeout=BOUND_S)
     assert asking.returncode == 1
     assert f"display {name} lets nobody in with {tmp_path}/none" in complaint
 

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.cli.checks import Check, agreement
 from cosched.wire import messages as wire
@@ -90,7 +91,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(files: Cluster) 
                 "--user", "root", "--user", "stranger",
             ]  # fmt: skip
             ended = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
+                subprocess.run, command, capture_output=True, text=True, timeout=BOUND_S, check=False
             )
             document = json.loads(ended.stdout)
             assert (ended.returncode, document["ok"]) == (1, False), "90 s are a failure"

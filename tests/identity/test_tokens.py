@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
@@ -186,7 +187,7 @@ async def test_the_command_makes_lists_and_revokes_and_the_client_uses_it(files:
             inherited = {key: value for key, value in os.environ.items() if not key.startswith("COSCHED_")}
             return await asyncio.to_thread(
                 subprocess.run, [sys.executable, "-m", "cosched.cli.main", *arguments],
-                capture_output=True, text=True, timeout=60, env=inherited | env, check=False,
+                capture_output=True, text=True, timeout=BOUND_S, env=inherited | env, check=False,
             )  # fmt: skip
 
         socket = str(files.socket)

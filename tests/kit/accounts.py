@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from kit.waiting import BOUND_S
+
 _numbers = itertools.count(1)
 
 
@@ -19,11 +21,11 @@ def account() -> Iterator[pwd.struct_passwd]:
     if os.geteuid() or shutil.which("useradd") is None:
         pytest.skip("needs root and useradd, to make an ordinary user")
     name = f"cosched-{os.getpid()}-{next(_numbers)}"
-    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, timeout=60)
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, timeout=BOUND_S)
     try:
         yield pwd.getpwnam(name)
     finally:
-        subprocess.run(["userdel", "--remove", name], check=False, capture_output=True, timeout=60)
+        subprocess.run(["userdel", "--remove", name], check=False, capture_output=True, timeout=BOUND_S)
 
 
 @contextmanager

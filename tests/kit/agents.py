@@ -224,7 +224,7 @@ keep = {json.dumps([str(base), *rooms.kept(rooms.own_places())])}
             self.start_agent()
             yield press
         finally:
-            keyboard.communicate(timeout=20)
+            keyboard.communicate(timeout=BOUND_S)
 
     def own_file(self, path: Path, there: str) -> None:
         """See that file, or directory, in another place."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kit.waiting import BOUND_S
 from local_load.probe import CALLS, OWN, SAMPLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,4 +97,4 @@ class Probed:
         """Make sure that it is gone."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=BOUND_S)

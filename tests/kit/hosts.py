@@ -18,7 +18,7 @@ from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from kit.command import Ended
 from kit.needs import need_root
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 from node_agent.service.files import install_rsh
 from space_scheduler.launch import Context, job_environment
 
@@ -109,7 +109,7 @@ class Hosts:
     def inside(self, *argv: str) -> str:
         """What a command prints that sees the processes of all hosts."""
         command = ["nsenter", "--target", self._inside, "--pid", "--mount", "--", *argv]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=BOUND_S).stdout
 
     def clear(self) -> None:
         """End whatever runs there."""

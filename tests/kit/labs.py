@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kit.groups import groups
+from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = itertools.count(1)
@@ -142,7 +143,7 @@ def ordinary_user() -> tuple[tuple[str, ...], str, int]:
                 capture_output=True,
                 check=False,
                 cwd="/",
-                timeout=60,
+                timeout=BOUND_S,
             )
         except OSError:
             continue

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kit.labs import ROOT, Bench
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 Tiered = tuple[Bench, int]
 MOMENTS = 6
@@ -41,7 +41,7 @@ def test_an_up_that_is_interrupted_at_any_moment_leaves_nothing(tiered_bench: Ti
                 said = ""
                 time.sleep(moments.uniform(0, whole_s))  # any moment is as good as another
             making.send_signal(number)
-            said += making.communicate(timeout=60)[0]
+            said += making.communicate(timeout=BOUND_S)[0]
         if "is up: " in said:  # it was too late
             bench.down()
         assert bench.left() == []
@@ -55,7 +55,7 @@ def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, whole: bool
         assert making.stdout is not None
         making.stdout.readline()  # the tier is known, the holder waits for the plan or works on it
         if whole:
-            making.wait(60)
+            making.wait(BOUND_S)
             assert json.loads(bench.done("status", "--json", "--name", bench.name))["state"] == "up"
             return
         making.kill()
@@ -89,7 +89,7 @@ def test_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:
     with bench.running("node1", bench.python, "-c", stubborn) as running:
         assert running.stdout.readline() == "deaf\n"
         bench.down()
-        running.wait(30)
+        running.wait(BOUND_S)
         assert bench.left() == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kit.groups import groups, pids
 from kit.labs import Bench
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.errors import Failed
 from cosched.lab import Lab, cgroups
@@ -109,7 +109,7 @@ def test_a_long_environment_and_bytes_that_are_no_text_arrive(two_nodes: Tiered)
     bench.env["ODD"] = os.fsdecode(b"caf\xe9")
     ended = subprocess.run(
         bench.argv("run", "-q", "node2", "--", "sh", "-c", 'echo ${#LONG}; printf %s "$ODD"'), env=bench.environment(),
-        cwd="/", capture_output=True, timeout=60, check=True,
+        cwd="/", capture_output=True, timeout=BOUND_S, check=True,
     )  # fmt: skip
     assert ended.stdout == b"100000\ncaf\xe9"
 
@@ -120,7 +120,7 @@ def test_a_signal_to_the_caller_reaches_the_command(two_nodes: Tiered) -> None:
     with bench.running("node1", "sh", "-c", script) as running:
         assert running.stdout.readline() == "ready\n"
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 42
+        assert running.wait(BOUND_S) == 42
 
 
 def test_a_command_whose_caller_dies_gets_hung_up(two_nodes: Tiered) -> None:
@@ -252,7 +252,7 @@ def test_nodes_reach_each_other_by_name(separated: Bench) -> None:
     with separated.running("node1", python, "-c", SERVE) as server:
         assert server.stdout.readline() == "listening\n"
         assert separated.output("node2", python, "-c", ASK) == "10.77.0.2\n"
-        assert server.wait(30) == 0
+        assert server.wait(BOUND_S) == 0
 
 
 @with_namespaces
@@ -306,7 +306,7 @@ def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: 
     script.write_text("#!/bin/sh\n")
     ended = subprocess.run(
         [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.cli.main", "submit", "-n", "2", script],
-        env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False,
+        env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode != 0
     assert "tier 3" in ended.stderr
@@ -323,7 +323,7 @@ def test_in_python_a_lab_is_a_context(root_bench: Bench, monkeypatch: pytest.Mon
         with pytest.raises(TimeoutError):
             lab.run("node1", ["sleep", "600"], timeout_s=0.2)
         with lab.popen("node1", ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
-            assert cat.communicate(b"through", timeout=30) == (b"through", None)
+            assert cat.communicate(b"through", timeout=BOUND_S) == (b"through", None)
         with lab.client() as client:
             assert client.cluster().name == root_bench.name
         assert lab.journal.is_file()

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from kit.labs import Bench
 from kit.needs import need_root
+from kit.waiting import BOUND_S
 
 from cosched.lab import cgroups, tiers
 
@@ -22,7 +23,7 @@ def test_root_with_control_groups_has_the_first_tier() -> None:
 def test_what_somebody_left_who_was_killed_while_he_tried_is_removed() -> None:
     need_root()
     with subprocess.Popen(["true"]) as gone:
-        gone.wait(30)
+        gone.wait(BOUND_S)
     left = f"try.{gone.pid}"
     cgroups.make(left, {"node": cgroups.Share(1, 0)})
     assert left in cgroups.labs()
@@ -45,7 +46,7 @@ def best_of(bench: Bench, before: str) -> dict[str, object]:
     )
     ended = subprocess.run(
         [*bench.prefix, bench.python, "-P", "-c", code], env=bench.environment(), cwd="/", capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)

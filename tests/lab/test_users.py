@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kit.desks import LOCAL_LOAD
 from kit.labs import Bench
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.lab.plan import PEER_PORT, USER_PORT
 from local_load.schedule import recorded
@@ -38,7 +38,7 @@ def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_
     again = bench.runtime.parent / "again.csv"
     # who thinks for longer than the lab's three seconds is away for a moment, and still logged in
     record = [*LOCAL_LOAD, "presence", "--lab", bench.name, "--seconds", "10", "--out", str(again)]
-    subprocess.run(record, env=bench.environment(), check=True, timeout=60)
+    subprocess.run(record, env=bench.environment(), check=True, timeout=BOUND_S)
     assert [bool(recorded(again, node)) for node in ("node2", "node3")] == [True, False]
     wait_for(lambda: bench.output("node1", "who") == "", "the one to leave, as recorded", 60)
     wait_for(lambda: presence() == ["away", "present"], "his leaving to be seen", 60)

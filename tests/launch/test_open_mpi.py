@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kit.hosts import System, processes_in
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 from test_diagnosis import EXPECTED
 
 from space_scheduler.launch import diagnose, unnoticed
@@ -126,7 +126,7 @@ def test_a_host_that_is_not_the_jobs_is_refused_by_the_remote_shell(system: Syst
 @pytest.fixture
 def running(system: System) -> Iterator["subprocess.Popen[str]"]:
     """mpirun with a program that waits, all of whose ranks are in MPI_Barrier or waiting."""
-    words = ["timeout", "60", system.mpirun, system.program, "wait", "3"]
+    words = ["timeout", "600", system.mpirun, system.program, "wait", "3"]
     with subprocess.Popen(
         system.hosts.command(1, words, system.hosts.directory),
         env=system.hosts.job(TASKS),
@@ -140,7 +140,7 @@ def running(system: System) -> Iterator["subprocess.Popen[str]"]:
             yield process
         finally:
             system.hosts.clear()
-            process.communicate(timeout=30)
+            process.communicate(timeout=BOUND_S)
 
 
 def pids_of(system: System, *words: str) -> list[str]:
@@ -152,7 +152,7 @@ def test_mpirun_that_is_told_to_end_takes_all_ranks_on_all_nodes_with_it(
     system: System, running: "subprocess.Popen[str]"
 ) -> None:
     system.hosts.inside("kill", "-TERM", *pids_of(system, "prterun", "mpirun.openmpi"))
-    running.wait(timeout=30)
+    running.wait(timeout=BOUND_S)
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
 
 
@@ -178,7 +178,7 @@ def test_the_loss_of_a_daemon_does_not_look_like_a_success(system: System, runni
     daemons = pids_of(system, "prted", "orted")
     names = {pid: system.hosts.inside("nsenter", "--target", pid, "--uts", "hostname").strip() for pid in daemons}
     system.hosts.inside("kill", "-KILL", *(pid for pid, name in names.items() if name == "node3"))
-    _, error = running.communicate(timeout=30)
+    _, error = running.communicate(timeout=BOUND_S)
     found = unnoticed(error.encode(), system.hosts.peers_of(TASKS))
     assert found == EXPECTED["daemon"] or running.returncode != 0
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.wire.api import Failure
 from cosched.wire.hostfile import mpich_hosts, pvm_hosts
@@ -112,10 +113,10 @@ def test_only_files_of_a_daemon_that_is_gone_are_removed(tmp_path: Path) -> None
         living = tmp / f"pvmd.{os.getuid()}.cosched-2-1"
         living.write_text(f"{tmp}/pvmtmp{alive.pid:06d}.0")
         ended = subprocess.run(
-            [rsh.with_name("cosched-pvmd"), "-s", "x y"], capture_output=True, text=True, timeout=60, check=True,
+            [rsh.with_name("cosched-pvmd"), "-s", "x y"], capture_output=True, text=True, timeout=BOUND_S, check=True,
             env={"PATH": "/usr/bin:/bin", "PVM_TMP": str(tmp), "PVM_ROOT": str(tmp_path / "root")},
         )  # fmt: skip
-        alive.communicate(b"\n", timeout=60)
+        alive.communicate(b"\n", timeout=BOUND_S)
     assert (ended.stdout, ended.stderr) == ("-s x y\n", "")
     assert sorted(path.name for path in tmp.iterdir()) == sorted([living.name, others.name])
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent import rank_witness
 from node_agent.service.files import install_rsh
@@ -49,7 +49,7 @@ def test_a_rank_that_ends_badly_is_said_and_is_the_launchers_own_child(
 ) -> None:
     rank = f"echo $PPID >{tmp_path}/parent; {end}"
     with launched(tmp_path, "launcher", f"{cosched_rank} sh -c '{rank}'; exit 0") as launcher:
-        _, error = launcher.communicate(timeout=30)
+        _, error = launcher.communicate(timeout=BOUND_S)
         assert pid_in(tmp_path / "parent") == launcher.pid
     said = [line for line in error.splitlines() if line.startswith("cosched:")]
     assert said == ([f"cosched: rank 3 ended with status {status}"] if status else [])
@@ -58,7 +58,7 @@ def test_a_rank_that_ends_badly_is_said_and_is_the_launchers_own_child(
 def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path, cosched_rank: Path) -> None:
     rank = f"cat /proc/$$/task/$$/children >{tmp_path}/children"
     with launched(tmp_path, "launcher", f"{cosched_rank} bash -c '{rank}; :'") as launcher:
-        launcher.wait(30)
+        launcher.wait(BOUND_S)
         children = (tmp_path / "children").read_text().split()
     assert len(children) <= 1, "cat itself, and nobody else"
 
@@ -66,10 +66,10 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path, cosched_ra
 def test_mpirun_that_sleeps_on_although_a_rank_is_gone_is_killed_and_the_rank_named(
     tmp_path: Path, cosched_rank: Path
 ) -> None:
-    rank = f"echo $$ >{tmp_path}/rank; exec sleep 60"
-    with launched(tmp_path, "prterun", f"{cosched_rank} sh -c '{rank}' &\nsleep 60") as launcher:
+    rank = f"echo $$ >{tmp_path}/rank; exec sleep 600"
+    with launched(tmp_path, "prterun", f"{cosched_rank} sh -c '{rank}' &\nsleep 600") as launcher:
         os.kill(pid_in(tmp_path / "rank"), signal.SIGKILL)
-        assert launcher.wait(30) == -signal.SIGKILL
+        assert launcher.wait(BOUND_S) == -signal.SIGKILL
         assert launcher.stderr
         said = {launcher.stderr.readline(), launcher.stderr.readline()}
     assert said == {"cosched: rank 3 ended with status 137\n"}, "once for mpirun to hand on, and once in its place"

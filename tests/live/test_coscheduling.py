@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kit.groups import groups
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.client.client import Client
 from cosched.lab.cgroups import PARENT
@@ -92,7 +92,7 @@ def levers(lab: Lab) -> dict[str, tuple[int, int]]:
 def explained(lab: Lab, job_id: int) -> list[str]:
     """The lines of ``cosched explain``."""
     command = [sys.executable, "-m", "cosched.cli.main", "explain", str(job_id), "--lab", lab.name]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    told = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=True)
     return [line.strip() for line in told.stdout.splitlines()]
 
 

@@ -17,6 +17,7 @@ import pytest
 from kit.groups import groups, pids
 from kit.labs import ordinary_user
 from kit.needs import need_namespaces_of
+from kit.waiting import BOUND_S
 
 from cosched.lab import tiers
 from space_scheduler.replay import replay
@@ -176,14 +177,14 @@ def test_a_place_that_cannot_be_written_to_is_told_before_anything_is_made(users
     users_place.out.chmod(0o755)  # root's, as after a demo that root ran
     for out, what in ((users_place.out, "Permission denied"), (Path("/proc/none"), "No such file or directory")):
         ended = users_place.start("--out", str(out))
-        said, err = ended.communicate(timeout=60)
+        said, err = ended.communicate(timeout=BOUND_S)
         assert (ended.returncode, said) == (2, ""), err
         assert f"cosched: --out {out}: {what}; expected a directory that this user may write to" in err
     mine = users_place.out / "journal.db"
     mine.touch()
     users_place.out.chmod(0o777)
     ended = users_place.start()
-    _, err = ended.communicate(timeout=60)
+    _, err = ended.communicate(timeout=BOUND_S)
     assert ended.returncode == 2
     assert "journal.db of somebody else" in err
 
@@ -212,7 +213,7 @@ def test_an_interrupted_demo_leaves_nothing(request: pytest.FixtureRequest, who:
     try:
         time.sleep(delay_s)
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does it: to all in the foreground
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=BOUND_S)
     finally:
         end(running)
     assert running.returncode == 130, (delay_s, err)
@@ -222,4 +223,4 @@ def end(process: "subprocess.Popen[str]") -> None:
     """Make sure that it is gone, whatever the test saw."""
     if process.poll() is None:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=BOUND_S)

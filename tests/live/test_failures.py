@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.lab.lab import Lab
 from tests.live.conftest import Jobs
@@ -38,7 +39,9 @@ def shown(lab: Lab, job_id: int) -> list[str]:
     """What ``cosched show`` prints."""
     command = [sys.executable, "-m", "cosched.cli.main", "show", str(job_id)]
     environment = {**os.environ, "COSCHED_LAB": lab.name, "COLUMNS": "200"}
-    ended = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        command, env=environment, cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 

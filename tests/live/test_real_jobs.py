@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.lab.lab import Lab
 from space_scheduler.replay import replay
@@ -70,7 +71,7 @@ int main(int argc, char **argv) {
     )
     compiler = shutil.which("mpicc.openmpi")
     assert compiler
-    subprocess.run([compiler, "-o", folder / "sum", source], check=True, timeout=60)
+    subprocess.run([compiler, "-o", folder / "sum", source], check=True, timeout=BOUND_S)
     return folder / "sum"
 
 
@@ -173,7 +174,7 @@ def test_a_job_has_the_umask_of_its_submitter_on_all_its_nodes(lab: Lab, jobs: J
     environment = {**os.environ, "COSCHED_LAB": lab.name, "PATH": jobs.environment["PATH"]}
     said = subprocess.run(
         command, input="#!/bin/sh\nmpirun sh -c umask\n", env=environment, cwd="/", umask=0o077, capture_output=True,
-        text=True, timeout=60, check=True,
+        text=True, timeout=BOUND_S, check=True,
     ).stdout  # fmt: skip
     job = jobs.ended(int(said.split()[1]))
     assert job.state == "completed", jobs.error(job.job_id)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.desks import Probed
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 _PERIOD_US = 10_000
 _SECONDS = 10
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.system("gcc")
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     binary = tmp_path_factory.mktemp("late") / "late"
-    subprocess.run(["gcc", "-O1", "-o", binary, Path(__file__).with_name("late.c")], check=True, timeout=60)
+    subprocess.run(["gcc", "-O1", "-o", binary, Path(__file__).with_name("late.c")], check=True, timeout=BOUND_S)
     return binary
 
 
@@ -52,9 +52,9 @@ def running(program: Path) -> Iterator[tuple[Probed, dict[str, "subprocess.Popen
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-                process.wait(30)
+                process.wait(BOUND_S)
         for process in others.values():
-            process.communicate(timeout=30)
+            process.communicate(timeout=BOUND_S)
 
 
 def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.desks import ROOT, Probed
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from local_load.probe import CALLS, MIX, moments
 
@@ -80,7 +80,7 @@ def test_the_calls_are_those_that_they_are_named_for(start: Start, tmp_path: Pat
         assert seen() == wanted
     finally:
         tracer.terminate()
-        tracer.wait(30)
+        tracer.wait(BOUND_S)
         probed.process.terminate()
 
 
@@ -131,8 +131,8 @@ def test_a_probe_whose_parent_has_died_dies() -> None:
         pid = int(parent.stderr.readline())
         wait_for(lambda: probed_has_begun(pid), "the probe to begin")
         parent.kill()
-        parent.wait(30)
+        parent.wait(BOUND_S)
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), "it to die")
     finally:
         parent.kill()
-        parent.communicate(timeout=30)
+        parent.communicate(timeout=BOUND_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.desks import modules, told, user
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from local_load.export import Exporter
 from local_load.measured import Measured, room
@@ -55,7 +55,7 @@ class Server:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(BOUND_S)
         self._log.close()
 
 
@@ -134,6 +134,6 @@ def test_a_real_user_is_scraped_and_prometheus_finds_nothing_to_complain_about(t
     assert series < 1500  # bounded labels: calls and one profile
     assert set(re.findall(r'(\w+)="', text)) == {"profile", "call", "le", "quantile"}
     checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=30
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False, timeout=BOUND_S
     )
     assert checked.returncode == 0, checked.stderr

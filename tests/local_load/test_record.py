@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, modules, user
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from local_load import machine
 from local_load.profile import find
@@ -27,7 +27,7 @@ def test_who_is_recorded_is_found_again(tmp_path: Path, cosched: Call) -> None:
         ended = cosched("local-load", "record", *options, "--out", tmp_path / "p.yaml")
         used_s = cpu_s(process.pid) - before_s
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=BOUND_S)
     assert ended.status == 0, ended.err
     found = find(str(tmp_path / "p.yaml"))
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -90,5 +90,5 @@ def test_what_cannot_be_recorded(arguments: tuple[str, ...], told: str, cosched:
 
 def test_presence_needs_a_scheduler() -> None:
     command = [*LOCAL_LOAD, "presence", "--server", "/nonexistent/s.sock", "--seconds", "1"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert ended.returncode == 3, sys.executable

@@ -14,7 +14,7 @@ import pytest
 from kit.command import Call
 from kit.desks import LOCAL_LOAD, below, modules, told, user
 from kit.needs import need_root
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 _HELD = ("--seconds", "600", "--json", "--memory", "512MiB")
 
@@ -64,7 +64,7 @@ def test_whoever_kills_the_run_ends_all_of_it() -> None:
 def test_a_user_whose_process_is_killed_is_told_as_a_failure() -> None:
     with user(*_HELD) as process:
         os.kill(wait_until_he_types(process)["user"], signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=BOUND_S)
     assert process.returncode == 1
     assert "ended with signal 9" in err
     assert json.loads(out)["problems"]
@@ -297,7 +297,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*LOCAL_LOAD, "run", "--seconds", "5", "--listen", f"127.0.0.1:{port}"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert ended.returncode == 1
     assert f"127.0.0.1:{port}: Address already in use" in ended.stderr
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kit.command import Ended
 from kit.mpi import DEBIAN, WHEEL, job_here, mpirun
+from kit.waiting import BOUND_S
 
 pytest.importorskip("mpi4py")
 
@@ -143,7 +144,7 @@ def test_a_world_that_is_smaller_than_the_job_is_refused_unless_it_is_meant(tmp_
 
 def test_a_world_of_one_rank_in_a_job_of_several_says_what_may_have_happened(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*PROGRAM, "is"], env=job_here(tmp_path, 2), capture_output=True, text=True, timeout=60, check=False
+        [*PROGRAM, "is"], env=job_here(tmp_path, 2), capture_output=True, text=True, timeout=BOUND_S, check=False
     )
     assert ended.returncode == 3
     assert "this world has 1 rank, and the job has 2 tasks: several worlds of one rank mean" in ended.stderr
@@ -162,7 +163,7 @@ def test_a_world_of_one_rank_in_a_job_of_several_says_what_may_have_happened(tmp
 )
 def test_bad_input_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
     ended = subprocess.run(
-        [*PROGRAM, *words], env=job_here(tmp_path, 1), capture_output=True, text=True, timeout=60, check=False
+        [*PROGRAM, *words], env=job_here(tmp_path, 1), capture_output=True, text=True, timeout=BOUND_S, check=False
     )
     assert ended.returncode == 2
     assert said in ended.stderr

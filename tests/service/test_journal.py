@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from kit.journals import Driven, Raiser, copied, recovered, state_bytes
 from kit.needs import ROOT
+from kit.waiting import BOUND_S
 
 from cosched.errors import Failed
 from space_scheduler.machine.state import MachineRules
@@ -53,7 +54,7 @@ def test_two_schedulers_cannot_have_one_journal(tmp_path: Path) -> None:
             Journal(path)
     finally:
         other.kill()
-        other.communicate(timeout=20)
+        other.communicate(timeout=BOUND_S)
     Journal(path).close()  # who dies lets go
 
 

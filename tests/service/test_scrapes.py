@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from kit.waiting import BOUND_S
 from prometheus_client.parser import text_string_to_metric_families
 
 from cosched.model.job import Job, JobState
@@ -33,7 +34,7 @@ class Blocked:
     def plan(self, snapshot: Snapshot) -> Plan:
         """Decide nothing, when it may."""
         self.asked.set()
-        assert self.go.wait(60)
+        assert self.go.wait(BOUND_S)
         return Plan(memory=snapshot.memory)
 
 

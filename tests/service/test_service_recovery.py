@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kit.drive import policy_named
 from kit.journals import SCRIPT, Backwards, Driven, HandTime, Raiser, copied, never_asked, recovered, state_bytes
 from kit.loads import SECOND
+from kit.waiting import BOUND_S
 
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node
@@ -169,7 +170,7 @@ def test_killed_at_any_moment_nothing_accepted_is_lost_or_doubled(tmp_path: Path
         finally:
             watchdog.cancel()
             process.kill()
-            rest, _ = process.communicate(timeout=20)
+            rest, _ = process.communicate(timeout=BOUND_S)
         assert len(lines) >= most
         for word, _, number in (line.partition(" ") for line in "".join([*lines, rest]).splitlines()):
             {"accepted": accepted, "started": started, "ended": ended}[word].append(int(number))

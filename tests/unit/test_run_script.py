@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
@@ -104,7 +105,7 @@ class Checkout:
 
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
         process = self.start(*arguments, **environ)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=BOUND_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def times(self, what: str) -> int:
@@ -308,7 +309,7 @@ def test_two_at_once_make_it_once(checkout: Checkout, with_flock: bool) -> None:
             pretender.read_text().replace("-I*)", f'-c*fcntl*) exec {sys.executable} "$@" ;;\n    -I*)')
         )
     both = [checkout.start("test"), checkout.start("test")]
-    assert [process.communicate(timeout=60)[0] for process in both] == [f"{WHOLE}\n"] * 2
+    assert [process.communicate(timeout=BOUND_S)[0] for process in both] == [f"{WHOLE}\n"] * 2
     assert (checkout.made, checkout.linked) == (1, 1)
 
 
@@ -318,7 +319,7 @@ def test_commands_run_side_by_side(checkout: Checkout) -> None:
     checkout.put_pretender(12, command=together)
     both = [checkout.start("test"), checkout.start("test")]
     try:
-        assert [process.communicate(timeout=20)[0] for process in both] == ["", ""]
+        assert [process.communicate(timeout=BOUND_S)[0] for process in both] == ["", ""]
     finally:
         for process in both:
             process.kill()
@@ -335,7 +336,7 @@ def test_nobodys_environment_is_taken_from_under_him(checkout: Checkout) -> None
     second = checkout.run("test", COSCHED_PYTHON="3.11")
     assert "waiting for another ./run" in second.stderr
     assert "python 3.11 runs" in second.stdout
-    out, err = first.communicate(timeout=60)
+    out, err = first.communicate(timeout=BOUND_S)
     assert f"python {busy}\n" in out, err
 
 

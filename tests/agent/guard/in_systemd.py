@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from kit.guards import alive, ordinary_user
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.config.node import NodeConfig, load_node
 from cosched.config.templates import node_toml
@@ -63,7 +63,9 @@ def ask(config: NodeConfig, request: dict[str, object], fds: tuple[int, ...] = (
 
 
 def systemctl(*words: str) -> str:
-    return subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return subprocess.run(
+        ["systemctl", *words], capture_output=True, text=True, check=True, timeout=BOUND_S
+    ).stdout.strip()
 
 
 def cpu_max() -> str:
@@ -78,7 +80,7 @@ def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[Path, NodeC
     path, _ = installed
     checked = subprocess.run(
         [sys.executable, "-m", "cosched.cli.main", "agent", "--config", str(path), "--check", "--json"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=BOUND_S,
     )  # fmt: skip
     found = {each["what"]: each for each in json.loads(checked.stdout)["findings"]}
     assert found["protects the desk"]["found"] == "yes", found

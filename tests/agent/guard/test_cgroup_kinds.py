@@ -14,7 +14,7 @@ import pytest
 from kit.groups import parallel_side, removed
 from kit.guards import MIB, alive, places
 from kit.needs import trouble_with_namespaces
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.settings import Contract
@@ -294,7 +294,7 @@ def test_without_rights_there_are_no_cgroups() -> None:
         "print(find('auto', '/sys/fs/cgroup', 'cosched-test-none').can())\n"
     )
     command = [sys.executable, "-c", script, str(root)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=BOUND_S)
     assert "by affinity (cgroup v2: " in found.stdout or "one CPU (cgroup v2: " in found.stdout
 
 

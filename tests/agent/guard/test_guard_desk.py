@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.guards import US_PER_S, RealGuard, alive
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent.guard.pause import OPTED_OUT
 
@@ -140,7 +140,7 @@ def as_nobody(guard: RealGuard, **request: Any) -> dict[str, Any]:
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", "-c", ASK]
     done = subprocess.run(
         [*command, f"{guard.directory}/run/desk.sock", json.dumps(request)],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=BOUND_S, check=True,
     )  # fmt: skip
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.guards import RealGuard
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent.guard.client import GuardClient, GuardGone
 from node_agent.guard.protocol import MAX_PACKET_BYTES
@@ -216,7 +216,7 @@ def speak_as(guard: RealGuard, uid: int) -> str:
     )
     command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-I", "-c", script]
     path = f"{guard.directory}/run/guard.sock"
-    return subprocess.run([*command, path], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    return subprocess.run([*command, path], capture_output=True, text=True, check=True, timeout=BOUND_S).stdout.strip()
 
 
 def test_only_the_agents_user_may_speak(make_guard) -> None:
@@ -255,14 +255,14 @@ def failing(guard: RealGuard) -> str:
     with pytest.raises(AssertionError):
         guard.start()
     assert guard.process is not None
-    assert guard.process.wait(30) == 1
+    assert guard.process.wait(BOUND_S) == 1
     guard.process = None
     return guard.errors()
 
 
 def test_a_second_guard_on_the_same_state_is_refused(guard: RealGuard) -> None:
     command = [sys.executable, "-I", "-m", "node_agent.guard", "--config", str(guard.directory / "node.toml")]
-    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BOUND_S)
     assert second.returncode == 1
     assert "another guard runs with this state directory" in second.stderr
     assert guard.status()["ok"] is True
@@ -288,7 +288,7 @@ def test_a_symlink_in_place_of_a_kept_directory_is_not_followed(guard: RealGuard
     tmp, name = guard.directory / "state/jobs/1.1/tmp", guard.directory.name
     user = ["setpriv", f"--reuid={guard.account.pw_uid}", f"--regid={guard.account.pw_gid}", "--clear-groups"]
     subprocess.run(
-        [*user, "sh", "-c", f"mv {tmp}/{name} {tmp}/away && ln -s /etc {tmp}/{name}"], check=True, timeout=30
+        [*user, "sh", "-c", f"mv {tmp}/{name} {tmp}/away && ln -s /etc {tmp}/{name}"], check=True, timeout=BOUND_S
     )
     code, story = guard.refused(guard.spawning(["true"]), guard.null())
     assert code == "failed"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from kit.groups import parallel_side
 from kit.guards import MIB, RealGuard
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 from node_agent.linux import packet_priority, weights
 from node_agent.linux.cgroup_none import CgroupsNone
@@ -43,7 +43,7 @@ def side() -> str:
 
 
 def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=BOUND_S).stdout
 
 
 def forked(work: Callable[[], object], groups: Cgroups | None = None, name: str = "") -> Any:

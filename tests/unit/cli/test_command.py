@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from kit.command import Call
+from kit.waiting import BOUND_S
 
 from cosched.cli.main import _SECTIONS, _VERBS, cli
 
@@ -69,7 +70,7 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     if arguments[0] == "submit":  # what follows the script is the script's
         code = code.replace("main(['submit', 'job.sh', ", "main(['submit', ").replace(".sock'])", ".sock', 'job.sh'])")
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=BOUND_S, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "[]\n"

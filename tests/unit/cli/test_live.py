@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kit.command import Call, Ended
 from kit.puppet import Live, live
+from kit.waiting import BOUND_S
 
 SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
@@ -104,7 +105,7 @@ def test_the_command_line_wins_over_the_script(call: Call) -> None:
 def test_a_script_from_standard_input(call: Call, service: Live, tmp_path: Path) -> None:
     piped = {"stdin": subprocess.PIPE, "cwd": tmp_path}
     with background(service, "submit", "--wait", "--name", "ok", "-", **piped) as process:
-        out, err = process.communicate(SCRIPT, timeout=30)
+        out, err = process.communicate(SCRIPT, timeout=BOUND_S)
     assert process.returncode == 0, err
     assert re.fullmatch(r"job (\d+)\njob \1 completed; output: cosched logs \1\n", out)
 
@@ -217,7 +218,7 @@ def test_logs_gives_bytes_as_they_were_written(call: Call, submit: Submit, servi
     job_id = submit("fail")
     call("wait", job_id)
     with background(service, "logs", job_id, "--stderr") as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=BOUND_S)
     assert (process.returncode, out.splitlines()[-1]) == (0, "ValueError: no such grid")
     document = json.loads(call("logs", "--json", "--stderr", job_id).out)
     assert document["stream"] == "stderr"
@@ -239,7 +240,7 @@ def test_logs_follows_to_the_end(call: Call, submit: Submit, service: Live) -> N
             assert process.stdout.readline() == "two\n"
         call("cancel", job_id)
         assert process.stdout.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(BOUND_S) == 0
 
 
 def test_output_in_a_file_is_said_to_be_there(call: Call, submit: Submit, tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_ctrl_c_of_a_waiting_submission_leaves_the_job(call: Call, service: Live
         job_id = int(process.stdout.readline().split()[1])
         until(call, job_id, "running")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=BOUND_S)
     assert process.returncode == 130
     assert f"job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)" in err
     assert shown(call, job_id)["state"] == "running"
@@ -361,6 +362,6 @@ def test_waiting_survives_a_restart_of_the_service(
             assert next(line for line in process.stderr if "asking again" in line)
             service.start()
             assert cosched("release", job_id).status == 0
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=BOUND_S)
     assert process.returncode == 3, err
     assert out.startswith(f"job {job_id} failed (exit status 3)")

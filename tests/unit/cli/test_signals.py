@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kit.waiting import wait_for
+from kit.waiting import BOUND_S, wait_for
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
 GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
@@ -53,7 +53,7 @@ def test_a_signal_leaves_neither_workers_nor_part_files(
             os.killpg(process.pid, number)  # as a terminal does
         else:
             process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=BOUND_S)
         assert process.returncode == 130, said
         assert "interrupted" in said
         wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the workers to be gone", 60)

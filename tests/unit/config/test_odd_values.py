@@ -51,7 +51,7 @@ def test_a_cluster(tmp_path: Path, text: str, complaint: str) -> None:
         "procs = 1\n" + "k" * 5000 + " = 1",
         "procs = 1\n[contract]\n" + "k" * 5000 + " = 1",
     ],
-    ids="long hexadecimal deep in-a-table key key-in-a-table".split(),
+    ids=["long", "hexadecimal", "deep", "in-a-table", "key", "key-in-a-table"],
 )
 def test_a_node(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node.toml"

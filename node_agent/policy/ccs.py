@@ -1,6 +1,6 @@
 """Cooperating coscheduling (Hanzich et al. 2005, section 1): a receiver goes first, as long as it keeps its share.
 
-Which lever helps depends on how a job receives (linux.md, "Coscheduling"). One that blocks, or yields, can use the CPU
+Which lever helps depends on how a job receives (docs/design/linux.md). One that blocks, or yields, can use the CPU
 when a message comes: it is raised then, while its budget lasts. For one that polls, or yields to nobody, more weight
 would only be taken from its neighbours: it needs its peers to run at the same time, and has slots where all of its
 nodes agree on them. One that has slots is not raised besides. One that receives nothing has nothing to gain, nor have

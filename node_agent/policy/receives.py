@@ -1,4 +1,4 @@
-"""How a job receives, told by what its busiest thread does (linux.md, "Coscheduling").
+"""How a job receives, told by what its busiest thread does (docs/design/linux.md).
 
 A thread that *blocks* gives the CPU up of its own accord whenever it waits. One that *yields* is switched off against
 its will far more often, for the CPU it gets, than any timer could: each ``sched_yield`` that lets another thread run

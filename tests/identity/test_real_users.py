@@ -1,6 +1,6 @@
 """What one real user of this machine can do to another's jobs, and to the node, through his own: nothing.
 
-A scheduler as a process, a real agent and guard, two accounts made for the test. Evidence for faults.md, O8.
+A scheduler as a process, a real agent and guard, two accounts made for the test.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ import select
 import signal
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from node_agent.guard import command
@@ -27,6 +27,8 @@ _MAX_SCRIPT_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20
 _LAST_FD: Final = 1 << 20
 _BETWEEN_VISITS_S: Final = 0.1
+#: Reaped in one visit. A job may make orphans faster than they are reaped.
+_MOST_A_VISIT: Final = 64
 
 
 class Plan(NamedTuple):
@@ -165,11 +167,11 @@ def _attend(plan: Plan, pid: int, streams: Streams | None, cgroups: Cgroups, rec
     child = process.stat_of(pid)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: None)
     os.write(wake, bytes([signal.SIGCHLD]))  # it may have ended before anybody listened
 
-    reaper = _Reaper(cgroups)
+    reaper = _Reaper(cgroups, lambda in_s: signal.setitimer(signal.ITIMER_REAL, in_s))
 
     def reap() -> int | None:
         status = reaper.reaped(pid)
@@ -195,32 +197,56 @@ def _attend(plan: Plan, pid: int, streams: Streams | None, cgroups: Cgroups, rec
 
 
 class _Reaper:
-    """Reaps a job's processes at the cost of the jobs.
+    """Calls waitpid() in a control group in which its CPU is limited; a job may make orphans without end.
 
     The kernel lets go of a process's entries in ``/proc`` when it is reaped, and waits, computing, for whoever else is
     in the midst of that. Where these are a job's processes beside an owner who computes, they are let run for
-    thousandths of his time, and who waits for them in the owner's own class takes his processor meanwhile.
+    thousandths of his time, and who waits for them in the owner's own group takes his processor meanwhile. In the idle
+    class, in turn, a supervisor would be let run as seldom as they are, and pass on neither streams nor signals.
+
+    Orphans are reaped ten times a second at most and so many at a time; the command itself at once, before them.
     """
 
-    def __init__(self, cgroups: Cgroups) -> None:
+    def __init__(self, cgroups: Cgroups, again: Callable[[float], object]) -> None:
+        """``again(SECONDS)``: call :meth:`reaped` after that, for orphans that wait for the next visit."""
         self._cgroups = cgroups
+        self._again = again
         self._next_s = 0.0
 
     def reaped(self, pid: int) -> int | None:
         """Reap who has ended; how that process did, once it has: its status, or less than 0 a signal."""
-        if not _has_ended(os.P_PID, pid) and (time.monotonic() < self._next_s or not _has_ended(os.P_ALL, 0)):
-            return None  # a job may make orphans without end: those wait for the next one
-        found = None
-        with self._cgroups.among_jobs(), contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == pid:
-                    found = os.waitstatus_to_exitcode(ended[1])
+        has_ended = _has_ended(os.P_PID, pid)
+        if not has_ended:
+            if not _has_ended(os.P_ALL, 0):
+                return None
+            if (wait_s := self._next_s - time.monotonic()) > 0:
+                self._again(wait_s)
+                return None
+        with self._cgroups.visit():
+            found, more = _reap(pid if has_ended else -1, pid)
         self.put_off(_BETWEEN_VISITS_S)
+        if more and found is None:
+            self._again(_BETWEEN_VISITS_S)
         return found
 
     def put_off(self, seconds: float) -> None:
         """No visit before that, unless the command itself has ended."""
         self._next_s = time.monotonic() + seconds
+
+
+def _reap(first: int, pid: int) -> tuple[int | None, bool]:
+    """Reap that one first (-1: whoever it is), then others, up to a visit's worth: how ``pid`` did, if it was one of
+    them; and whether there may be more."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        for which in (first, *[-1] * (_MOST_A_VISIT - 1)):
+            reaped, status = os.waitpid(which, os.WNOHANG)
+            if not reaped:
+                return found, False
+            if reaped == pid:
+                found = os.waitstatus_to_exitcode(status)
+        return found, True
+    return found, False
 
 
 def _has_ended(kind: int, which: int) -> bool:

@@ -222,24 +222,19 @@ class CgroupsV1(Cgroups):
 
     def ease(self, name: str) -> None:
         """As the interface says; in the tree of the CPU alone."""
-        quota_us, period_us = quota(ENDINGS_CPUS)
-        limit = os.path.join(_made(self._endings), "cpu.cfs_quota_us")
-        if read_number(limit) != quota_us:
-            files.write(os.path.join(self._endings, "cpu.cfs_period_us"), str(period_us))
-            files.write(limit, str(quota_us))
-            files.write(os.path.join(self._endings, "cpu.shares"), str(_ENDINGS_SHARES))
+        self._limit_endings()
         move_all(os.path.join(self._sides["cpu"], name), _made(os.path.join(self._endings, name)))
 
     def restrain(self, name: str) -> None:
         """As the interface says."""
         move_all(os.path.join(self._endings, name), os.path.join(self._sides["cpu"], name))
 
-    def among_jobs(self) -> AbstractContextManager[None]:
+    def visit(self) -> AbstractContextManager[None]:
         """As the interface says; in the tree of the CPU alone."""
         top = os.path.join(self._mount, "cpu")
         try:
             lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
-            away = _made(os.path.join(self._sides["cpu"], VISITORS))
+            away = self._visitors()
         except OSError:
             return contextlib.nullcontext()
         home = next((path for _, controllers, path in lines if "cpu" in controllers.split(",")), "/")
@@ -296,12 +291,30 @@ class CgroupsV1(Cgroups):
 
     def close(self) -> None:
         """As the interface says."""
-        with contextlib.suppress(OSError, KeyError):
-            os.rmdir(os.path.join(self._sides["cpu"], VISITORS))
-        with contextlib.suppress(OSError, KeyError):
-            os.rmdir(f"{self._sides['cpu']}-{ENDINGS}")
+        if "cpu" in self._sides:
+            endings = f"{self._sides['cpu']}-{ENDINGS}"
+            for group in (os.path.join(self._sides["cpu"], VISITORS), os.path.join(endings, VISITORS), endings):
+                with contextlib.suppress(OSError):
+                    os.rmdir(group)
         remove_directories(self._made)
         self._made = []
+
+    def _limit_endings(self) -> None:
+        """Make the group of what ends now, limited before anybody enters it. Raises OSError, also without quotas."""
+        quota_us, period_us = quota(ENDINGS_CPUS)
+        limit = os.path.join(_made(self._endings), "cpu.cfs_quota_us")
+        if read_number(limit) != quota_us:
+            files.write(os.path.join(self._endings, "cpu.cfs_period_us"), str(period_us))
+            files.write(limit, str(quota_us))
+            files.write(os.path.join(self._endings, "cpu.shares"), str(_ENDINGS_SHARES))
+
+    def _visitors(self) -> str:
+        """The group that :meth:`visit` leads to. Raises OSError."""
+        try:
+            self._limit_endings()
+        except OSError:  # no quotas in this kernel, or a group above has a tighter one
+            return _made(os.path.join(self._sides["cpu"], VISITORS))
+        return _made(os.path.join(self._endings, VISITORS))
 
     def _set_ceiling(self, cpus: float | None) -> None:
         quota_path = os.path.join(self._sides["cpu"], "cpu.cfs_quota_us")

@@ -216,8 +216,8 @@ class CgroupsV2(Cgroups):
             return  # a kernel without quotas
         files.write(self._path(name, "cpu.max"), "{} {}".format(*HELD_US) if held else "max")
 
-    def among_jobs(self) -> AbstractContextManager[None]:
-        """As the interface says."""
+    def visit(self) -> AbstractContextManager[None]:
+        """As the interface says, among the jobs."""
         try:
             lines = [line.split(":", 2) for line in files.read("/proc/self/cgroup").splitlines()]
             away = _made(self._path(VISITORS))

@@ -29,7 +29,8 @@ _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
 HERALD: Final = "herald"
 VISITORS: Final = "visitors"
-#: Beside the parallel side, at an ordinary weight: what is left of jobs whose ranks have ended, all of it together.
+#: Beside the parallel side, at an ordinary weight: what is left of jobs whose ranks have ended, and who reaps jobs'
+#: processes, all of it together.
 ENDINGS: Final = "endings"
 ENDINGS_CPUS: Final = 0.1
 
@@ -146,10 +147,11 @@ class Cgroups(ABC):
         """Back among the jobs; nothing to do for who is there. Raises OSError."""
         del name
 
-    def among_jobs(self) -> AbstractContextManager[None]:
-        """The calling process is among the jobs meanwhile, in a group of its own: what it does is at their cost.
+    def visit(self) -> AbstractContextManager[None]:
+        """The calling process is in a group of its own meanwhile, in which the CPU that it uses is limited.
 
-        Where there are no such groups, and where it cannot be taken there, it stays where it is.
+        It shares :data:`ENDINGS_CPUS` with what :meth:`ease` takes out of the idle class. Where that is not built, or
+        the kernel refuses the limit, it is among the jobs; where it cannot be taken there, it stays where it is.
         """
         return contextlib.nullcontext()
 

@@ -28,6 +28,7 @@ from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.needs import need_namespaces
 from kit.waiting import BOUND_S
+from node_agent.linux.cgroups import read_pids
 
 DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32
@@ -320,16 +321,15 @@ def remove_groups(group: str) -> None:
     ]
     end_s = time.monotonic() + DEADLINE_S
     for top in tops:
-        for directory in sorted([*(path for path in top.rglob("*") if path.is_dir()), top], reverse=True):
-            while directory.exists():
-                for line in (directory / "cgroup.procs").read_text().split():
+        while top.exists():
+            for place, _, _ in os.walk(top, topdown=False):  # each time anew: supervisors that reap make groups
+                for pid in read_pids(f"{place}/cgroup.procs"):
                     with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(line), signal.SIGKILL)
-                try:
-                    directory.rmdir()
-                except OSError:
-                    assert time.monotonic() < end_s, f"{directory} cannot be emptied"
-                    time.sleep(0.01)
+                        os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    os.rmdir(place)
+            assert not top.exists() or time.monotonic() < end_s, f"{top} cannot be emptied"
+            time.sleep(0.01)
 
 
 class Cluster:

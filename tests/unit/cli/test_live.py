@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from kit.command import Call, Ended
 from kit.puppet import Live, live
 from kit.waiting import BOUND_S
+
+from cosched.cli.service import clock
 
 SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
@@ -175,7 +178,8 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     rows = [line.split("\t") for line in listed.out.splitlines()][1:]
     assert [row[0] for row in rows] == [str(first), str(second), str(third)]
     assert "desk1 (4)" in listed.out
-    assert re.search(r"\tby \d\d:\d\d:\d\d: fewer processors are free than the job needs", listed.out)
+    by = clock(shown(call, second)["promised_start"])  # tomorrow, late in the evening
+    assert f"\tby {by}: fewer processors are free than the job needs" in listed.out
     assert shown(call, second)["reason"]["why"] == "not_enough_free"
     assert "\x1b" not in listed.out
 
@@ -193,6 +197,15 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     late = call("cancel", first)
     assert late.status == 1
     assert f"job {first} is cancelled: it cannot be cancelled any more" in late.err
+
+
+def test_a_moment_in_a_list_has_its_date_unless_that_is_today() -> None:
+    now = datetime.now().astimezone()
+    told = clock(now.isoformat())
+    assert told == f"{now:%H:%M:%S}" or datetime.now().astimezone().date() > now.date()  # since midnight
+    tomorrow = now + timedelta(days=1)
+    assert clock(tomorrow.isoformat()) == f"{tomorrow:%Y-%m-%d %H:%M}"
+    assert clock(None) == ""
 
 
 def test_one_job_that_refuses_does_not_keep_others_from_being_cancelled(call: Call, submit: Submit) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from cosched.config.cluster import LaunchSettings, SetAside
 from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
-from tests.kit.service import Agent, Cluster, Running, running
+from tests.kit.service import ME, Agent, Cluster, Running, running
 
 
 async def up(stack: AsyncExitStack, service: Running, *nodes: str) -> list[Agent]:
@@ -109,7 +109,7 @@ async def test_a_restart_knows_where_a_launch_has_failed(cluster: Cluster) -> No
 
 
 async def test_a_node_where_launches_fail_is_set_aside_and_taken_back(make_cluster: Callable[..., Cluster]) -> None:
-    cluster = make_cluster(launch_timeout="200ms")
+    cluster = make_cluster(launch_timeout="200ms", operators=[ME])
     async with running(cluster) as service, AsyncExitStack() as stack:
         first, *_ = await up(stack, service, "n1", "n2", "n3")
         first.hung = (wire.Prepare,)
@@ -168,7 +168,7 @@ async def test_never_more_than_half_of_the_nodes(make_cluster: Callable[..., Clu
 
 
 async def test_a_node_that_comes_and_goes_is_set_aside(make_cluster: Callable[..., Cluster]) -> None:
-    cluster = make_cluster(heartbeat="50ms", lease="300ms")
+    cluster = make_cluster(heartbeat="50ms", lease="300ms", operators=[ME])
     async with running(cluster) as service, AsyncExitStack() as stack:
         (steady,) = await up(stack, service, "n1")
         beating = asyncio.create_task(beats(steady))

@@ -22,7 +22,7 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal import Journal
 from space_scheduler.service.reading import Entry, Saved, text_of
-from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, Transition, View
+from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Transition, View
 from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.schema import JournalRefused, readable
 
@@ -69,7 +69,6 @@ class JournalledCore:
         self.snapshot_every = snapshot_every
         self.keep_events = keep_events
         self.records: dict[int, JobRecord] = {}
-        self.launches: dict[tuple[int, int], Launch] = {}
         self.ended: dict[JobState, int] = {}
         self.recover()
 
@@ -79,7 +78,6 @@ class JournalledCore:
         """Make the state the journal's; whatever is staged is forgotten. Raises :class:`JournalRefused`."""
         self._entries: list[Entry] = []
         self._changed: dict[int, JobRecord] = {}
-        self._moved: dict[tuple[int, int], Launch] = {}
         self._committed: list[Committed] = []
         self._resumed = True
         with readable(self.journal.path):
@@ -87,7 +85,6 @@ class JournalledCore:
             self.records = self.journal.alive()
             self.alive = Counter(record.state for record in self.records.values())
             self.waiting = Counter(record.user for record in self.records.values() if record.state in WAITING)
-            self.launches = self.journal.launches()
             self.ended = self.journal.ended()
         self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
         if problem := differing(self.state, self.records):
@@ -101,7 +98,6 @@ class JournalledCore:
             events=self.rebuilt.events,
             snapshot_seq=self.rebuilt.snapshot_seq,
             jobs=self.records.copy(),
-            launches=self.launches.copy(),
             nodes=tuple(self.state.nodes()),
             ended=self.ended.copy(),
         )
@@ -109,7 +105,7 @@ class JournalledCore:
     @property
     def staged(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self._entries or self._changed or self._moved)
+        return bool(self._entries or self._changed)
 
     def commit(self) -> list[Committed]:
         """Write all that is staged, and give its events. Raises :class:`JournalUnwritable`; then nothing is written.
@@ -117,15 +113,13 @@ class JournalledCore:
         After that the state is ahead of the journal: :meth:`recover` before anything else.
         """
         if self.staged:
-            self.journal.write(self._entries, self._changed.values(), self._moved.values())
+            self.journal.write(self._entries, self._changed.values())
         committed, changed = self._committed, self._changed
-        self._entries, self._changed, self._moved, self._committed = [], {}, {}, []
+        self._entries, self._changed, self._committed = [], {}, []
         for job_id, record in changed.items():
             if not record.alive and job_id in self.records:
                 del self.records[job_id]
                 self.ended[record.state] = self.ended.get(record.state, 0) + 1
-                for key in [key for key in self.launches if key[0] == job_id]:
-                    del self.launches[key]
         return committed
 
     def save_if_due(self, *, now: bool = False) -> None:
@@ -233,11 +227,6 @@ class JournalledCore:
         if record is None:
             raise UnknownJob(job_id)
         self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
-
-    def record_launch(self, launch: Launch) -> None:
-        """Stage how far a launch has come; nothing is kept of a job that has ended."""
-        if launch.job_id in self.records:
-            self._moved[launch.job_id, launch.attempt] = self.launches[launch.job_id, launch.attempt] = launch
 
     def _touched_by(self, event: ev.Event) -> dict[int, Record]:
         """The core's records of jobs that the event itself may change; those a pass changes are in instructions."""

@@ -20,7 +20,7 @@ from space_scheduler.service import jobs
 from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore, Most
 from space_scheduler.service.opening import Settings
-from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Launch, View
+from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, View
 from space_scheduler.service.recovery import Recovered
 from space_scheduler.service.work import NotAccepting, Work
 from space_scheduler.service.worker import Worker
@@ -123,10 +123,6 @@ class CoreHost:
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job, alive or ended. Raises ``UnknownJob``."""
         await self._do(lambda core, _: core.annotate(job_id, facts), decides=False)
-
-    async def record_launch(self, launch: Launch) -> None:
-        """Journal how far a launch has come: replaces what was known of that attempt, dropped when the job ends."""
-        await self._do(lambda core, _: core.record_launch(launch), decides=False)
 
     def view(self) -> View:
         """The last published state. Never blocks; what has been answered is in it."""

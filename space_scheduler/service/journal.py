@@ -18,7 +18,7 @@ from space_scheduler.machine.state import MachineRules
 from space_scheduler.service import jobs
 from space_scheduler.service.clock import Anchor
 from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot
-from space_scheduler.service.records import JobRecord, Launch
+from space_scheduler.service.records import JobRecord
 from space_scheduler.service.schema import (
     JournalRefused,
     JournalUnwritable,
@@ -101,10 +101,8 @@ class Journal:
         self.runs = (*self.runs, run)
         return run
 
-    def write(
-        self, entries: Sequence[Entry], changed: Iterable[JobRecord] = (), launches: Iterable[Launch] = ()
-    ) -> None:
-        """One transaction: events with what followed, jobs as they are now, launches. All of it or nothing.
+    def write(self, entries: Sequence[Entry], changed: Iterable[JobRecord] = ()) -> None:
+        """One transaction: events with what followed, jobs as they are now. All of it or nothing.
 
         Raises :class:`JournalUnwritable`; then nothing is written.
         """
@@ -135,14 +133,6 @@ class Journal:
                 ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
                 (jobs.INSERT, new),
                 (jobs.UPDATE, rows),
-                (
-                    "INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?)",
-                    [(each.job_id, each.attempt, text := _text(each), checksum(text)) for each in launches],
-                ),
-                (
-                    "DELETE FROM launches WHERE job_id = ?",
-                    [(record.id,) for record in changed if record.id in ended_by and not record.alive],
-                ),
             ]
         )
         self.chain, self._steps = chain, step
@@ -212,17 +202,6 @@ class Journal:
     def ended(self) -> dict[JobState, int]:
         """How many jobs have ended, by how."""
         return jobs.ended(self._db)
-
-    def launches(self) -> dict[tuple[int, int], Launch]:
-        """What is known of the launches of live jobs, by (job, attempt)."""
-        found = {}
-        for job_id, attempt, text, expected in self._db.execute(
-            "SELECT job_id, attempt, launch, checksum FROM launches"
-        ):
-            if checksum(text) != expected:
-                raise JournalRefused(f"journal {self.path}: what it has of the launch of job {job_id} is damaged")
-            found[job_id, attempt] = msgspec.json.decode(text, type=Launch)
-        return found
 
     def close(self) -> None:
         """Close the file and let go of it."""

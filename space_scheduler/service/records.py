@@ -94,21 +94,6 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state not in TERMINAL
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the orders of one attempt have come: what a restarted service needs in order to go on with it.
-
-    ``orders`` is the highest number of an order ever made for it (a number is never used for another order).
-    ``reached`` has for each node's name the last word heard: "" (nothing), "prepared", "started", "ended", "group
-    ended", or "refused". ``wanted`` is what the service was at: "launch", "run", "kill".
-    """
-
-    job_id: int
-    attempt: int
-    orders: int = 0
-    wanted: str = "launch"
-    reached: dict[str, str] = {}
-
-
 class Committed(msgspec.Struct, frozen=True):
     """An event that is in the journal for good, and what followed from it: what a host hands on, after the commit."""
 

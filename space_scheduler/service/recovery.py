@@ -21,7 +21,7 @@ from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.service.journal import Journal
 from space_scheduler.service.reading import Entry, Run, Saved
-from space_scheduler.service.records import JobRecord, Launch
+from space_scheduler.service.records import JobRecord
 from space_scheduler.service.schema import JournalRefused
 
 
@@ -30,14 +30,13 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``events`` were applied after the snapshot at ``snapshot_seq`` (0: from the beginning); ``epoch`` is this start's.
     ``jobs`` are those alive, by number: those that are starting, running or ending have their attempt and allocation.
-    ``launches`` are the last known steps of their launches, by (job, attempt); ``nodes`` are as they were.
+    ``nodes`` are as they were.
     """
 
     epoch: int
     events: int
     snapshot_seq: int
     jobs: dict[int, JobRecord]
-    launches: dict[tuple[int, int], Launch]
     nodes: tuple[NodeStatus, ...]
     ended: dict[JobState, int]
 

@@ -14,7 +14,9 @@ import msgspec
 from cosched.errors import Failed
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
-VERSION: Final = 1
+#: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
+#: Older software then refuses the journal by its number, instead of missing the table.
+VERSION: Final = 2
 _BUSY_S: Final = 5.0
 
 _TABLES: Final = """
@@ -33,8 +35,6 @@ CREATE TABLE jobs (job_id INTEGER PRIMARY KEY, user TEXT NOT NULL, submission TE
     checksum INTEGER NOT NULL);
 CREATE INDEX jobs_alive ON jobs (job_id) WHERE ended IS NULL;
 CREATE UNIQUE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL;
-CREATE TABLE launches (job_id INTEGER, attempt INTEGER, launch TEXT NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (job_id, attempt)) WITHOUT ROWID;
 CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, now_us INTEGER NOT NULL, chain INTEGER NOT NULL, state BLOB NOT NULL,
     checksum INTEGER NOT NULL);
 """
@@ -136,7 +136,8 @@ def _sync(path: Path) -> None:
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
 
-    One to write with is for one thread, and has asked SQLite to look over the whole file first.
+    One to write with is for one thread, has asked SQLite to look over the whole file first, and brings a journal of an
+    older format to this one's. Raises :class:`JournalUnwritable` too where that cannot be written.
     """
     if not path.exists() or not path.stat().st_size:
         raise JournalRefused(f"journal {path}: {'it is empty' if path.exists() else 'no such file'}")
@@ -149,7 +150,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         )
         if application != APPLICATION_ID:
             raise JournalRefused(f"journal {path}: this SQLite file is not a journal of cosched")
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise JournalRefused(
                 f"journal {path}: its format is {version}, this software knows up to {VERSION}: use the newer software"
             )
@@ -159,6 +160,8 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
             if found != ["ok"]:
                 raise JournalRefused(f"journal {path}: it is damaged: {'; '.join(found)}")
+            if version < VERSION:
+                _upgrade(connection, path)
     except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
         connection.close()
         raise refused(path, error) from None
@@ -166,6 +169,20 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """One transaction: a crash leaves the older format, whole."""
+    try:
+        for statement in (
+            "BEGIN IMMEDIATE",
+            "DROP TABLE IF EXISTS launches",
+            f"PRAGMA user_version={VERSION}",
+            "COMMIT",
+        ):
+            connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        raise JournalUnwritable(f"journal {path}: it cannot be brought to format {VERSION}: {error}") from None
 
 
 @contextmanager

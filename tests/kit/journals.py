@@ -25,7 +25,7 @@ from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.records import Facts, JobRecord, Launch
+from space_scheduler.service.records import Facts, JobRecord
 
 HOUR = 3600 * SECOND
 RULES = MachineRules(launch_retries=1)
@@ -182,7 +182,6 @@ class Driven:
                     core.take_in(ev.LaunchFailed(job_id, (blamed,)), now_us, note=f"{blamed} refused: dust in it")
                 elif state is JobState.STARTING:
                     core.take_in(ev.JobLaunched(job_id), now_us)
-                    core.record_launch(Launch(job_id=job_id, attempt=1, orders=2, reached={"ant": "started"}))
                 elif state in (JobState.RUNNING, JobState.ENDING):
                     outcome = chance.choice((JobState.COMPLETED, JobState.FAILED))
                     facts = Facts(exit=Exit(status=3), cpu_us={"ant": 1000})

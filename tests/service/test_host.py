@@ -25,7 +25,7 @@ from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapsho
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.host import CoreHost, NotAccepting
-from space_scheduler.service.records import Committed, Facts, Launch
+from space_scheduler.service.records import Committed, Facts
 from space_scheduler.service.schema import JournalRefused
 
 
@@ -93,7 +93,6 @@ async def test_a_job_from_submission_to_its_end(path: Path) -> None:
         assert [(share.node, share.tasks) for share in start.allocation.nodes] == [("ant", 2), ("bee", 1)]
         assert host.view().used == {"ant": 2, "bee": 1}
         assert live.state(1) is JobState.STARTING
-        await host.record_launch(Launch(job_id=1, attempt=1, orders=2, reached={"ant": "prepared"}))
         await host.post(ev.JobLaunched(1))
         await host.annotate(1, Facts(cpu_us={"ant": 10}, output="/tmp/out"))
         ended = await host.post(

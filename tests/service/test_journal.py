@@ -17,9 +17,11 @@ from kit.waiting import BOUND_S
 
 from cosched.errors import Failed
 from space_scheduler.machine.state import MachineRules
+from space_scheduler.service import schema
 from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.jobs import history, look_up
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.schema import JournalRefused, connect
+from space_scheduler.service.schema import JournalRefused, JournalUnwritable, connect
 
 
 def driven(path: Path, steps: int = 60, **settings: object) -> Driven:
@@ -83,9 +85,70 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=2")
-    with pytest.raises(JournalRefused, match="its format is 2, this software knows up to 1"):
+        db.execute("PRAGMA user_version=3")
+    with pytest.raises(JournalRefused, match="its format is 3, this software knows up to 2"):
         Journal(path)
+
+
+def of_format_1(path: Path) -> Path:
+    """A journal of the software of format 1 (20 steps of ``Driven``, seed 2), with its table ``launches``."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((Path(__file__).parent / "journals" / "format_1.sql").read_text(encoding="utf-8"))
+        db.execute("PRAGMA journal_mode=WAL")
+    return path
+
+
+def tables_and_format(path: Path) -> tuple[set[str], int]:
+    with closing(sqlite3.connect(path)) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        return names, db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_a_journal_of_format_1_opens_goes_on_and_has_no_launches_any_more(tmp_path: Path) -> None:
+    path = of_format_1(tmp_path / "journal.db")
+    assert tables_and_format(path)[0] - tables_and_format(made_now(tmp_path))[0] == {"launches"}
+    made = Driven(path, seed=3, accepted={1, 2, 3, 4, 5})
+    assert made.run.epoch == 2
+    jobs = {number: record.state.value for number, record in made.core.records.items()}
+    assert jobs == {2: "ending", 3: "running", 4: "starting", 5: "starting"}
+    assert {state.value: count for state, count in made.core.ended.items()} == {"cancelled": 1}
+    for _ in range(30):
+        made.step()
+    assert len(made.accepted) > 5
+    made.crash()
+    assert tables_and_format(path) == tables_and_format(made_now(tmp_path))
+    core = recovered(path)
+    assert isinstance(core, JournalledCore)
+    assert state_bytes(core.state) == made.known[made.journal.seq]
+
+
+def made_now(directory: Path) -> Path:
+    path = directory / "now.db"
+    Journal(path).close()
+    return path
+
+
+def test_who_only_reads_a_journal_of_format_1_leaves_it_so(tmp_path: Path) -> None:
+    path = of_format_1(tmp_path / "journal.db")
+    before = path.read_bytes()
+    running, cancelled = look_up(path, 3), history(path, 10, None, None)
+    assert running is not None
+    assert [step.state.value for step in running.history] == ["queued", "starting", "running"]
+    assert [(record.id, record.state.value) for record in cancelled] == [(1, "cancelled")]
+    assert path.read_bytes() == before
+
+
+def test_a_journal_of_format_1_that_cannot_be_written_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_BUSY_S", 0.1)
+    path = of_format_1(tmp_path / "journal.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(JournalUnwritable, match="cannot be brought to format 2: database is locked"):
+            Journal(path)
+    assert tables_and_format(path)[1] == 1
+    Driven(path).crash()
 
 
 def test_a_crash_while_it_is_made_leaves_no_journal(tmp_path: Path) -> None:
@@ -102,7 +165,6 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     assert isinstance(core, JournalledCore)
     assert state_bytes(core.state) == made.known[made.journal.seq]
     assert core.records == made.core.records
-    assert core.launches == made.core.launches
     assert core.ended == made.core.ended
     assert sum(core.ended.values()) + len(core.records) == len(made.accepted)
     assert core.timer_us == made.core.timer_us
@@ -190,7 +252,6 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
         "DELETE FROM jobs WHERE ended IS NULL",
         "UPDATE jobs SET ended = NULL",
         "UPDATE runs SET run = 'x'",
-        "UPDATE launches SET launch = replace(launch, '2', '1')",
     ],
 )
 def test_rows_that_are_not_what_was_written_are_refused(tmp_path: Path, damage: str) -> None:

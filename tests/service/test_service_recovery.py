@@ -24,7 +24,6 @@ from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.records import Launch
 from space_scheduler.service.schema import JournalRefused
 
 
@@ -68,8 +67,6 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
             while host.view().free_procs != 1:
                 await asyncio.sleep(0.002)
         await host.post(ev.JobLaunched(1))
-        await host.record_launch(Launch(job_id=1, attempt=1, orders=2, wanted="run", reached={"ant": "started"}))
-        await host.record_launch(Launch(job_id=2, attempt=1, orders=1, reached={"ant": "prepared"}))
         await host.post(ev.JobCancelled(2))
         await host.post(ev.NodeDrained("ant", "dust"))
         await host.close()
@@ -86,8 +83,6 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
         assert [found.jobs[n].attempt for n in (1, 2, 3)] == [1, 1, 0]
         assert found.jobs[1].allocation is not None
         assert found.jobs[1].allocation.nodes[0].node == "ant"
-        assert found.launches[1, 1].wanted == "run"
-        assert found.launches[2, 1].reached == {"ant": "prepared"}
         assert [(status.node.name, status.state, status.reason) for status in found.nodes] == [
             ("ant", "draining", "dust")
         ]
@@ -101,7 +96,6 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
     asyncio.run(second())
     core = recovered(path)
     assert isinstance(core, JournalledCore)
-    assert core.launches == {}
     assert core.ended == {JobState.COMPLETED: 1, JobState.CANCELLED: 1}
 
 

@@ -85,7 +85,9 @@ def _ssh(command: Command) -> Command:
 @click.option("--mem", metavar="SIZE", help="Memory of each [what the host says].")
 @click.option("--state", metavar="DIR", default="/var/lib/cosched", show_default=True, help="State, on the host.")
 @click.option("--run", metavar="DIR", default="/run/cosched", show_default=True, help="Sockets, on the host.")
-@click.option("--extra", type=click.Path(path_type=Path), metavar="FILE", help="TOML added to each node.toml.")
+@click.option(
+    "--extra", type=click.Path(path_type=Path), metavar="FILE", help="TOML of further settings for each node.toml."
+)
 @click.option(
     "--services", default="auto", show_default=True, callback=one_of(*_SERVICES), help="auto, systemd or detached."
 )
@@ -141,6 +143,8 @@ def add_command(
         services=services,
         again=again,
     )
+    for name, address in places.items():  # what --extra has wrong is said before any host is touched
+        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "")
     access = _access(**ssh)
     outcomes = []
     with connect(server, lab) as client:
@@ -261,17 +265,15 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
 
 
-def _extra(path: Path | None) -> str:
+def _extra(path: Path | None) -> dict[str, Any]:
     if path is None:
-        return ""
+        return {}
     try:
-        text = path.read_text(encoding="utf-8")
-        tomllib.loads(text)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:
         raise BadInput(str(path), f"not TOML: {error}") from None
-    return text
 
 
 def _absolute(option: str, path: str) -> str:

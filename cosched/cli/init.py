@@ -11,7 +11,7 @@ import click
 from cosched.cli.service import echo_json, json_option
 from cosched.cli.values import whole_number
 from cosched.config.cluster import load_cluster
-from cosched.config.node import load_node
+from cosched.config.node import load_node, node_config
 from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput
@@ -188,18 +188,16 @@ def _handed_out(
     for name, address in places.items():
         node = base / "nodes" / name
         authority.issue(base / "authority", "node", name, node / "identity", addresses=[address] * (address != name))
-        text = node_toml(
-            name,
-            cluster,
-            procs=procs,
-            memory_bytes=memory_bytes,
-            url=url,
-            address=address,
-            port=_AGENT_PORT,
-            network=network,
-        )
-        (node / "node.toml").write_text(text, encoding="utf-8")
-        load_node(node / "node.toml")
+        settings = {
+            "name": name,
+            "cluster": cluster,
+            "procs": procs,
+            "memory_bytes": memory_bytes,
+            "scheduler": {"url": url},
+            "launch": {"address": address, "port": _AGENT_PORT, "network": network},
+        }
+        config = node_config(settings, str(node / "node.toml"))
+        (node / "node.toml").write_text(node_toml(config), encoding="utf-8")
     for user in users:
         authority.issue(base / "authority", "user", user, base / "users" / user)
 

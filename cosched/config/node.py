@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -186,8 +186,13 @@ def load_node(path: Path) -> NodeConfig:
         raise BadInput(str(path), f"not TOML: {error}") from None
     except RecursionError:
         raise BadInput(str(path), "not TOML: nested too deeply") from None
-    check_numbers(raw, str(path))
-    config = convert(raw, NodeConfig, str(path))
+    return node_config(raw, str(path))
+
+
+def node_config(raw: dict[str, Any], path: str) -> NodeConfig:
+    """Check what a ``node.toml`` says; ``path`` names it in errors. Raises :class:`BadInput` with the key's path."""
+    check_numbers(raw, path)
+    config = convert(raw, NodeConfig, path)
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", f"found {found!r}", expected)
     for key in ("away_after_s", "poll_s", "busy_cpus"):

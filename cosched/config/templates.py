@@ -1,11 +1,17 @@
-"""The first ``cluster.yaml`` and ``node.toml`` of a cluster, with a comment on what an administrator looks at first."""
+"""``cluster.yaml`` and ``node.toml`` as they are written, with comments on what an administrator looks at first."""
 
 import json
 from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import tomli_w
+
+from cosched.config.node import NodeConfig
 
 
 def _quoted(text: str) -> str:
-    """A string as JSON has it, which YAML and TOML read too."""
+    """A string as JSON has it, which YAML reads too."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -44,48 +50,56 @@ operators: [root]   # who may drain nodes, and cancel other users' jobs
 """
 
 
-def node_toml(
-    name: str,
-    cluster: str,
-    *,
-    procs: int,
-    memory_bytes: int,
-    url: str,
-    address: str,
-    port: int,
-    network: str,
-    run: str = "/run/cosched",
-    state: str = "/var/lib/cosched",
-    identity: str = "/etc/cosched/identity",
-) -> str:
-    """A workstation's settings. ``url`` is where its agent finds the scheduler; ``memory_bytes`` is all it has."""
-    return f"""\
-# This workstation's settings, read by its guard and its agent.
-name = {_quoted(name)}
-cluster = {_quoted(cluster)}
+#: What stands above a key or a section of a node's settings.
+_COMMENTS: Final = {
+    "procs": "CHECK: what this machine has ('nproc', and MemTotal of /proc/meminfo in bytes).",
+    "launch": "Where the other nodes reach this one.",
+    "presence": "When somebody counts as being at this desk: desktop, desktop-hours, lab-night or dedicated.",
+    "contract": "The owner's maximum: the cluster may ask for less, never for more.",
+}
+#: Which keys of a section are written at their default too, because an administrator looks for them; None: all.
+_ALWAYS: Final[dict[str, tuple[str, ...] | None]] = {
+    "launch": None,
+    "paths": ("run", "state", "identity"),
+    "presence": ("preset",),
+    "contract": None,
+}
 
-# CHECK: what this machine has ('nproc', and MemTotal of /proc/meminfo in bytes).
-procs = {procs}
-memory_bytes = {memory_bytes}
 
-[scheduler]
-url = {_quoted(url)}
+def node_toml(config: NodeConfig) -> str:
+    """A workstation's settings as a file that :func:`cosched.config.node.load_node` reads as these again.
 
-[launch]            # where the other nodes reach this one
-address = {_quoted(address)}
-port = {port}
-network = {_quoted(network)}
+    Every ``node.toml`` is written by this: of ``cosched init``, of an enrolment, of a lab. Keys at their default are
+    left out, but for those that are looked for.
+    """
+    blocks = ["# This workstation's settings, read by its guard and its agent.\n"]
+    top: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    for field in msgspec.structs.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, msgspec.Struct):
+            if section := _written(field.name, value):
+                sections[field.name] = section
+        elif field.default is msgspec.NODEFAULT or value != field.default:
+            top[field.name] = value
+    for key, value in top.items():
+        blocks.append(_comment(key, "\n") + tomli_w.dumps({key: value}))
+    for name, section in sections.items():
+        blocks.append("\n" + _comment(name) + tomli_w.dumps({name: section}))
+    return "".join(blocks)
 
-[paths]
-run = {_quoted(run)}
-state = {_quoted(state)}
-identity = {_quoted(identity)}
 
-[presence]          # when somebody counts as being at this desk
-preset = "desktop"  # or desktop-hours, lab-night, dedicated
+def _written(name: str, section: msgspec.Struct) -> dict[str, Any]:
+    """The keys of a section that are written, as plain data."""
+    always = _ALWAYS.get(name, ())
+    found = {}
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if value is not None and (always is None or field.name in always or value != default):
+            found[field.name] = value
+    return found
 
-[contract]          # the owner's maximum: the cluster may ask for less, never for more
-cpu_ratio = 0.5
-memory_ratio = 0.5
-mpl = 1
-"""
+
+def _comment(key: str, before: str = "") -> str:
+    return f"{before}# {_COMMENTS[key]}\n" if key in _COMMENTS else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import cosched
 from cosched.client.client import Client
+from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.enrol.ssh import Access, Host
 from cosched.errors import BadInput, Failed
@@ -23,7 +24,8 @@ from cosched.identity.requests import requested_key
 
 @dataclass(frozen=True)
 class Wanted:
-    """What nodes are made of. ``procs`` and ``memory_bytes`` are the host's own where None; ``extra`` is more TOML."""
+    """What nodes are made of. ``procs`` and ``memory_bytes`` are the host's own where None; ``extra`` is more of
+    ``node.toml``, as plain data, and prevails."""
 
     cluster: str
     authority: Path
@@ -32,7 +34,7 @@ class Wanted:
     agent_port: int
     procs: int | None = None
     memory_bytes: int | None = None
-    extra: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
     etc: str = "/etc/cosched"
     state: str = "/var/lib/cosched"
     run: str = "/run/cosched"
@@ -125,23 +127,21 @@ def removed(
 
 def settings_of(name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int, place: str) -> str:
     """The host's ``node.toml``; ``place`` is the parallel side's group where systemd has one for it."""
-    extra = wanted.extra
-    if place and wanted.services != "detached" and "[cgroup]" not in extra:
-        extra = f'[cgroup]\ncosched = "{place}"  # in the slice that was made for it\n{extra}'
-    text = node_toml(
-        name,
-        wanted.cluster,
-        procs=procs,
-        memory_bytes=memory_bytes,
-        url=wanted.url,
-        address=address,
-        port=wanted.agent_port,
-        network=wanted.network,
-        run=wanted.run,
-        state=wanted.state,
-        identity=f"{wanted.etc}/identity",
-    )
-    return text + ("\n" + extra if extra else "")
+    settings: dict[str, Any] = {
+        "name": name,
+        "cluster": wanted.cluster,
+        "procs": procs,
+        "memory_bytes": memory_bytes,
+        "scheduler": {"url": wanted.url},
+        "launch": {"address": address, "port": wanted.agent_port, "network": wanted.network},
+        "paths": {"run": wanted.run, "state": wanted.state, "identity": f"{wanted.etc}/identity"},
+    }
+    if place and wanted.services != "detached" and "cgroup" not in wanted.extra:
+        settings["cgroup"] = {"cosched": place}  # in the slice that was made for it
+    for key, value in wanted.extra.items():
+        known = settings.get(key)
+        settings[key] = known | value if isinstance(known, dict) and isinstance(value, dict) else value
+    return node_toml(node_config(settings, f"node.toml of {name}"))
 
 
 def _each(places: Mapping[str, str], one: Callable[[str, str], Outcome], parallel: int) -> Iterator[Outcome]:

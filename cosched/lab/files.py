@@ -1,6 +1,5 @@
 """The files of a lab: identities, the scheduler's and the nodes' settings, the hosts they know."""
 
-import json
 import os
 import pwd
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from cosched.config.node import node_config
+from cosched.config.templates import node_toml
 from cosched.identity.authority import create_authority, issue
 from cosched.lab import tiers
 from cosched.lab.plan import HEAD, NETWORK, USER_PRESENCE, USER_PROFILE, Plan, run_directory
@@ -90,7 +91,8 @@ def write_all(plan: Plan, possible: tiers.Possible) -> None:
             "coscheduling": {"clock_shift_us": plan.settings.clock_shift_us * (number % 2)},
             "presence": {"away_after_s": AWAY_AFTER_S, "poll_s": _POLL_S, "events": plan.settings.events},
         }
-        (directory / "node.toml").write_text(toml(settings), encoding="utf-8")
+        path = directory / "node.toml"
+        path.write_text(node_toml(node_config(settings, str(path))), encoding="utf-8")
         if node.user:  # what they read lies where the node sees it
             user = find(node.user)
             if plan.tier == 1 and (cap_cpus := plan.settings.cap_cpus) is not None:
@@ -122,16 +124,3 @@ def _identities(plan: Plan) -> None:
         for name in ("run", "state") if plan.tier == 3 else ("state",):
             (directory / name).mkdir(mode=0o755)
         issue(authority, "node", node.name, directory / "identity", addresses=[node.address])
-
-
-def toml(table: dict[str, Any], path: str = "") -> str:
-    """A table of strings, numbers, truth values, lists of strings, and tables of these, as TOML."""
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        for key, value in table.items()
-        if not isinstance(value, dict)
-    ]
-    for key, value in table.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{path}{key}]", toml(value, f"{path}{key}.")]
-    return "\n".join(lines) + ("\n" if not path else "")

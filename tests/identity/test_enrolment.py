@@ -246,6 +246,10 @@ def test_what_fails_on_the_way_is_told_and_leaves_nobody_admitted(office: Office
         assert "desk3" not in office.states()
     status, _, error = office.node("add", "desk3=127.0.0.1", extra=str(office.key))
     assert (status, "not TOML" in error) == (2, True), error
+    mistaken = office.base / "mistaken.toml"
+    mistaken.write_text("[presence]\npoll = 3\n")
+    status, outcomes, error = office.node("add", "desk3=127.0.0.1", extra=str(mistaken))
+    assert (status, outcomes, "presence.poll: unknown key" in error) == (2, [], True), error
 
 
 def test_several_hosts_side_by_side_and_one_that_fails_costs_no_other(office: Office) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -11,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
+from cosched.config.node import node_config
+from cosched.config.templates import node_toml
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
@@ -148,28 +150,25 @@ class Node:
         self.config = self.base / "node.toml"
         extra = {
             "presence": "away_after_s = 60.0\npoll_s = 0.2",
-            "contract": "cpu_ratio = 0.5\nmemory_ratio = 0.5\nmpl = 1",
             "cgroup": f'cosched = "{self.group}/cosched"\ndesk = "{self.group}/desk"',
             "security": "allow_root = true\nmin_uid = 1",
         }
-        sections = "\n".join(f"[{section}]\n{text}" for section, text in (extra | settings).items())
-        self.config.write_text(f"""\
-name = "{name}"
-cluster = "test"
-procs = 2
-memory_bytes = 1000000000
-[scheduler]
-url = "wss://127.0.0.1:{scheduler_port}/v1/agent"
-[launch]
-address = "127.0.0.1"
-port = {self.port}
-[paths]
-run = "{self.run}"
-state = "{self.state}"
-identity = "{self.identity}"
-keep = {json.dumps([str(base), *rooms.kept(rooms.own_places())])}
-{sections}
-""")
+        raw = {
+            "name": name,
+            "cluster": "test",
+            "procs": 2,
+            "memory_bytes": 1_000_000_000,
+            "scheduler": {"url": f"wss://127.0.0.1:{scheduler_port}/v1/agent"},
+            "launch": {"address": "127.0.0.1", "port": self.port},
+            "paths": {
+                "run": str(self.run),
+                "state": str(self.state),
+                "identity": str(self.identity),
+                "keep": [str(base), *rooms.kept(rooms.own_places())],
+            },
+        }
+        raw |= {section: tomllib.loads(text) for section, text in (extra | settings).items()}
+        self.config.write_text(node_toml(node_config(raw, str(self.config))))
         self.guard: subprocess.Popen[bytes] | None = None
         self.agent: subprocess.Popen[bytes] | None = None
         self.log = self.base / "agent.log"

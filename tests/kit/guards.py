@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from cosched.config.node import node_config
+from cosched.config.templates import node_toml
 from kit.waiting import BOUND_S, wait_for
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 from node_agent.linux import cgroup_find
@@ -79,7 +81,7 @@ class RealGuard:
         self.process: subprocess.Popen[bytes] | None = None
         self.within: list[str] = []  # a command that runs it somewhere, in a view of its own of the machine, say
         self._clients: list[GuardClient] = []
-        self.top: list[str] = []  # further settings that are in no section
+        self.top: dict[str, object] = {}  # further settings that are in no section
         self.config: dict[str, dict[str, object]] = {
             "paths": {
                 "run": f"{self.directory}/run",
@@ -102,10 +104,15 @@ class RealGuard:
 
     def start(self) -> "RealGuard":
         path = self.directory / "node.toml"
-        lines = ['name = "node1"', 'cluster = "test"', "procs = 2", f"memory_bytes = {1024 * MIB}", *self.top]
-        for name, section in self.config.items():
-            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
-        path.write_text("\n".join(lines))
+        raw: dict[str, object] = {
+            "name": "node1",
+            "cluster": "test",
+            "procs": 2,
+            "memory_bytes": 1024 * MIB,
+            "scheduler": {"url": "wss://127.0.0.1:1/v1/agent"},  # of the agent; the guard does not look at it
+            "launch": {"address": "127.0.0.1"},
+        }
+        path.write_text(node_toml(node_config(raw | self.top | self.config, str(path))))
         if self.kind == "none":
             account = self.account
             command = [

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from kit.waiting import wait_for
 
 from cosched.errors import BadInput, Failed
 from cosched.lab import cgroups, control, kernel, process, rooms, state, sweep
-from cosched.lab.files import toml
 from cosched.lab.making import checked
 from cosched.lab.netlink import Network, NetworkError
 from cosched.lab.plan import Settings
@@ -188,11 +186,6 @@ def test_what_carries_the_cookie_is_killed_with_all_below_and_nothing_else() -> 
         finally:
             other.kill()
             marked.kill()
-
-
-def test_toml_is_read_as_it_was_written() -> None:
-    table = {"a": 'quo"te\\', "n": 3, "t": True, "l": ["x y", "ü 😀"], "s": {"f": 0.5, "deeper": {"x": "1"}}}
-    assert tomllib.loads(toml(table)) == table
 
 
 GOOD = Settings(nodes=4, cpus=1, memory_bytes=None, tier=0, policy="easy", users=0, cap=False)

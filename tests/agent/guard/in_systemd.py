@@ -15,7 +15,7 @@ import pytest
 from kit.guards import alive, ordinary_user
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.config.node import NodeConfig, load_node
+from cosched.config.node import NodeConfig, node_config
 from cosched.config.templates import node_toml
 from cosched.enrol import services
 from cosched.identity.authority import create_authority, issue
@@ -33,13 +33,19 @@ def installed() -> Iterator[tuple[Path, NodeConfig]]:
     base.mkdir()
     create_authority(base / "authority", "test")
     issue(base / "authority", "node", "desk1", base / "identity")
-    text = node_toml(
-        "desk1", "test", procs=1, memory_bytes=512 * MIB, url="wss://127.0.0.1:9/v1/agent", address="127.0.0.1",
-        port=7700, network="127.0.0.0/8", run=f"{base}/run", state=f"{base}/state", identity=f"{base}/identity",
-    )  # fmt: skip
+    settings = {
+        "name": "desk1",
+        "cluster": "test",
+        "procs": 1,
+        "memory_bytes": 512 * MIB,
+        "scheduler": {"url": "wss://127.0.0.1:9/v1/agent"},
+        "launch": {"address": "127.0.0.1", "port": 7700, "network": "127.0.0.0/8"},
+        "paths": {"run": f"{base}/run", "state": f"{base}/state", "identity": f"{base}/identity"},
+        "cgroup": {"cosched": services.place()},
+    }
     path = base / "node.toml"
-    path.write_text(f'{text}\n[cgroup]\ncosched = "{services.place()}"\n')
-    config = load_node(path)
+    config = node_config(settings, str(path))
+    path.write_text(node_toml(config))
     try:
         services.start(path, config, "systemd")
         yield path, config

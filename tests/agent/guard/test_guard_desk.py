@@ -178,7 +178,7 @@ def test_who_has_the_screen_decides_until_he_leaves_it(make_guard: Any) -> None:
 
 def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) -> None:
     guard = make_guard(start=False)
-    guard.top.append("parallel = false")
+    guard.top["parallel"] = False
     guard.start()
     assert guard.refused(guard.preparation()) == ("paused", OPTED_OUT)
     assert desk(guard, "resume")["message"] == OPTED_OUT

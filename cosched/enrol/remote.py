@@ -98,22 +98,23 @@ def remove(request: dict[str, Any]) -> dict[str, Any]:
 
 def _end_jobs(config: NodeConfig) -> int:
     """Have the guard end what there is of jobs; how many there were. Raises :class:`Failed` where some do not end."""
+    from node_agent.guard import requests  # noqa: PLC0415
     from node_agent.guard.client import GuardClient, GuardGone, GuardRefused  # noqa: PLC0415
 
     ended: set[tuple[int, int]] = set()
     end_s = time.monotonic() + _EMPTY_S
     try:
         with GuardClient(os.path.join(config.paths.run, "guard.sock")) as guard:
-            while groups := guard.ask({"do": "list"}).get("groups", []):
+            while groups := guard.ask(requests.List()).get("groups", []):
                 if time.monotonic() > end_s:
                     raise Failed(f"{len(groups)} jobs do not end")
                 for group in groups:
-                    which = {"job": int(group["job"]), "attempt": int(group["attempt"])}
-                    if (which["job"], which["attempt"]) not in ended:
-                        guard.ask({"do": "kill", **which, "grace_us": _GRACE_US})
-                        ended.add((which["job"], which["attempt"]))
+                    which = int(group["job"]), int(group["attempt"])
+                    if which not in ended:
+                        guard.ask(requests.Kill(*which, _GRACE_US))
+                        ended.add(which)
                     try:
-                        guard.ask({"do": "forget", **which})
+                        guard.ask(requests.Forget(*which))
                     except GuardRefused:
                         continue  # not empty yet
                 time.sleep(0.1)

@@ -4,9 +4,10 @@ In an event loop, watch :meth:`GuardClient.fileno` for reading, and call :meth:`
 
     client = GuardClient(path)
     loop.add_reader(client.fileno(), on_readable)      # while (message := client.receive()) is not None: ...
-    number = client.send({"do": "relax", "until_us": until_us, "epoch": 7})   # the answer has "re": number
+    number = client.send(requests.Relax(until_us, epoch=7))   # the answer has "re": number
 
-A message with ``re`` is the answer to that request, one with ``event`` comes unasked (``node_agent.guard.protocol``).
+A request is one of :mod:`node_agent.guard.requests`. A message with ``re`` is the answer to that request, one with
+``event`` comes unasked (``node_agent.guard.protocol``).
 """
 
 import json
@@ -14,10 +15,11 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from node_agent.guard import requests
 from node_agent.guard.protocol import MAX_PACKET_BYTES
 
 #: For how long a packet may wait for room on its way to the guard, and by default an answer on its way back.
@@ -60,14 +62,14 @@ class GuardClient:
         """The descriptor to watch for reading."""
         return self._socket.fileno()
 
-    def send(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> int:
+    def send(self, request: requests.Request, fds: Sequence[int] = ()) -> int:
         """Send one request, with descriptors (which stay open here too), and return its number, ``re`` in the answer.
 
         Waits for room only while the guard has many requests before it. Raises ValueError for a request that is too
         long to travel.
         """
         self._requests += 1
-        packet = json.dumps({**request, "re": self._requests}, separators=(",", ":")).encode()
+        packet = self._encode(request, self._requests)
         if len(packet) > MAX_PACKET_BYTES:
             raise ValueError(f"a request of {len(packet)} bytes; at most {MAX_PACKET_BYTES} travel to the guard")
         deadline_s = time.monotonic() + PATIENCE_S
@@ -89,7 +91,7 @@ class GuardClient:
         """The next answer or event, or None when there is none now."""
         return self._kept.popleft() if self._kept else self._arrived()
 
-    def ask(self, request: Mapping[str, Any], fds: Sequence[int] = (), timeout_s: float = PATIENCE_S) -> Message:
+    def ask(self, request: requests.Request, fds: Sequence[int] = (), timeout_s: float = PATIENCE_S) -> Message:
         """Send, wait for the answer and return it. Raises :class:`GuardRefused`. For callers that may block.
 
         Events that come meanwhile are kept for :meth:`receive`.
@@ -118,6 +120,9 @@ class GuardClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _encode(self, request: requests.Request, number: int) -> bytes:
+        return requests.encode(request, number)
 
     def _arrived(self) -> Message | None:
         try:

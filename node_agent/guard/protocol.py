@@ -6,7 +6,7 @@ results) or ``error`` (a code of ``wire.messages.Refused``) and ``message``. Eve
 Descriptors travel beside the packet (SCM_RIGHTS). At end of file, the guard arms the contract and keeps what runs.
 Answers come when they are there, not in the order of the requests; what happens while no agent listens is in ``list``.
 
-requests
+requests (their types and ranges: ``guard.requests``, ``guard.fields``)
     contract  {cpu_ratio, memory_ratio, mpl}            the cluster's contract; the owner's own maximum still cuts it
     relax     {until_us, epoch}                         no CPU ceiling until then (CLOCK_BOOTTIME, microseconds);
               answers {until_us}, at most 120 s from now; an epoch below the highest seen is refused, and a past moment

@@ -18,6 +18,7 @@ from cosched.errors import Failed
 from cosched.identity.grants import load_grant_pub
 from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux import slices
 from node_agent.linux.cgroups import YES
@@ -153,7 +154,7 @@ class Agent:
         with contextlib.suppress(TimeoutError, GuardGone, GuardRefused):
             async with asyncio.timeout(2.0):
                 await self.groups.guard.ready.wait()
-                self.desk.take(await self.groups.guard.ask({"do": "status"}))
+                self.desk.take(await self.groups.guard.ask(requests.Status()))
 
     async def _fatal(self, work: Coroutine[object, object, None]) -> None:
         """A part that fails for a reason nobody thought of takes the agent down: its supervisor starts it anew."""

@@ -16,6 +16,7 @@ from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER
+from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
 from node_agent.linux import sessions
 from node_agent.linux.check import what_can
@@ -117,7 +118,7 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     decoys = "" if config.cgroup.decoys else "cgroup.decoys is false"
     try:
         with GuardClient(path) as guard:
-            status = guard.ask({"do": "status"}, timeout_s=_PATIENCE_S)
+            status = guard.ask(requests.Status(), timeout_s=_PATIENCE_S)
         can = status.get("can") or {}
         decoys = (status.get("decoys") or {}).get("problem", decoys)
         yield Finding("guard", "ok", f"answers at {path}")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cosched.config.node import NodeConfig
 from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.cgroups import PERIOD_US
 from node_agent.linux.job_signs import JobGroups
@@ -134,7 +135,7 @@ class Coscheduler:
         jobs = [self._seen(job, there) for job in there] if self._turns.contended else there
         decision = self._core.decide(jobs, self._turns.slot_us, boottime_us(), contended=self._turns.contended)
         for weight in decision.weights:
-            await self._ask({"do": "weigh", "percent": weight.percent, "until_us": weight.until_us}, weight.key)
+            await self._ask(requests.Weigh(*weight.key, weight.percent, weight.until_us))
             if weight.percent > NEUTRAL:
                 self.raises += 1
                 self._watched[weight.key].raises += 1
@@ -183,14 +184,14 @@ class Coscheduler:
         begin_us = period_begins_us(self._core.clock, PERIOD_US, now_us)
         if begin_us is not None:
             self._in_step_until_us = now_us + LEASE_US
-            await self._ask({"do": "periods", "begin_us": begin_us, "until_us": self._in_step_until_us})
+            await self._ask(requests.Periods(begin_us, self._in_step_until_us))
 
     async def _ask_slots(self, wanted: Slots | None, now_us: int) -> None:
         """Have the turns kept, changed, or ended, where that is not what was asked for lately."""
         before = self._asked
         if wanted is None:
             if before is not None and before.until_us > now_us:
-                await self._ask({"do": "slots", "begin_us": 0, "slot_us": before.slot_us, "rows": [], "until_us": 0})
+                await self._ask(requests.Slots(begin_us=0, slot_us=before.slot_us, rows=(), until_us=0))
             self._asked = None
             return
         if before is not None and before[1:3] == wanted[1:3] and before.until_us - now_us > LEASE_US // 2:
@@ -198,14 +199,12 @@ class Coscheduler:
             moved_us = (wanted.begin_us - before.begin_us) % round_us
             if min(moved_us, round_us - moved_us) <= _SAME * wanted.slot_us:
                 return
-        rows = [[list(key) for key in row] for row in wanted.rows]
-        await self._ask({"do": "slots", **wanted._asdict(), "rows": rows})
+        await self._ask(requests.Slots(wanted.begin_us, wanted.slot_us, wanted.rows, wanted.until_us))
         self._asked = wanted
 
-    async def _ask(self, request: dict[str, object], key: Key | None = None) -> None:
-        named = {"job": key[0], "attempt": key[1]} if key is not None else {}
+    async def _ask(self, request: requests.Request) -> None:
         try:
-            await self._guard.ask({**request, **named})
+            await self._guard.ask(request)
         except GuardRefused as error:
             if error.code not in ("unknown", "stale"):  # the job has just ended, or we were late
                 raise

@@ -18,6 +18,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import Heartbeat
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.load import Load
 from node_agent.linux.presence import terminals_of
@@ -183,25 +184,18 @@ class Desk:
         try:
             if self._asked is None and self._contract is not None:
                 contract = self._contract
-                await self._guard.ask(
-                    {
-                        "do": "contract",
-                        "cpu_ratio": contract.cpu_ratio,
-                        "memory_ratio": contract.memory_ratio,
-                        "mpl": contract.mpl,
-                    }
-                )
+                await self._guard.ask(requests.Contract(contract.cpu_ratio, contract.memory_ratio, contract.mpl))
             if self.pain.step or self._tightened:
                 self._tightened = self.pain.step > 0
-                await self._guard.ask({"do": "tighten", "ratio": self.pain.ratio, "until_us": now_us() + keep_us})
+                await self._guard.ask(requests.Tighten(self.pain.ratio, now_us() + keep_us))
             if isinstance(wanted, Relax):
-                await self._guard.ask({"do": "relax", "until_us": wanted.until_us, "epoch": self.epoch})
+                await self._guard.ask(requests.Relax(wanted.until_us, self.epoch))
             elif not isinstance(self._asked, Arm):
-                await self._guard.ask({"do": "arm"})
+                await self._guard.ask(requests.Arm())
             if type(wanted) is not type(self._asked):
                 _log.info("the contract: %s", f"armed, {wanted.why}" if isinstance(wanted, Arm) else "relaxed")
             self._asked = wanted
-            self.take(await self._guard.ask({"do": "status"}))
+            self.take(await self._guard.ask(requests.Status()))
         except (GuardGone, GuardRefused) as error:
             self.armed, self._asked = False, None
             if self._problem != str(error):

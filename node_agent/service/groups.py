@@ -3,13 +3,14 @@
 import logging
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
 from cosched.wire.grant import Grant
 from cosched.wire.messages import Exit, FromAgent, GroupEnded, Prepare, ProgramEnded
+from node_agent.guard import requests
 from node_agent.guard.client import GuardRefused, Message
 from node_agent.linux.interfaces import interface_of
 from node_agent.service.attempts import Attempt, Attempts
@@ -40,27 +41,37 @@ class Groups:
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
 
-    async def spawn(self, attempt: Attempt, number: int, argv: list[str], fds: list[int], **more: Any) -> int:
+    async def spawn(
+        self,
+        attempt: Attempt,
+        number: int,
+        argv: Sequence[str],
+        fds: Sequence[int],
+        *,
+        script: bool = False,
+        output: str | None = None,
+        error: str | None = None,
+        stream: str | None = None,
+    ) -> int:
         """Have the guard start a command in the attempt's cgroup; its pid.
 
         The caller keeps its own copies of ``fds``. Raises GuardGone, GuardRefused, ValueError.
         """
         assert attempt.prepare is not None
         attempt.empty = None
-        request = {
-            "do": "spawn",
-            "job": attempt.job_id,
-            "attempt": attempt.attempt,
-            "n": number,
-            "argv": argv,
-            "env": self._environment(attempt, attempt.prepare),
-            "cwd": attempt.prepare.directory,
-            "script": False,
-            "output": None,
-            "error": None,
-            "stream": None,
-        }
-        answer = await self.guard.ask(request | more, fds)
+        request = requests.Spawn(
+            job=attempt.job_id,
+            attempt=attempt.attempt,
+            n=number,
+            argv=tuple(argv),
+            env=self._environment(attempt, attempt.prepare),
+            cwd=attempt.prepare.directory,
+            script=script,
+            output=output,
+            error=error,
+            stream=stream,
+        )
+        answer = await self.guard.ask(request, fds)
         return int(answer["pid"])
 
     def next_command(self, attempt: Attempt) -> int:
@@ -76,9 +87,8 @@ class Groups:
         if attempt.ended:
             return
         attempt.empty = None  # each kill is followed by the guard's word that nothing is left
-        request = {"do": "kill", "job": attempt.job_id, "attempt": attempt.attempt, "grace_us": grace_us}
         try:
-            await self.guard.ask(request)
+            await self.guard.ask(requests.Kill(attempt.job_id, attempt.attempt, grace_us))
         except GuardRefused as error:
             if error.code != "unknown":
                 raise
@@ -94,7 +104,7 @@ class Groups:
     async def forget(self, attempt: Attempt) -> None:
         """Have its cgroup, private directories and records removed. Raises GuardRefused, GuardGone."""
         try:
-            await self.guard.ask({"do": "forget", "job": attempt.job_id, "attempt": attempt.attempt})
+            await self.guard.ask(requests.Forget(attempt.job_id, attempt.attempt))
         except GuardRefused as error:
             if error.code != "unknown":
                 raise
@@ -188,11 +198,11 @@ class Groups:
 
     async def _agree(self) -> None:
         """After each connection: what the guard has is what is true."""
-        can = (await self.guard.ask({"do": "status"})).get("can") or {}
+        can = (await self.guard.ask(requests.Status())).get("can") or {}
         self._private_tmp = can.get("private /tmp") == "yes"
         groups = {
             (int(group["job"]), int(group["attempt"])): group
-            for group in (await self.guard.ask({"do": "list"})).get("groups", ())
+            for group in (await self.guard.ask(requests.List())).get("groups", ())
         }
         there = {key for key, group in groups.items() if group.get("state") in {"preparing", "running", "ending"}}
         for attempt in self.attempts:
@@ -214,7 +224,7 @@ class Groups:
             if attempt.asked_kill_us is not None and not attempt.ended:
                 await self.kill(attempt, attempt.asked_kill_us)
             elif attempt.ended and (attempt.job_id, attempt.attempt) in there:  # it was said not to be here
-                await self.guard.ask({"do": "kill", "job": attempt.job_id, "attempt": attempt.attempt, "grace_us": 0})
+                await self.guard.ask(requests.Kill(attempt.job_id, attempt.attempt, grace_us=0))
 
     def _gone(self, attempt: Attempt) -> None:
         """The guard knows nothing of it: the machine was started anew, or its cgroup was removed by hand."""

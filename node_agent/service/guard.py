@@ -7,9 +7,9 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
+from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 
 _log = logging.getLogger("cosched.agent")
@@ -60,7 +60,7 @@ class Guard:
                 async with asyncio.timeout(_SIGN_EVERY_S):
                     await self._lost.wait()
                     return
-            await self.ask({"do": "status"}, patience_s=_SIGN_WITHIN_S)
+            await self.ask(requests.Status(), patience_s=_SIGN_WITHIN_S)
 
     @property
     def pid(self) -> int:
@@ -72,7 +72,7 @@ class Guard:
         return pid
 
     async def ask(
-        self, request: Mapping[str, Any], fds: Sequence[int] = (), *, patience_s: float = _PATIENCE_S
+        self, request: requests.Request, fds: Sequence[int] = (), *, patience_s: float = _PATIENCE_S
     ) -> Message:
         """Its answer. Raises :class:`GuardGone`, :class:`GuardRefused`, or ValueError where the request is too long."""
         if self._client is None:
@@ -82,7 +82,7 @@ class Guard:
         answer: asyncio.Future[Message] = loop.create_future()
         self._waiting[number] = answer
         late = loop.call_later(
-            patience_s, self._late, answer, request.get("do"), patience_s
+            patience_s, self._late, answer, requests.word(request), patience_s
         )  # half of a timeout()'s cost
         try:
             message = await answer

@@ -24,6 +24,7 @@ from cosched.wire.messages import (
     Run,
     Started,
 )
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.service.attempts import Answer, Attempt
 from node_agent.service.complaints import Complaints
@@ -161,18 +162,17 @@ class Orders:
         made = self.attempts.new(order.job_id, order.attempt, message.fence.cluster_id)
         try:
             await self._groups.guard.ask(
-                {
-                    "do": "prepare",
-                    "job": order.job_id,
-                    "attempt": order.attempt,
-                    "user": message.user,
-                    "directory": message.directory,
-                    "tasks": message.tasks,
-                    "memory_bytes": message.memory_bytes,
-                    "limit_us": message.limit_us,
-                    "grace_us": message.grace_us,
-                    "umask": message.umask,
-                }
+                requests.Prepare(
+                    job=order.job_id,
+                    attempt=order.attempt,
+                    user=message.user,
+                    directory=message.directory,
+                    tasks=message.tasks,
+                    memory_bytes=message.memory_bytes,
+                    limit_us=message.limit_us,
+                    grace_us=message.grace_us,
+                    umask=message.umask,
+                )
             )
         except (GuardGone, GuardRefused, ValueError):
             self._groups.files.remove(order.job_id, order.attempt)
@@ -200,8 +200,10 @@ class Orders:
             descriptors.append(self._output(attempt, "stdout"))
             descriptors.append(self._output(attempt, "stderr"))
             descriptors.append(_script(message.script))
-            more = {"script": True, "output": message.output, "error": message.error}
-            pid = await self._groups.spawn(attempt, 0, ["script", *message.arguments], descriptors, **more)
+            argv = ["script", *message.arguments]
+            pid = await self._groups.spawn(
+                attempt, 0, argv, descriptors, script=True, output=message.output, error=message.error
+            )
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

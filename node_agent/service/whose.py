@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.cgroups import read_pids_below
 from node_agent.service.guard import Guard
@@ -34,7 +35,7 @@ class Whose:
         try:
             if await self._has_groups():
                 return None
-            answer = await self._guard.ask({"do": "whose", "pid": pid})
+            answer = await self._guard.ask(requests.Whose(pid))
         except (GuardGone, GuardRefused):
             return None
         return int(answer["job"]), int(answer["attempt"])
@@ -43,7 +44,7 @@ class Whose:
         """Whether the guard's jobs are in cgroups: then it has nothing to add. Asked once of each guard."""
         guard = self._guard.pid
         if self._asked != guard:
-            can = (await self._guard.ask({"do": "status"})).get("can") or {}
+            can = (await self._guard.ask(requests.Status())).get("can") or {}
             self._asked, self._grouped = guard, can.get("cgroups", "none") != "none"
         return self._grouped
 

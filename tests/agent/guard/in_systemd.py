@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.guards import alive, ordinary_user
+from kit.guards import ClientByHand, alive, ordinary_user
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.config.node import NodeConfig, node_config
 from cosched.config.templates import node_toml
 from cosched.enrol import services
 from cosched.identity.authority import create_authority, issue
-from node_agent.guard.client import GuardClient, GuardGone
+from node_agent.guard.client import GuardGone
 
 GROUPS = Path("/sys/fs/cgroup")
 SIDE = GROUPS / services.PLACE
@@ -58,7 +58,7 @@ def ask(config: NodeConfig, request: dict[str, object], fds: tuple[int, ...] = (
 
     def answered() -> dict[str, Any] | None:
         try:
-            with GuardClient(f"{config.paths.run}/guard.sock") as guard:
+            with ClientByHand(f"{config.paths.run}/guard.sock") as guard:
                 guard.ask({"do": "arm"})
                 return dict(guard.ask(request, fds, timeout_s=20))
         except GuardGone:

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kit.guards import RealGuard
@@ -15,6 +14,7 @@ from cosched.config.node import Cgroups, Launch, NodeConfig, SchedulerLink
 from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, Message
 from node_agent.linux.cgroups import PERIOD_US
 from node_agent.linux.process import boottime_us
@@ -63,7 +63,7 @@ class Node:
         self.coscheduler.told(wire.Turns(now_us, now_us + 12_345_678, SLOT_US, contended, turns))
 
     async def levers(self) -> list[list[int]]:
-        found = (await self.guard.ask({"do": "status"}))["levers"]
+        found = (await self.guard.ask(requests.Status()))["levers"]
         assert isinstance(found, list)
         return found
 
@@ -134,11 +134,11 @@ async def test_a_heartbeat_tells_of_the_clock_and_of_what_jobs_do(node: Node) ->
 async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Mapping[str, Any]] = []
+    asked: list[requests.Periods] = []
     ask = node.guard.ask
 
-    async def heard(request: Mapping[str, Any], fds: Sequence[int] = ()) -> Message:
-        if request["do"] == "periods":
+    async def heard(request: requests.Request, fds: Sequence[int] = ()) -> Message:
+        if isinstance(request, requests.Periods):
             asked.append(request)
         return await ask(request, fds)
 
@@ -149,9 +149,9 @@ async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_schedule
         await asyncio.sleep(0.25)
     assert 2 <= len(asked) <= 6, "again before its time is over, and no oftener"
     for request in asked:
-        off_us = (request["begin_us"] + 12_345_678) % PERIOD_US  # told's clock is ahead by that
+        off_us = (request.begin_us + 12_345_678) % PERIOD_US  # told's clock is ahead by that
         assert min(off_us, PERIOD_US - off_us) <= 1_000
-        assert request["until_us"] <= boottime_us() + LEASE_US
+        assert request.until_us <= boottime_us() + LEASE_US
 
 
 async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kit.guards import RealGuard
 from kit.waiting import BOUND_S, wait_for
 
+from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone
 from node_agent.guard.protocol import MAX_PACKET_BYTES
 from node_agent.guard.requests import Refusal, decode
@@ -178,7 +179,7 @@ def test_noise_is_answered_and_harms_nothing(guard: RealGuard) -> None:
 
 def test_one_agent_at_a_time_and_the_second_is_told(guard: RealGuard) -> None:
     with GuardClient(f"{guard.directory}/run/guard.sock") as second, pytest.raises(GuardGone) as caught:
-        second.ask({"do": "arm"})
+        second.ask(requests.Arm())
     assert str(caught.value) == "the guard is busy: another agent is connected"
     assert guard.status()["ok"] is True
 

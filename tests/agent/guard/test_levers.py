@@ -90,13 +90,13 @@ def test_turns_end_with_their_lease(guard: RealGuard) -> None:
 
 _AGENT = """
 import sys, time
+from node_agent.guard import requests
 from node_agent.guard.client import GuardClient
 from node_agent.linux.process import boottime_us
 client = GuardClient(sys.argv[1])
 until_us = boottime_us() + 10_000_000
-client.ask({"do": "weigh", "job": 1, "attempt": 1, "percent": 1000, "until_us": until_us})
-rows = [[[1, 1]], [[2, 1]]]
-client.ask({"do": "slots", "begin_us": 0, "slot_us": 10_000_000, "rows": rows, "until_us": until_us})
+client.ask(requests.Weigh(1, 1, 1000, until_us))
+client.ask(requests.Slots(0, 10_000_000, (((1, 1),), ((2, 1),)), until_us))
 print("set", flush=True)
 time.sleep(1000)
 """

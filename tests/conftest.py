@@ -11,6 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -48,10 +49,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Examples are drawn from constants of whatever modules are loaded by then, which other tests decide: from none instead.
 providers._get_local_constants = providers.Constants
 
-# The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours.
-hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, deadline=None)
-hypothesis.settings.register_profile("quick", max_examples=20, derandomize=True, print_blob=True, deadline=None)
-hypothesis.settings.register_profile("campaign", max_examples=5_000, print_blob=True, deadline=None)
+# The same examples each time, so that a red run means a changed program; `campaign` looks further and wants hours. How
+# long an example takes, or its making, says nothing on a machine with other work.
+_UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("default", derandomize=True, print_blob=True, **_UNTIMED)
+hypothesis.settings.register_profile("quick", max_examples=20, derandomize=True, print_blob=True, **_UNTIMED)
+hypothesis.settings.register_profile("campaign", max_examples=5_000, print_blob=True, **_UNTIMED)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -99,7 +99,7 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
     assert core.ended == {JobState.COMPLETED: 1, JobState.CANCELLED: 1}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10**6),
     steps=st.integers(0, 60),

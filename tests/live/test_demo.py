@@ -174,15 +174,15 @@ def short(place: Place, tier: int, *options: str) -> None:
 
 def test_a_place_that_cannot_be_written_to_is_told_before_anything_is_made(users_place: Place) -> None:
     users_place.out.mkdir()
-    users_place.out.chmod(0o755)  # root's, as after a demo that root ran
+    users_place.out.chmod(0o555)  # and where root runs this it is root's, as after a demo that root ran
     for out, what in ((users_place.out, "Permission denied"), (Path("/proc/none"), "No such file or directory")):
         ended = users_place.start("--out", str(out))
         said, err = ended.communicate(timeout=BOUND_S)
         assert (ended.returncode, said) == (2, ""), err
         assert f"cosched: --out {out}: {what}; expected a directory that this user may write to" in err
     mine = users_place.out / "journal.db"
-    mine.touch()
     users_place.out.chmod(0o777)
+    mine.touch(mode=0o444)
     ended = users_place.start()
     _, err = ended.communicate(timeout=BOUND_S)
     assert ended.returncode == 2

@@ -18,6 +18,7 @@ from space_scheduler.policy.order import fcfs
 from tests.kit.service import Cluster, Running, running
 
 MANY: Final = 10_000
+UNLIMITED: Final = {"max_queued": 0, "max_queued_per_user": 0}  # whoever runs this may be called ada
 SCRIPT: Final = Submission(script="#!/bin/sh\ntrue\n", directory="/tmp", hold=True)
 
 
@@ -58,7 +59,7 @@ async def fill(service: Running, *, hold: bool) -> None:
 
 @pytest.mark.slow
 async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(policy=f"{__name__}:blocked", max_queued=0)) as service, service.agent("n1"):
+    async with running(make_cluster(policy=f"{__name__}:blocked", **UNLIMITED)) as service, service.agent("n1"):
         await fill(service, hold=True)
         blocked.go.clear()
         blocked.asked.clear()
@@ -77,7 +78,7 @@ async def test_while_a_pass_takes_long_scrapes_are_answered(make_cluster: Callab
 
 
 async def test_scheduling_goes_on_at_ten_scrapes_a_second(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(max_queued=0)) as service, service.agent("n1", procs=2) as agent:
+    async with running(make_cluster(**UNLIMITED)) as service, service.agent("n1", procs=2) as agent:
         await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
         await fill(service, hold=False)
         taken = 0

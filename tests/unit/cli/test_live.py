@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -323,17 +324,18 @@ def test_nodes_and_drain_and_resume(call: Call, submit: Submit) -> None:
 def test_over_tls_with_a_users_certificate(call: Call, service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     from cosched.identity import authority  # noqa: PLC0415
 
-    authority.issue(service.identity, "user", "ada", service.place / "ada")
-    monkeypatch.setenv("COSCHED_IDENTITY", str(service.place / "ada"))
+    other = f"not-{pwd.getpwuid(os.geteuid()).pw_name}"  # who runs this is the operator
+    authority.issue(service.identity, "user", other, service.place / other)
+    monkeypatch.setenv("COSCHED_IDENTITY", str(service.place / other))
     monkeypatch.setenv("COSCHED_SERVER", f"https://127.0.0.1:{service.port}")
     ended = call("submit", "--hold", "--json", "job.sh")
     assert ended.status == 0, ended.err
     job = json.loads(ended.out)
-    assert job["user"] == "ada"
+    assert job["user"] == other
     assert call("cancel", job["job_id"]).status == 0
     drained = call("node", "drain", "desk1")
     assert (drained.status, "operators" in drained.err) == (1, True)
-    (service.place / "ada" / "ca.pem").write_bytes(_other_authority(service.place / "other"))
+    (service.place / other / "ca.pem").write_bytes(_other_authority(service.place / "unknown"))
     ended = call("queue")
     assert ended.status == 3
     assert "certificate" in ended.err

@@ -12,11 +12,13 @@ from node_agent.guard.easing import BUDGET_US
 from node_agent.linux import files
 from node_agent.linux.cgroups import ENDINGS, read_pids_below
 
-#: A launcher waits for its rank, which ends when it is told to; then it computes without end, as no launcher would.
+#: A launcher waits for its ranks, which end when one is told to; then it computes without end, as no launcher would.
 JOB = """
 cat > launcher <<'END'
 echo $$ > launcher.pid
+sleep 1000 &
 sh -c 'echo $$ > rank.pid; exec sleep 1000'
+kill $!
 echo ended > rank.ended
 while :; do :; done
 END
@@ -36,12 +38,12 @@ def guard(make_guard) -> RealGuard:
 
 
 def started(guard: RealGuard, script: str = JOB) -> int:
-    """The job's rank, once it is there."""
+    """One of the job's ranks, once the guard has seen both: one could be the launcher, before it has started any."""
     guard.prepare()
     guard.shell(f"cd {guard.work}; {script}")
     rank = number(guard.work / "rank.pid")
     launcher = number(guard.work / "launcher.pid")
-    wait_for(lambda: rank in children(launcher) and guard.listed()["ranks"] == 1, "the guard to see the rank")
+    wait_for(lambda: rank in children(launcher) and guard.listed()["ranks"] == 2, "the guard to see the ranks")
     return rank
 
 

@@ -14,7 +14,7 @@ job may use take enough tasks.
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from heapq import nlargest
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,18 +45,35 @@ class Resident(NamedTuple):
     cpu_permille: int
 
 
+class Field(StrEnum):
+    """A field of a job that a place may look at, beside processors, estimate, memory and nodes to avoid."""
+
+    KIND = "kind"
+    CPU = "cpu_permille"
+
+
+FIELDS: Final = frozenset(Field)
+
+
 class Place(NamedTuple):
-    """A way of laying a job's tasks on nodes.
+    """A way of laying a job's tasks on nodes, and what it declares of itself.
 
     ``lay(room, job, fitting)`` gets how many tasks fit on each node and answers with (index of a node, tasks) pairs in
     the nodes' order, or None where the rule has no place though enough tasks fit: only one that ``refuses`` does so.
     That one ``allows(room, job, pairs)`` what keeps its rule, whoever chose it. ``most_cpu_permille``: how much of each
     of a node's CPUs tasks and owner may use together, in thousandths; None: any, since CPU can be squeezed.
+
+    ``alike_in``: in which fields jobs have to be the same to be alike for it. ``looks_at_company``: it matters who is
+    on a node, to where tasks go or whether they may. ``by_company``: who is there, and not only how much is free,
+    decides whether a job has a place; so a start can make room for another, and an end can take it away.
     """
 
     lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
     allows: "Callable[[Room, Job, Sequence[tuple[int, int]]], bool] | None" = None
     most_cpu_permille: int | None = None
+    alike_in: frozenset[Field] = frozenset()
+    looks_at_company: bool = False
+    by_company: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -86,7 +103,10 @@ class Room:
     who is at its desk.
     """
 
-    __slots__ = ("_index", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents")
+    __slots__ = (
+        "_index", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents",
+        "used_permille",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -107,6 +127,7 @@ class Room:
         self.residents = list(residents) or [()] * len(names)
         self.cpus = cpus
         self.owners = owners or [None] * len(names)
+        self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
 
     def copy(self) -> "Room":
@@ -138,7 +159,10 @@ class Room:
 
     def _cpu_left_permille(self, index: int, most: int) -> int:
         """What more may be used of a node's CPUs, in thousandths of one, where so much of each may."""
-        used = sum(each.tasks * each.cpu_permille for each in self.residents[index])
+        if self.used_permille is None:
+            used = sum(each.tasks * each.cpu_permille for each in self.residents[index])
+        else:
+            used = self.used_permille[index]
         owner = self.owners[index]
         cpus = (
             self.cpus[index] if self.cpus else max(0, self.procs[index]) + sum(r.tasks for r in self.residents[index])

@@ -4,6 +4,9 @@ As :class:`~space_scheduler.profile.Profile`, step functions of time, one for ea
 the jobs on it. A reservation names its nodes: tasks do not move. So a stretch of time has room for a job when the
 nodes, each at its worst moment of the stretch, have a place for it.
 
+Where the place looks at company, the profile knows who is on each node when, too: a place is chosen beside those who
+will be there when the job starts, and admitted by CPU at the worst moment of its stretch.
+
 A question costs a walk over the nodes and their steps; a reservation, and the copy that a plan tries things on, cost
 next to nothing, because a node's steps are a value that copies share.
 """
@@ -15,8 +18,10 @@ from operator import itemgetter
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
-from space_scheduler.feasibility import Room
+from space_scheduler.feasibility import Resident, Room, resident
 
+#: Who is on a node when: (from, until, what the job has there).
+Stays = tuple[tuple[int, int, Resident], ...]
 #: What a node has free from a time on: (time, processors, bytes of memory), in order of time, the last without end.
 Steps = tuple[tuple[int, int, int], ...]
 
@@ -26,7 +31,7 @@ _time = itemgetter(0)
 class NodeProfile:
     """Room on named nodes over time. Intervals are half-open."""
 
-    __slots__ = ("_falling", "_index", "_room", "_steps", "_worst")
+    __slots__ = ("_falling", "_index", "_room", "_stays", "_steps", "_worst")
 
     def __init__(self, now_us: int, room: Room) -> None:
         self._room = room  # for its nodes and rules
@@ -35,6 +40,7 @@ class NodeProfile:
         self._steps: list[Steps] = [((now_us, procs, memory_bytes),) for procs, memory_bytes in both]
         self._falling: set[int] = set()  # nodes that may have less later: all others are at their worst at once
         self._worst: dict[tuple[int, int], Room] = {}  # what throughout() has found; empty again after a change
+        self._stays: list[Stays] | None = [()] * len(room.names) if room.place.looks_at_company else None
 
     @classmethod
     def of_running(cls, now_us: int, room: Room, held: Iterable[tuple[int, Job, Allocation]]) -> "NodeProfile":
@@ -47,6 +53,9 @@ class NodeProfile:
                     last_us, procs, memory_bytes = steps[i][-1]
                     step = (end_us, procs + share.tasks, memory_bytes + share.tasks * job.memory_bytes)
                     steps[i] = (*(steps[i][:-1] if last_us == end_us else steps[i]), step)
+                    if profile._stays is not None:
+                        stay = (now_us, end_us, resident(job, share.tasks))
+                        profile._stays[i] = (*profile._stays[i], stay)
         return profile
 
     def copy(self) -> "NodeProfile":
@@ -54,6 +63,7 @@ class NodeProfile:
         other = NodeProfile.__new__(NodeProfile)
         other._room, other._index = self._room, self._index
         other._steps, other._falling, other._worst = self._steps.copy(), self._falling.copy(), self._worst.copy()
+        other._stays = None if self._stays is None else self._stays.copy()
         return other
 
     def throughout(self, start_us: int, end_us: int) -> Room:
@@ -68,6 +78,10 @@ class NodeProfile:
                 for i, steps in enumerate(self._steps)
             ]
             found = self._room.with_free([procs for _, procs, _ in worst], [free for _, _, free in worst])
+            if self._stays is not None:
+                found.residents = [_there(stays, start_us) for stays in self._stays]
+                if found.place.most_cpu_permille is not None:
+                    found.used_permille = [_most_used(stays, start_us, end_us) for stays in self._stays]
             self._worst[start_us, end_us] = found
         return found
 
@@ -78,8 +92,11 @@ class NodeProfile:
     def earliest(self, job: Job, after_us: int) -> tuple[int, Allocation] | None:
         """The anchor point: the earliest start from ``after_us`` on, and the place; None if there will never be one.
 
-        Only moments at which some node takes more tasks than just before can be it.
+        Only moments at which some node takes more tasks than just before can be it; where company decides, all at which
+        somebody comes or goes.
         """
+        if self._stays is not None and (self._room.place.by_company or self._room.place.most_cpu_permille is not None):
+            return self._earliest_beside(self._stays, job, after_us)
         tasks = self.throughout(after_us, after_us + 1).tasks(job)
         fitting = sum(tasks)
         if fitting >= job.procs and (allocation := self.placed(job, after_us)):
@@ -93,6 +110,13 @@ class NodeProfile:
                 fitting += here - tasks[i]
                 tasks[i] = here
             if more and fitting >= job.procs and (allocation := self.placed(job, start_us)):
+                return start_us, allocation
+        return None
+
+    def _earliest_beside(self, stays: list[Stays], job: Job, after_us: int) -> tuple[int, Allocation] | None:
+        changes = {at_us for each in stays for from_us, until_us, _ in each for at_us in (from_us, until_us)}
+        for start_us in (after_us, *sorted(at_us for at_us in changes if at_us > after_us)):
+            if allocation := self.placed(job, start_us):
                 return start_us, allocation
         return None
 
@@ -121,6 +145,10 @@ class NodeProfile:
                 if sign > 0 or start_us > self._steps[i][0][0]:
                     self._falling.add(i)
                 self._steps[i] = _changed(self._steps[i], start_us, end_us, tasks, tasks * job.memory_bytes)
+                if self._stays is not None:
+                    others = tuple(each for each in self._stays[i] if each[2].job_id != job.id)
+                    stay = (start_us, end_us, resident(job, share.tasks))
+                    self._stays[i] = others if sign > 0 else (*others, stay)
         self._worst = {}
 
 
@@ -136,6 +164,17 @@ def _worst(steps: Steps, start_us: int, end_us: int) -> tuple[int, int, int]:
             procs = min(procs, here_procs)
             memory_bytes = min(memory_bytes, here_bytes)
     return start_us, procs, memory_bytes
+
+
+def _there(stays: Stays, at_us: int) -> tuple[Resident, ...]:
+    """Who is on a node at a time."""
+    return tuple([each for from_us, until_us, each in stays if from_us <= at_us < until_us])
+
+
+def _most_used(stays: Stays, start_us: int, end_us: int) -> int:
+    """The most that tasks use of a node's CPUs at a moment of [start, end), in thousandths of one."""
+    arrivals = {start_us, *(from_us for from_us, _, _ in stays if start_us < from_us < end_us)}
+    return max(sum(each.tasks * each.cpu_permille for each in _there(stays, at_us)) for at_us in arrivals)
 
 
 def _changed(steps: Steps, start_us: int, end_us: int, procs: int, memory_bytes: int) -> Steps:

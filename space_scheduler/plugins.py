@@ -16,7 +16,7 @@ from cosched.model.job import Job
 from space_scheduler.machine.state import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
-from space_scheduler.policy.place import place_of
+from space_scheduler.policy.place import mpl_of, place_of
 from space_scheduler.policy.presets import PRESETS, compose
 
 GROUP: Final = "cosched.policies"
@@ -124,10 +124,14 @@ def _check_traits(name: str, policy: Policy) -> None:
     traits, where = traits_of(policy), f"policy {name}"
     if not isinstance(traits.shares, bool):
         raise BadInput(where, f"shares is {traits.shares!r}", "True or False")
+    if not isinstance(traits.alone_because, str):
+        raise BadInput(where, f"alone_because is {traits.alone_because!r}", "a sentence")
     if not isinstance(traits.place, str):
         raise BadInput(where, f"place is {traits.place!r}", "the name of a way of placing")
     if traits.place:
         place_of(traits.place, f"{where}: place")
+    if mpl_of(traits.place) not in (None, traits.mpl):
+        raise BadInput(where, f"place is {traits.place!r}", f"mpl = {mpl_of(traits.place)} as an attribute of its own")
     if traits.mpl is not None and (not isinstance(traits.mpl, int) or isinstance(traits.mpl, bool) or traits.mpl < 1):
         raise BadInput(where, f"mpl is {traits.mpl!r}", "a whole number of at least 1, or None")
 
@@ -145,7 +149,7 @@ class _Guarded:
         self._name = name
         self._policy = policy
 
-        self.shares, self.place, self.mpl, self.memory_type = traits_of(policy)
+        self.shares, self.place, self.mpl, self.memory_type, self.alone_because = traits_of(policy)
 
     def __str__(self) -> str:
         return f"policy {self._name}"

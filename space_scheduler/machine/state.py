@@ -16,6 +16,7 @@ from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
+from space_scheduler.feasibility import FIELDS
 from space_scheduler.machine import check, explain, invariants, paper
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.cluster import Cluster
@@ -44,8 +45,9 @@ def _paces(policy: Policy, rules: MachineRules) -> Paces | None:
     """Rates are kept where the rules say how nodes are shared."""
     if rules.sharing is None:
         return None
-    if not traits_of(policy).shares:
-        found = f"{policy} cannot be had there: it does not declare that it goes with predicted ends that move"
+    traits = traits_of(policy)
+    if not traits.shares:
+        found = f"{policy} cannot be had there: {traits.alone_because}"
         raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
     return Paces(rules.sharing)
 
@@ -60,7 +62,7 @@ class SchedulerState(Lives):
         self.procs_installed = 0  # the most that were ever in service: what could come back
         self.procs_total = 0  # in service
         self.free_procs = 0  # negative while drained processors are still held by jobs
-        self.queue = JobQueue(policy.order)
+        self.queue = JobQueue(policy.order, self.place.alike_in if self.rules.sharing is None else FIELDS)
         self.records: dict[int, Record] = {}  # live jobs
         self.cluster: Cluster | None = None  # None: counted processors
         self.paces = _paces(policy, self.rules)  # None: jobs are as if alone

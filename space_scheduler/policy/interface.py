@@ -114,12 +114,14 @@ class PolicyTraits(NamedTuple):
     ``shares``: it can be had where jobs share nodes, so that their predicted ends move. ``place``: how tasks are laid
     on named nodes, a name in ``policy.place`` with its variants; empty: as the machine has it. ``mpl``: how many tasks
     may share a CPU; None: as many as nodes offer. ``memory_type``: of what type its memory is (``policy.memory``).
+    ``alone_because``: why it cannot be had where jobs share nodes, for whoever asks it to.
     """
 
     shares: bool = False
     place: str = ""
     mpl: int | None = None
     memory_type: Any = None
+    alone_because: str = "it does not declare that it goes with predicted ends that move"
 
 
 def traits_of(policy: "Policy") -> PolicyTraits:

@@ -15,7 +15,7 @@ from typing import Final
 
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
-from space_scheduler.feasibility import Place, Room
+from space_scheduler.feasibility import FIELDS, Field, Place, Room
 from space_scheduler.policy import uniform
 
 
@@ -87,15 +87,18 @@ _FULL: Final = 1 << 80
 PLACES: Final[dict[str, Place]] = {
     "first-fit": Place(lambda room, job, fitting: first_fit(fitting, job.procs, room.most_nodes)),
     "spread": Place(lambda room, job, fitting: spread(fitting, job.procs, room.most_nodes)),
-    "normal": Place(normal),
-    "uniform-light": Place(uniform_light),
-    "uniform-hard": Place(uniform.chosen, uniform.allows),
+    "normal": Place(normal, alike_in=frozenset({Field.CPU}), looks_at_company=True),
+    "uniform-light": Place(uniform_light, alike_in=FIELDS, looks_at_company=True),
+    "uniform-hard": Place(
+        uniform.chosen, uniform.allows, alike_in=frozenset({Field.KIND}), looks_at_company=True, by_company=True
+    ),
 }
 #: What may stand in the parentheses.
 VARIANTS: Final[dict[str, str]] = {
     "overcommit=X": "tasks and owner together use at most X times a node's CPUs (max_cpu_overcommit)",
     "subset": "of Uniform: a part of a resident's nodes will do (uniform_subset)",
     "any-owners": "of Uniform: owners may be at some of a job's desks and not at others",
+    "mpl=N": "at most N tasks on a CPU; with mpl=1 predicted ends stay, so every selection goes with it",
 }
 _SPEC: Final = re.compile(r"\s*([a-z-]+)\s*(?:\(([^()]*)\))?\s*")
 _MOST_OVERCOMMIT: Final = 1000.0
@@ -116,9 +119,13 @@ def place_of(spec: str, where: str = "place") -> Place:
     for word in map(str.strip, words):
         key, _, value = word.partition("=")
         if key == "overcommit":
-            place = place._replace(most_cpu_permille=_overcommit(spec, value, where))
+            most = _overcommit(spec, value, where)
+            place = place._replace(most_cpu_permille=most, alike_in=place.alike_in | {Field.CPU}, looks_at_company=True)
         elif word in ("subset", "any-owners") and name.startswith("uniform"):
             rules = rules._replace(**{word.replace("-", "_"): True})
+        elif key == "mpl":  # what a policy declares beside its place: see mpl_of
+            if not value.isdecimal() or int(value) < 1:
+                raise BadInput(where, f"{value!r} in {spec!r}", "a whole number of at least 1")
         else:
             raise BadInput(where, f"{word!r} in {spec!r}", "of " + ", ".join(VARIANTS), nearest=nearest(key, VARIANTS))
     if rules != uniform.STRICT:
@@ -126,6 +133,12 @@ def place_of(spec: str, where: str = "place") -> Place:
         allows = partial(uniform.allows, rules=rules) if place.refuses else None
         place = place._replace(lay=partial(lay, rules=rules), allows=allows)
     return place
+
+
+def mpl_of(spec: str) -> int | None:
+    """How many tasks may share a CPU, where a place's name says it: ``normal(mpl=1)``."""
+    found = re.search(r"[(,]\s*mpl=(\d+)\s*[,)]", spec)
+    return int(found[1]) if found else None
 
 
 def _overcommit(spec: str, value: str, where: str) -> int:

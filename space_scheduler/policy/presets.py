@@ -12,6 +12,7 @@ from typing import Final
 from cosched.errors import BadInput, nearest
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.order import ORDERS
+from space_scheduler.policy.place import mpl_of, place_of
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.policy.select.bestfit import BestFit
 from space_scheduler.policy.select.conservative import Conservative
@@ -76,23 +77,22 @@ SELECTIONS: Final[dict[str, str]] = {
 def compose(order: str, select: str, place: str = "", mpl: int | None = None, *, where: str = "--order") -> Policy:
     """The policy of an order's name, a selection's text, a place's name and a multiprogramming level.
 
-    ``where`` is the option or key that the order was given by. ``place`` and ``mpl`` go with jfirst and backfill(N)
-    alone. Raises :class:`BadInput`, with the nearest.
+    ``where`` is the option or key that the order was given by. A place's name may say the level, too. Each goes with
+    each, but for conservative on a place where company decides. Raises :class:`BadInput`, with the nearest.
     """
     if order not in ORDERS:
         raise BadInput(where, f"no order {order!r}", _one_of(ORDERS), nearest=nearest(order, ORDERS))
     key = ORDERS[order]
+    mpl = mpl_of(place) or mpl
     match = re.fullmatch(r"\s*([a-z]+)\s*(?:\(([^()]*)\))?\s*", select)
     name = match[1] if match else select
     arguments = [part.strip() for part in match[2].split(",")] if match and match[2] is not None else []
     if name == "jfirst" and not arguments:
         return JustFirst(key, place, mpl)
-    if (place or mpl is not None) and name in ("bestfit", "fpfs", "conservative"):
-        raise BadInput("--select", f"{select!r} with nodes chosen by {place}", "jfirst or backfill(N)")
     if name == "bestfit" and not arguments:
-        return BestFit(key)
+        return BestFit(key, place, mpl)
     if name == "fpfs" and len(arguments) == 1:
-        return FitProcessorsFirstServed(_count(select, arguments[0]), key)
+        return FitProcessorsFirstServed(_count(select, arguments[0]), key, place, mpl)
     if name == "backfill" and len(arguments) in (1, 2) and arguments[1:] in ([], ["shortest"]):
         return Backfill(_count(select, arguments[0]), len(arguments) == 2, key, place, mpl)
     if name == "conservative" and len(arguments) <= 1:
@@ -100,7 +100,14 @@ def compose(order: str, select: str, place: str = "", mpl: int | None = None, *,
         if choice not in set(EarlyEnd):
             choices = [value.value for value in EarlyEnd]
             raise BadInput("--select", f"no choice {choice!r}", _one_of(choices), nearest=nearest(choice, choices))
-        return Conservative(EarlyEnd(choice), key)
+        if place and place_of(place).by_company:
+            raise BadInput(
+                "--select",
+                f"{select!r} with nodes chosen by {place}, where an end can take away the company that a start was "
+                "guaranteed beside",
+                "a selection without guarantees, such as backfill(1), or nodes chosen by uniform-light or normal",
+            )
+        return Conservative(EarlyEnd(choice), key, place, mpl)
     close = nearest(name, (form.split("(")[0] for form in SELECTIONS))
     form = next((form for form in SELECTIONS if form.split("(")[0] == close), "")
     raise BadInput("--select", f"no selection {select!r}", _one_of(SELECTIONS), nearest=form)

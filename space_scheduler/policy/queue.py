@@ -1,34 +1,41 @@
 """The waiting jobs, in order, and by shape.
 
 Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory, nodes to
-avoid, kind, use of a CPU), because jobs of one shape are alike to every feasibility question: a scan that asks each
-shape once, in the order of their first jobs, finds what a scan of the whole queue finds, and a queue of ten thousand
-jobs has only some hundred shapes.
+avoid, and which of kind and use of a CPU the place looks at), because jobs of one shape are alike to every feasibility
+question: a scan that asks each shape once, in the order of their first jobs, finds what a scan of the whole queue
+finds, and a queue of ten thousand jobs has only some hundred shapes.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from cosched.model.job import Job
+from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]
 Rest = int | tuple[int, tuple[str, ...], str, int]
+Rank = tuple[int, ...]
 _COMPACT_AT = 512
 #: What a task is taken to use of a CPU where nobody has said.
 WHOLE_CPU_PERMILLE: Final = Job(0, 1, 1, 0).cpu_permille
 
 
 class JobQueue:
-    """A queue sorted by an order's key. Adding at the end and taking from the front are cheap, the rest bisects."""
+    """A queue sorted by an order's key. Adding at the end and taking from the front are cheap, the rest bisects.
 
-    __slots__ = ("_by_shape", "_entries", "_first", "_order", "_sorted")
+    ``alike_in``: which fields of two jobs, besides processors, estimate, memory and nodes to avoid, have to be the same
+    for the jobs to be alike: what the place looks at (``feasibility.Place``), or all of them.
+    """
 
-    def __init__(self, order: Order = fcfs) -> None:
+    __slots__ = ("_by_shape", "_cpu", "_entries", "_first", "_kind", "_order", "_sorted")
+
+    def __init__(self, order: Order = fcfs, alike_in: Collection[Field] = FIELDS) -> None:
         self._order = order
+        self._kind, self._cpu = Field.KIND in alike_in, Field.CPU in alike_in
         self._entries: dict[int, Entry] = {}
         self._sorted: list[Entry] = []  # from _first on; before it lie jobs already taken from the front
         self._first = 0
@@ -72,7 +79,7 @@ class JobQueue:
         else:
             insort(jobs, entry, self._first, key=_key_of)
         within = self._by_shape.setdefault(job.procs, {})
-        shape = _within_width(job)
+        shape = self._within_width(job)
         same = within.get(shape)
         if same is None:
             within[shape] = deque((entry,))
@@ -93,7 +100,7 @@ class JobQueue:
         else:
             del jobs[bisect_left(jobs, key, first, key=_key_of)]
         within = self._by_shape[job.procs]
-        shape = _within_width(job)
+        shape = self._within_width(job)
         same = within[shape]
         if same[0][0] == key:
             same.popleft()
@@ -108,30 +115,50 @@ class JobQueue:
         """The fewest processors any queued job needs (the queue must not be empty)."""
         return min(self._by_shape)
 
-    def scan(self, free_procs: int, *, shortest_first: bool = False) -> "Scan":
+    def scan(self, free_procs: int, *, shortest_first: bool = False, widest_first: bool = False) -> "Scan":
         """Walk the jobs of at most ``free_procs`` processors, a shape at a time (see :class:`Scan`)."""
-        return Scan(self._by_shape, free_procs, shortest_first)
+        by = _shortest_first if shortest_first else _widest_first if widest_first else None
+        return Scan(self._by_shape, free_procs, by)
+
+    def _within_width(self, job: Job) -> Rest:
+        """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.
+
+        Of the fields that the place does not look at, all jobs have the same value; so has a job of which nothing is
+        known.
+        """
+        rest = job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
+        kind = job.kind if self._kind else ""
+        cpu_permille = job.cpu_permille if self._cpu else WHOLE_CPU_PERMILLE
+        if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE:
+            return rest, job.avoid, kind, cpu_permille
+        return rest
 
 
 class Scan:
-    """A walk over the queue for one pass, in order (or shortest estimate first), that can leave a shape out.
+    """A walk over the queue for one pass, in order (or by another rank), that can leave a shape out.
 
-    ``next()`` gives the next job; ``drop()`` after it says that its shape is out for the rest of the pass. Correct
-    because in a pass room only shrinks: a shape that did not fit will not fit later.
+    ``peek()`` gives the next job; ``drop()`` after it says that its shape is out for the rest of the walk. Correct
+    because room only shrinks while the place looks at what is free alone: a shape that did not fit will not fit later.
+    Where a start can make room (``Place.by_company``), another walk finds it.
     """
 
-    __slots__ = ("_heap", "_shortest_first")
+    __slots__ = ("_heap", "_rank")
 
-    def __init__(self, by_shape: dict[int, dict[Rest, deque[Entry]]], free_procs: int, shortest_first: bool) -> None:
+    def __init__(
+        self,
+        by_shape: dict[int, dict[Rest, deque[Entry]]],
+        free_procs: int,
+        rank: Callable[[Entry], Rank] | None = None,
+    ) -> None:
         # (sort key, index within the shape, the shape's jobs): keys are unique, so the rest is never compared
-        self._heap: list[tuple[Key, int, deque[Entry]]] = [
-            ((same[0][1].estimate_us, same[0][0][1]) if shortest_first else same[0][0], 0, same)
+        self._heap: list[tuple[Rank, int, deque[Entry]]] = [
+            (rank(same[0]) if rank else same[0][0], 0, same)
             for procs, within in by_shape.items()
             if procs <= free_procs
             for same in within.values()
         ]
         heapify(self._heap)
-        self._shortest_first = shortest_first
+        self._rank = rank
 
     def peek(self) -> Job | None:
         """The next job in order, or None when no shape is left."""
@@ -151,21 +178,19 @@ class Scan:
         if index == len(same):
             heappop(self._heap)
             return
-        key, job = same[index]
-        heapreplace(self._heap, ((job.estimate_us, key[1]) if self._shortest_first else key, index, same))
-
-
-def _within_width(job: Job) -> Rest:
-    """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.
-
-    A job that avoids nodes, or of which its kind or its use of a CPU is known, is alike to those alone that have the
-    same: where nodes are shared, company is chosen by them.
-    """
-    rest = job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
-    if job.avoid or job.kind or job.cpu_permille != WHOLE_CPU_PERMILLE:
-        return rest, job.avoid, job.kind, job.cpu_permille
-    return rest
+        entry = same[index]
+        heapreplace(self._heap, (self._rank(entry) if self._rank else entry[0], index, same))
 
 
 def _key_of(entry: Entry) -> Key:
     return entry[0]
+
+
+def _shortest_first(entry: Entry) -> Rank:
+    (_, rank), job = entry
+    return job.estimate_us, rank
+
+
+def _widest_first(entry: Entry) -> Rank:
+    key, job = entry
+    return -job.procs, *key

@@ -11,7 +11,7 @@ from cosched.model.node import Node
 from space_scheduler.feasibility import resident
 from space_scheduler.machine.cluster import Member, UnknownNode
 from space_scheduler.machine.state import MachineRules, SchedulerState
-from space_scheduler.policy.select.timetable import Reserved, Timetable
+from space_scheduler.policy.future.named import Reserved, Timetable
 
 
 def busy_machine() -> Drive:

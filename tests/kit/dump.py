@@ -4,7 +4,7 @@ from typing import Any
 
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.select.conservative import Schedule
+from space_scheduler.policy.future import Schedule
 
 
 def dump(state: SchedulerState) -> dict[str, Any]:

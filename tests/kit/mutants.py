@@ -13,9 +13,10 @@ from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobRele
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.future import CountedFuture, counted
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.select import backfill, conservative
+from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
@@ -121,7 +122,7 @@ def shadow_off_by_one() -> Iterator[None]:
     def obstacle(procs: int, estimate_us: int, *rest: int) -> Why | None:
         return feasibility.obstacle(procs, estimate_us - 1, *rest)
 
-    with patch.object(backfill, "obstacle", obstacle):
+    with patch.object(counted, "obstacle", obstacle):
         yield
 
 
@@ -132,33 +133,27 @@ def shadow_ignored() -> Iterator[None]:
     def obstacle(procs: int, estimate_us: int, now_us: int, free_procs: int, *_: int) -> Why | None:
         return feasibility.obstacle(procs, estimate_us, now_us, free_procs)
 
-    with patch.object(backfill, "obstacle", obstacle):
+    with patch.object(counted, "obstacle", obstacle):
         yield
 
 
 @contextmanager
 def extra_not_decremented() -> Iterator[None]:
     """The extra processors are given away again and again."""
-    honest = backfill._backfilled
-
-    def backfilled(starts: list[PlannedStart], job: Job, now_us: int, shadow_us: int, extra_procs: int) -> int:
-        honest(starts, job, now_us, shadow_us, extra_procs)
-        return extra_procs
-
-    with patch.object(backfill, "_backfilled", backfilled):
+    with patch.object(CountedFuture, "_spend_extra", lambda *_: None):
         yield
 
 
 @contextmanager
 def one_extra_too_many() -> Iterator[None]:
     """The head's own processors are counted short by one."""
-    honest = backfill.shadow_of
+    honest = counted.shadow_of
 
     def shadow_of(*arguments: Any) -> tuple[int, int]:
         shadow_us, extra_procs = honest(*arguments)
         return shadow_us, extra_procs + (shadow_us != FOREVER_US)
 
-    with patch.object(backfill, "shadow_of", shadow_of):
+    with patch.object(counted, "shadow_of", shadow_of):
         yield
 
 

@@ -28,9 +28,8 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
-from space_scheduler.policy.select.conservative import Schedule
+from space_scheduler.policy.future import Schedule, Timetable
 from space_scheduler.policy.select.early_end import EarlyEnd
-from space_scheduler.policy.select.timetable import Timetable
 from space_scheduler.reasons import Why
 
 CAUSES = {Why.OVERRUN, Why.LATE_LAUNCH, Why.CAPACITY_CHANGED}

@@ -25,7 +25,7 @@ from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import Site, simulate
 
 PLACES = ("normal", "uniform-light", "uniform-hard", "uniform-hard(subset)", "uniform-hard(any-owners)")
-SELECTIONS = ("jfirst", "backfill(0)", "backfill(1)", "backfill(1,shortest)")
+SELECTIONS = ("jfirst", "bestfit", "fpfs(1)", "fpfs(99)", "backfill(0)", "backfill(1)", "backfill(1,shortest)")
 #: Few shapes and both kinds, so that many jobs have the shape of one of the other kind.
 KINDS, WIDTHS, ESTIMATES = ("cpu", "comm"), (1, 2, 2, 4), (20 * SECOND, 60 * SECOND)
 
@@ -107,16 +107,16 @@ def test_nobody_is_left_who_could_start(seed: int, select: str, place: str, mode
         waiting = list(snapshot.queue)
         if not waiting:
             continue
-        if select == "jfirst":
+        if select in ("jfirst", "fpfs(1)"):
             assert snapshot.nodes.room.obstacle(waiting[0]) is not None
             continue
-        future = SharedFuture(snapshot, [], snapshot.free_procs)
-        if select != "backfill(0)" and (slot := future.earliest(waiting[0])) is not None:
-            assert slot[0] > lived.now_us, "the head could start"
-            future.reserve(waiting[0], slot)
+        future = SharedFuture(snapshot)
+        if select.startswith("backfill(1") and (start_us := future.earliest(waiting[0])) != FOREVER_US:
+            assert start_us > lived.now_us, "the head could start"
+            future.reserve(waiting[0], start_us)
             del waiting[0]
         for job in waiting:
-            assert future.now(job) is None, f"job {job.id} ({job.kind}) could start"
+            assert not future.now(job), f"job {job.id} ({job.kind}) could start"
 
 
 @settings(max_examples=60)

@@ -97,6 +97,8 @@ def test_one_that_declares_nothing_is_refused_where_nodes_are_shared(module: str
         ("place = 'uniform-herd'", "did you mean 'uniform-hard'"),
         ("place = 3", "place is 3"),
         ("mpl = 0", "mpl is 0; expected a whole number of at least 1"),
+        ("place = 'normal(mpl=1)'", "expected mpl = 1 as an attribute of its own"),
+        ("alone_because = 3", "alone_because is 3; expected a sentence"),
         ("mpl = True", "mpl is True"),
     ],
 )

@@ -3,15 +3,17 @@
 The queue is searched from the head for the first job that fits. A job started from further back *jumps* the head; each
 jump adds one to the head's count, and when the count has reached ``max_jumps`` nobody passes until the head has
 started. A new head starts with a count of zero. ``max_jumps = 0`` is FCFS. No estimates are used.
+
+Where a start can make room for another job, the head may fit after it: the search begins again at the head.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from space_scheduler.policy.interface import Plan, Snapshot
+from space_scheduler.policy.future import Future, future_of
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.room import room_of
-from space_scheduler.policy.select.jfirst import start_heads
+from space_scheduler.policy.select.scan import next_fitting, start_heads
 from space_scheduler.reasons import Reason, Why
 
 
@@ -25,33 +27,43 @@ class Jumps:
 
 @dataclass(frozen=True)
 class FitProcessorsFirstServed:
-    """First fit with a bound on how often the head is passed."""
+    """First fit with a bound on how often the head is passed. ``place`` and ``mpl`` as for ``JustFirst``."""
 
     max_jumps: int
     order: Order = fcfs
+    place: str = ""
+    mpl: int | None = None
     memory_type: ClassVar = Jumps
     shares: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit, then let others past the blocked head as far as its count allows."""
-        room = room_of(snapshot)
-        starts = start_heads(snapshot, room)
-        queue = snapshot.queue
-        if len(starts) == len(queue):
-            return Plan(starts)
-        started = len(starts)
-        head = next(job for i, job in enumerate(queue) if i == started)
-        memory = snapshot.memory
-        count = memory.count if isinstance(memory, Jumps) and memory.head_id == head.id else 0
+        future = future_of(snapshot)
+        starts = start_heads(snapshot, future)
+        jumps = snapshot.memory if isinstance(snapshot.memory, Jumps) else None
+        while True:
+            taken = {start.job.id for start in starts}
+            head = next((job for job in snapshot.queue if job.id not in taken), None)
+            if head is None:
+                return Plan(starts)
+            if jumps is None or jumps.head_id != head.id:
+                jumps = Jumps(head.id, 0)
+            if future.by_company and future.now(head):  # the last jump has made room for it
+                starts.append(future.start(head, Reason(Why.FITS, {"free_procs": future.free_procs})))
+                continue
+            before = jumps
+            jumps = self._past(snapshot, future, starts, before)
+            if not future.by_company or jumps == before:
+                return Plan(starts, jumps)
+
+    def _past(self, snapshot: Snapshot, future: Future, starts: list[PlannedStart], jumps: Jumps) -> Jumps:
+        """Let others past the blocked head, one alone where it might fit after that; returns the count then."""
         taken = {start.job.id for start in starts}
-        scan = queue.scan(room.free_procs)
-        while count < self.max_jumps and (job := scan.peek()) is not None:
-            if job.id in taken:
-                scan.advance()
-            elif room.obstacle(job):
-                scan.drop()
-            else:
-                count += 1
-                starts.append(room.start(job, Reason(Why.JUMPED, {"head": head.id, "jumps": count})))
-                scan.advance()
-        return Plan(starts, Jumps(head.id, count))
+        scan = snapshot.queue.scan(future.free_procs)
+        while jumps.count < self.max_jumps and (job := next_fitting(scan, future, taken)) is not None:
+            jumps = Jumps(jumps.head_id, jumps.count + 1)
+            starts.append(future.start(job, Reason(Why.JUMPED, {"head": jumps.head_id, "jumps": jumps.count})))
+            if future.by_company:
+                break
+            scan.advance()
+        return jumps

@@ -1,28 +1,12 @@
 """Just first (JFirst, Hanzich et al. 2005, section 2): only the head of the queue is tried; it starts if it fits."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.future import future_of
+from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.room import NamedPool, Pool, room_of
-from space_scheduler.reasons import Reason, Why
-
-
-def start_heads(snapshot: Snapshot, room: Pool | NamedPool, begun: Sequence[PlannedStart] = ()) -> list[PlannedStart]:
-    """Start jobs in order while they fit into the room. ``begun`` are starts of this pass, which come first."""
-    starts = [*begun]
-    taken = {start.job.id for start in begun}
-    for start in begun:
-        room.take(start)
-    for job in snapshot.queue:
-        if job.id in taken:
-            continue
-        if room.obstacle(job):
-            break
-        starts.append(room.start(job, Reason(Why.FITS, {"free_procs": room.free_procs})))
-    return starts
+from space_scheduler.policy.select.scan import start_heads
 
 
 @dataclass(frozen=True)
@@ -40,4 +24,4 @@ class JustFirst:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit."""
-        return Plan(start_heads(snapshot, room_of(snapshot)))
+        return Plan(start_heads(snapshot, future_of(snapshot)))

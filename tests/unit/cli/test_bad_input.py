@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kit.command import JOBS, Call
 
+from space_scheduler.policy.presets import PRESETS
+
 SIMULATE = ("simulate", "small.swf", "--policy", "easy")
 LINE = " 6  50 -1  60 1 -1 -1 1 300 -1 1 3 1 -1 -1 -1 -1 -1\n"
 
@@ -66,6 +68,11 @@ BAD_CALLS = {
         "no choice 'never'",
         "none, anew, schedule, arrival",
     ],
+    ("simulate", "small.swf", "--policy", "uniform-hard", "--select", "conservative"): [
+        "--select: 'conservative' with nodes chosen by uniform-hard, where an end can take away the company",
+        "expected a selection without guarantees",
+    ],
+    ("simulate", "small.swf", "--policy", "normal(mpl=0)"): ["'0' in 'normal(mpl=0)'", "at least 1"],
     (*SIMULATE, "--procs", "0"): ["--procs", "0", "at least 1"],
     (*SIMULATE, "--procs", "many"): ["--procs", "'many'", "integer"],
     (*SIMULATE, "--ties", "batched"): ["--ties", "did you mean 'batch'"],
@@ -304,6 +311,30 @@ def test_a_bad_site_is_told_by_its_key(text: str, cosched: Call, log: Path) -> N
     ended = cosched("simulate", "small.swf", "--policy", "normal", "--site", "site.yaml")
     assert ended.status == 2, ended.out
     assert not [part for part in BAD_SITES[text] if part not in ended.err], ended.err
+
+
+#: Policy and selection that cannot be had where jobs share nodes → what the message must contain.
+NOT_SHARED = {
+    ("normal", "conservative"): "conservative(arrival) cannot be had there: it guarantees starts by predicted ends",
+    ("conservative", None): "conservative(arrival) cannot be had there: it guarantees starts by predicted ends",
+    ("3dbf-light", "backfill(3)"): "backfill(3) cannot be had there: its 3 reservations are made from predicted ends",
+}
+
+
+@pytest.mark.parametrize(("policy", "select"), NOT_SHARED)
+def test_what_cannot_be_had_on_shared_nodes_says_why_and_what_can(
+    policy: str, select: str | None, cosched: Call, log: Path
+) -> None:
+    (log.parent / "site.yaml").write_text("nodes: 4\n")
+    selected = ["--select", select] if select else []
+    ended = cosched("simulate", "small.swf", "--policy", policy, *selected, "--site", "site.yaml")
+    assert ended.status == 2, ended
+    for part in (NOT_SHARED[policy, select], "where tasks share a CPU each start moves those", "a place with mpl=1"):
+        assert part in ended.err
+    had = "normal(mpl=1)" if policy == "conservative" else f"{PRESETS[policy].place}(mpl=1)"
+    select = select or "conservative"
+    ended = cosched("simulate", "small.swf", "--policy", had, "--select", select, "--site", "site.yaml")
+    assert ended.status == 0, ended
 
 
 def test_a_site_with_nodes_has_as_many_processors_as_they_have(cosched: Call, log: Path) -> None:

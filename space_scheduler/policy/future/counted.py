@@ -1,0 +1,229 @@
+"""The future of interchangeable processors: a reservation is a time and a number.
+
+Without reservations what is free only rises with time, so nothing but the number free now is needed. With *one*
+reservation (EASY) two figures say whether another job may start: the *shadow time*, when the reserved job starts, and
+the *extra* processors left over then (Feitelson & Weil 1998, section 2.2, Fig. 5). A profile is made at the second
+reservation only; it gives the same answers (``tests/properties/test_futures.py``).
+
+Kept from pass to pass, the reservations are a profile, which a pass takes up where the last one left it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
+from space_scheduler.feasibility import obstacle
+from space_scheduler.policy.interface import PlannedStart, Snapshot
+from space_scheduler.profile import Profile
+from space_scheduler.reasons import Reason, Why
+
+Ends = Sequence[tuple[int, int, int]]
+
+
+class Schedule(msgspec.Struct, frozen=True, tag=True):
+    """Reservations that are kept: the profile with everything in it, and each queued job's reserved start."""
+
+    profile: Profile
+    starts_us: dict[int, int]
+    wake_us: int
+
+    @property
+    def promised_us(self) -> dict[int, int]:
+        """Each queued job's reserved start."""
+        return self.starts_us
+
+
+class CountedFuture:
+    """Counted processors."""
+
+    __slots__ = (
+        "_ends", "_found_extra", "_holes", "_profile", "_reserved", "_searched", "_starts",
+        "by_company", "extra_procs", "free_procs", "now_us", "shadow_us",
+    )  # fmt: skip
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.now_us = snapshot.now_us
+        self.free_procs = snapshot.free_procs
+        self.by_company = False
+        self.shadow_us = FOREVER_US  # of the one reservation, while there is no profile
+        self.extra_procs = 0
+        self._found_extra = 0
+        self._ends: Ends = snapshot.ends
+        self._starts: list[PlannedStart] = []  # of this pass, before there is a profile
+        self._reserved: Job | None = None
+        self._profile: Profile | None = None
+        self._searched: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self._holes: list[tuple[int, int]] = []
+
+    @classmethod
+    def keeping(cls, snapshot: Snapshot) -> "CountedFuture":
+        """One whose reservations will be kept: in a profile, from the first on."""
+        future = cls(snapshot)
+        future._whole_profile()
+        return future
+
+    @classmethod
+    def resumed(cls, snapshot: Snapshot, memory: Schedule) -> "CountedFuture":
+        """What was kept, less what has ended or been withdrawn since."""
+        future, now_us, changes = cls(snapshot), snapshot.now_us, snapshot.changes
+        future._profile = profile = memory.profile.copy()
+        profile.advance(now_us)
+        for until_us, procs in changes.vacated:
+            profile.change(now_us, until_us, procs)
+        for job in changes.withdrawn:
+            if (start_us := memory.starts_us.get(job.id, FOREVER_US)) != FOREVER_US:
+                profile.change(max(now_us, start_us), start_us + job.estimate_us, job.procs)
+        return future
+
+    def obstacle(self, job: Job) -> Why | None:
+        """What keeps a job from starting now, whatever is reserved."""
+        return obstacle(job.procs, job.estimate_us, self.now_us, self.free_procs)
+
+    def now(self, job: Job) -> bool:
+        """Whether a start now moves no reservation."""
+        if (profile := self._profile) is None:
+            return not obstacle(
+                job.procs, job.estimate_us, self.now_us, self.free_procs, self.shadow_us, self.extra_procs
+            )
+        return job.procs <= self.free_procs and profile.earliest(job.procs, job.estimate_us, self.now_us) == self.now_us
+
+    def earliest(self, job: Job) -> int:
+        """The earliest start; a job wider than what is in service has none until nodes come back."""
+        if self._profile is None and self._reserved is None:
+            if job.procs <= self.free_procs:
+                self._found_extra = self.free_procs - job.procs
+                return self.now_us
+            shadow_us, self._found_extra = shadow_of(job, self.free_procs, self._all_ends())
+            return shadow_us
+        profile = self._whole_profile()
+        if job.procs > profile.free[-1]:
+            return FOREVER_US
+        return profile.earliest(job.procs, job.estimate_us, self.now_us)
+
+    def reserve(self, job: Job, start_us: int) -> None:
+        """Set the processors aside."""
+        if start_us == FOREVER_US:
+            return
+        if self._profile is None and self._reserved is None:
+            self._reserved = job
+            self.shadow_us, self.extra_procs = start_us, self._found_extra
+        else:
+            self._whole_profile().change(start_us, start_us + job.estimate_us, -job.procs)
+
+    def start(self, job: Job, reason: Reason) -> PlannedStart:
+        """Give a job its processors now."""
+        start = PlannedStart(job, reason)
+        self.begin(start)
+        return start
+
+    def begin(self, start: PlannedStart) -> None:
+        """Take away what a start holds."""
+        job = start.job
+        self.free_procs -= job.procs
+        if self._profile is not None:
+            self._profile.change(self.now_us, self.now_us + job.estimate_us, -job.procs)
+            return
+        self._starts.append(start)
+        if self.shadow_us != FOREVER_US and self.now_us + job.estimate_us > self.shadow_us:
+            self._spend_extra(job.procs)
+
+    def _spend_extra(self, procs: int) -> None:
+        self.extra_procs -= procs
+
+    def beside(self, shadow_us: int) -> Reason:
+        """On processors that the reservation leaves over."""
+        return Reason(Why.BACKFILLED_ON_EXTRA, {"extra_procs": self.extra_procs})
+
+    def suppose(self, shadow_us: int, extra_procs: int) -> None:
+        """The one reservation is what it was found to be in an earlier pass."""
+        self.shadow_us, self.extra_procs = shadow_us, extra_procs
+
+    # reservations that are kept
+
+    def earlier(self, job: Job, start_us: int) -> int:
+        """Where a reservation could start instead; it is moved there. The jobs have to be asked in queue order.
+
+        Jobs of one shape are alike: where one found no place, another of a later start finds none either, until some
+        reservation moves and leaves a hole. (One of an earlier start may: it can stand on its own processors earlier.)
+        ``_searched`` remembers for each shape the start of the job that searched last, how far it searched in vain, and
+        how many holes had been left by then; ``_holes`` are (how many before it, start), starts rising: later lower
+        ones replace earlier ones.
+        """
+        profile, holes = self._whole_profile(), self._holes
+        shape = (job.procs, job.estimate_us)
+        of_us, from_us, seen = self._searched.get(shape, (0, self.now_us, 0))
+        left = holes[-1][0] + 1 if holes else 0
+        if start_us < of_us:
+            from_us = self.now_us
+        elif seen < left:
+            lowest_us = holes[bisect_left(holes, (seen,))][1]
+            from_us = max(self.now_us, min(from_us, lowest_us - job.estimate_us))  # of use to what reaches into it
+        earlier_us = profile.earlier(job.procs, job.estimate_us, start_us, from_us)
+        self._searched[shape] = (start_us, earlier_us, left)
+        if earlier_us != start_us:
+            profile.change(start_us, start_us + job.estimate_us, job.procs)
+            profile.change(earlier_us, earlier_us + job.estimate_us, -job.procs)
+            while holes and holes[-1][1] >= start_us:
+                holes.pop()
+            holes.append((left, start_us))
+        return earlier_us
+
+    def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
+        """Its processors are set aside already."""
+        self.free_procs -= job.procs
+        return PlannedStart(job, reason)
+
+    def kept(self, starts_us: dict[int, int], wake_us: int) -> Schedule:
+        """The profile and the starts."""
+        return Schedule(self._whole_profile(), starts_us, wake_us)
+
+    def _whole_profile(self) -> Profile:
+        """What runs, what this pass has started, and what is reserved."""
+        if self._profile is None:
+            self._profile = Profile.of_running(self.now_us, self.free_procs, self._all_ends())
+            if (job := self._reserved) is not None:
+                self._profile.change(self.shadow_us, self.shadow_us + job.estimate_us, -job.procs)
+        return self._profile
+
+    def _all_ends(self) -> Ends:
+        """The predicted ends of what runs and of what this pass starts, in order of time."""
+        if not self._starts:
+            return self._ends
+        new = [(self.now_us + start.job.estimate_us, start.job.id, start.job.procs) for start in self._starts]
+        return sorted([*self._ends, *new])
+
+
+def shadow_of(head: Job, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> tuple[int, int]:
+    """Shadow time and extra processors of a blocked head (Fig. 5, step 1).
+
+    ``ends`` are (predicted end, job id, processors) in order of time. All that ends at the shadow time counts as extra.
+    A head that will not fit (nodes are out of service) has its shadow at FOREVER: it is in nobody's way.
+    """
+    available = free_procs
+    shadow_us = FOREVER_US
+    for end_us, _, procs in ends:
+        if end_us > shadow_us:
+            break
+        available += procs
+        if shadow_us == FOREVER_US and available >= head.procs:
+            shadow_us = end_us
+    if shadow_us == FOREVER_US:
+        return FOREVER_US, 0
+    return shadow_us, available - head.procs
+
+
+def contradiction(snapshot: Snapshot, memory: Schedule) -> str | None:
+    """What is wrong with a memory: its profile is what runs and what is reserved, and never over-committed."""
+    expected = Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends)
+    for job_id, start_us in memory.starts_us.items():
+        if job_id in snapshot.queue and start_us != FOREVER_US:
+            job = snapshot.queue.job(job_id)
+            expected.change(max(start_us, snapshot.now_us), start_us + job.estimate_us, -job.procs)
+    actual = memory.profile.copy()
+    actual.advance(snapshot.now_us)
+    if actual.normal() != expected.normal():
+        return f"profile {actual.normal()}, expected {expected.normal()}"
+    return f"over-committed: {actual.normal()}" if actual.lowest() < min(0, snapshot.free_procs) else None

@@ -1,0 +1,74 @@
+"""What a selection asks of the future, whatever the machine: the one protocol, and the part that keeps reservations.
+
+There are three: ``counted`` (interchangeable processors), ``named`` (nodes by name), ``shared`` (nodes whose jobs slow
+each other down, so that predicted ends move). A selection is written once, over these questions.
+
+A place is found by the question and taken by what follows: ``start`` after :meth:`Future.now`, ``reserve`` after
+:meth:`Future.earliest`, for the same job and with nothing in between. Times are all that a selection handles.
+"""
+
+from typing import Any, Protocol
+
+from cosched.model.job import Job
+from space_scheduler.policy.interface import PlannedStart
+from space_scheduler.reasons import Reason, Why
+
+
+class Future(Protocol):
+    """What is free now and will be, with what this pass has started and reserved in it."""
+
+    #: The moment of the pass, in microseconds.
+    now_us: int
+    #: Processors that are free now, after the starts of this pass.
+    free_procs: int
+    #: Whether a start can make room for another job: then a pass is over only when nobody more starts.
+    by_company: bool
+
+    def obstacle(self, job: Job) -> Why | None:
+        """What keeps a job from starting now, whatever is reserved; None: nothing."""
+        ...
+
+    def now(self, job: Job) -> bool:
+        """Whether a job may start now: there is a place, and no reservation moves to a later time."""
+        ...
+
+    def earliest(self, job: Job) -> int:
+        """The earliest start beside what runs and what is reserved; FOREVER_US while nodes that it needs are away."""
+        ...
+
+    def reserve(self, job: Job, start_us: int) -> None:
+        """Set the place aside that :meth:`earliest` has just found; at FOREVER_US there is none."""
+        ...
+
+    def start(self, job: Job, reason: Reason) -> PlannedStart:
+        """Give a job its place now. Raises ValueError where there is none."""
+        ...
+
+    def begin(self, start: PlannedStart) -> None:
+        """Take away what a start holds that this pass has made already."""
+        ...
+
+    def beside(self, shadow_us: int) -> Reason:
+        """Why a job may start that ends after the one reservation, which is at the shadow time."""
+        ...
+
+
+class KeepingFuture(Future, Protocol):
+    """A future whose reservations can be kept from one pass to the next: predicted ends stay what they were."""
+
+    def earlier(self, job: Job, start_us: int) -> int:
+        """Take a reservation out and place it again in the earliest hole, while the others stay; its start then."""
+        ...
+
+    def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
+        """Give a job now what is reserved for it from now on."""
+        ...
+
+    def kept(self, starts_us: dict[int, int], wake_us: int) -> Any:
+        """The reservations as a memory: each queued job's reserved start, and the next that falls due."""
+        ...
+
+
+def found_no_place(job: Job, obstacle: object) -> ValueError:
+    """A policy starts a job that has no place."""
+    return ValueError(f"job {job.id} has no place: {obstacle}")

@@ -55,21 +55,20 @@ class CountedFuture:
         self._starts: list[PlannedStart] = []  # of this pass, before there is a profile
         self._reserved: Job | None = None
         self._profile: Profile | None = None
-        self._searched: dict[tuple[int, int], tuple[int, int, int]] = {}
-        self._holes: list[tuple[int, int]] = []
 
     @classmethod
     def keeping(cls, snapshot: Snapshot) -> "CountedFuture":
         """One whose reservations will be kept: in a profile, from the first on."""
         future = cls(snapshot)
-        future._whole_profile()
+        future._keep(Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends))
         return future
 
     @classmethod
     def resumed(cls, snapshot: Snapshot, memory: Schedule) -> "CountedFuture":
         """What was kept, less what has ended or been withdrawn since."""
         future, now_us, changes = cls(snapshot), snapshot.now_us, snapshot.changes
-        future._profile = profile = memory.profile.copy()
+        profile = memory.profile.copy()
+        future._keep(profile)
         profile.advance(now_us)
         for until_us, procs in changes.vacated:
             profile.change(now_us, until_us, procs)
@@ -116,19 +115,18 @@ class CountedFuture:
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its processors now."""
         start = PlannedStart(job, reason)
-        self.begin(start)
+        self.free_procs -= job.procs
+        if self._profile is not None:
+            self._profile.change(self.now_us, self.now_us + job.estimate_us, -job.procs)
+        else:
+            self._starts.append(start)
+            if self.now_us + job.estimate_us > self.shadow_us:
+                self._spend_extra(job.procs)
         return start
 
     def begin(self, start: PlannedStart) -> None:
         """Take away what a start holds."""
-        job = start.job
-        self.free_procs -= job.procs
-        if self._profile is not None:
-            self._profile.change(self.now_us, self.now_us + job.estimate_us, -job.procs)
-            return
-        self._starts.append(start)
-        if self.shadow_us != FOREVER_US and self.now_us + job.estimate_us > self.shadow_us:
-            self._spend_extra(job.procs)
+        self.start(start.job, start.reason)
 
     def _spend_extra(self, procs: int) -> None:
         self.extra_procs -= procs
@@ -142,6 +140,11 @@ class CountedFuture:
         self.shadow_us, self.extra_procs = shadow_us, extra_procs
 
     # reservations that are kept
+
+    def _keep(self, profile: Profile) -> None:
+        self._profile = profile
+        self._searched: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self._holes: list[tuple[int, int]] = []
 
     def earlier(self, job: Job, start_us: int) -> int:
         """Where a reservation could start instead; it is moved there. The jobs have to be asked in queue order.

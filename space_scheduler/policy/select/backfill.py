@@ -98,8 +98,10 @@ class Backfill:
         now_us = snapshot.now_us
         future = future_of(snapshot, self.reservations)
         starts = start_heads(snapshot, future, begun)
-        taken = {start.job.id for start in starts}
         promised: dict[int, int] = {}
+        if len(starts) == len(snapshot.queue):
+            return Plan(starts, self._memory(future, promised)), False
+        taken = {start.job.id for start in starts}
         left = self.reservations
         for first in snapshot.queue if left else ():
             if first.id in taken:
@@ -181,15 +183,17 @@ def _told(
     """Promises that are new, and those that hold no more: others come first now, or nodes that are needed are away."""
     memory, changes = snapshot.memory, snapshot.changes
     before: Mapping[int, int] = {}
-    if isinstance(memory, Promises):
-        before = memory.starts_us
-    elif isinstance(memory, Shadow):
+    if isinstance(memory, Shadow):
         before = {memory.head_id: memory.shadow_us}
+    elif isinstance(memory, Promises):
+        before = memory.starts_us
     if before and changes.withdrawn:  # who comes back is promised anew
         gone = {job.id for job in changes.withdrawn}
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
-    why = Reason(changes.disturbed or Why.RESERVED)
-    told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
+    told = []
+    if before != promised:
+        why = Reason(changes.disturbed or Why.RESERVED)
+        told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
     if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
         started = {start.job.id for start in starts}
         why = Reason(changes.disturbed or Why.OVERTAKEN)

@@ -15,10 +15,11 @@ def start_heads(snapshot: Snapshot, future: Future, begun: Sequence[PlannedStart
     taken = {start.job.id for start in begun}
     for start in begun:
         future.begin(start)
+    now = future.now
     for job in snapshot.queue:
         if job.id in taken:
             continue
-        if not future.now(job):
+        if not now(job):
             break
         starts.append(future.start(job, Reason(Why.FITS, {"free_procs": future.free_procs})))
     return starts

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from space_scheduler.feasibility import obstacle
+from cosched.model.allocation import Allocation
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.policy.interface import Plan, PlannedStart
 
@@ -14,7 +14,7 @@ def placed(state: "SchedulerState", plan: Plan) -> Plan:
     """The plan with a place on named nodes for every start: a policy that counts processors names none."""
     if all(start.allocation for start in plan.starts):
         return plan
-    room = state._room()
+    room = state.capacity.room()
     starts: list[PlannedStart] = []
     for start in plan.starts:
         allocation = start.allocation or room.placed(start.job)
@@ -27,17 +27,14 @@ def placed(state: "SchedulerState", plan: Plan) -> Plan:
 
 def check(state: "SchedulerState", plan: Plan) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied."""
-    now_us, free_procs, queue = state.now_us, state.free_procs, state.queue
-    room = None if state.cluster is None else state._room()
+    now_us, queue, room = state.now_us, state.queue, state.capacity.room()
+    free_procs = room.free_procs
     starting: set[int] = set()
     for start in plan.starts:
         job = start.job
-        problem: str | None
-        if room is None or start.allocation is None:
-            problem = obstacle(job.procs, job.estimate_us, now_us, free_procs)
-        else:
-            problem = room.misfit(job, start.allocation)
-            room.take(job, start.allocation)
+        allocation = start.allocation or Allocation(job.procs)
+        problem = room.misfit(job, allocation)
+        room.take(job, allocation)
         if job.id not in queue or job.id in starting:
             problem = "it is not in the queue"
         elif job != queue.job(job.id):

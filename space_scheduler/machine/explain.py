@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
-from space_scheduler.feasibility import Limit, obstacle
+from space_scheduler.feasibility import Limit
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Record
 from space_scheduler.policy import uniform
 from space_scheduler.reasons import Reason, Why
@@ -24,11 +25,12 @@ _NEVER: Final = {
 
 def refusal(state: "OnNodes", job: Job) -> Reason | None:
     """Why a job could never start here with all nodes empty that ever joined: the limit and its numbers, or None."""
-    if job.procs > state.procs_installed:
-        return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": state.procs_installed})
-    if state.cluster is None:
+    capacity = state.capacity
+    if job.procs > capacity.procs_installed:
+        return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": capacity.procs_installed})
+    if not isinstance(capacity, NamedCapacity):
         return None
-    room = state.cluster.empty(state.rules.max_nodes_per_job, state.place, installed=True)
+    room = capacity.empty(installed=True)
     found = room.obstacle(job)
     if found is None:
         return None
@@ -54,7 +56,7 @@ def explain(state: "SchedulerState", record: Record) -> Reason:
         return Reason(Why.RESERVED_LATER, promise)
     head = state.queue.head()
     if head is None or head is job:
-        return Reason(Why.NOT_CHOSEN, {"free_procs": state.free_procs})
+        return Reason(Why.NOT_CHOSEN, {"free_procs": state.capacity.free_procs})
     promised_us = state.records[head.id].promise_us
     if promised_us is not None and state.now_us + job.estimate_us > promised_us:
         return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
@@ -81,10 +83,10 @@ def on_nodes(state: "SchedulerState", job: Job) -> list[OnNode]:
 
     Uniform's rule of kinds is a limit where Uniform-Hard chooses.
     """
-    if state.cluster is None:
+    if not isinstance(state.capacity, NamedCapacity):
         return []
-    room = state._room()
-    takes = uniform.of_the_kind(room, job) if state.place.refuses else room.tasks(job)
+    room = state.capacity.room()
+    takes = uniform.of_the_kind(room, job) if room.place.refuses else room.tasks(job)
     used = [uniform.load(*each) for each in zip(room.residents, room.owners, strict=True)]
     ranked = sorted((used[index], index) for index, tasks in enumerate(takes) if tasks)
     ranks = {index: rank for rank, (_, index) in enumerate(ranked, 1)}
@@ -97,16 +99,15 @@ def on_nodes(state: "SchedulerState", job: Job) -> list[OnNode]:
 
 def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
     """What keeps a job from starting now, whoever else waits."""
-    if state.cluster is None:
+    capacity = state.capacity
+    if not isinstance(capacity, NamedCapacity):
         if state.rules.awaits_nodes:
             return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
-        why = obstacle(job.procs, job.estimate_us, state.now_us, state.free_procs)
-        return Reason(why, {"procs": job.procs, "free_procs": state.free_procs}) if why else None
-    empty = state.cluster.empty(state.rules.max_nodes_per_job, state.place)
-    if away := empty.obstacle(job):
+    elif away := capacity.empty().obstacle(job):
         if away.why is Why.AVOIDS_NODES:
             return away
-        numbers = {"procs": job.procs, "procs_in_service": state.procs_total, "machine_procs": state.procs_installed}
+        installed, in_service, _ = capacity.totals()
+        numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
         fitting = away.numbers.get("fitting_procs")
         return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})
-    return state._room().obstacle(job)
+    return capacity.room().obstacle(job)

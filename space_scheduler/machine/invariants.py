@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from cosched.model.job import TERMINAL, JobState
+from space_scheduler.feasibility import Room
+from space_scheduler.machine.capacity import Free
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.policy.interface import Changes, SelfChecking
 
 if TYPE_CHECKING:
@@ -15,11 +18,14 @@ def walk(state: "SchedulerState") -> None:
     A policy is asked about its memory only when it has seen all that happened: between an event and the pass that
     follows it, the memory is of the past.
     """
-    if state.cluster is None:
-        held = sum(record.job.procs for record in state.running())
-        assert state.free_procs + held == state.procs_total, (state.free_procs, held, state.procs_total)
-    else:
-        _walk_nodes(state)
+    if isinstance(state.capacity, NamedCapacity):
+        _walk_nodes(state, state.capacity)
+    derived = state.capacity.anew()
+    for record in state.running():
+        assert record.allocation is not None
+        derived.take(record.job, record.allocation)
+    assert state.capacity.totals() == derived.totals(), f"{state.capacity.totals()} are kept, {derived.totals()} follow"
+    assert _figures(state.capacity.room()) == _figures(derived.room())
     queued = [job.id for job in state.queue]
     keys = [state.queue.key(job_id) for job_id in queued]
     assert keys == sorted(set(keys)), "the queue is out of order"
@@ -39,9 +45,8 @@ def walk(state: "SchedulerState") -> None:
         state.policy.validate(state._view(Changes()))
 
 
-def _walk_nodes(state: "SchedulerState") -> None:
+def _walk_nodes(state: "SchedulerState", capacity: NamedCapacity) -> None:
     """What the nodes' books say is what the jobs hold; no node in service is over-committed unless it has shrunk."""
-    assert state.cluster is not None
     used: dict[str, list[tuple[int, int, int]]] = {}
     most = state.rules.max_nodes_per_job
     for record in state.running():
@@ -49,15 +54,15 @@ def _walk_nodes(state: "SchedulerState") -> None:
         shares, job = record.allocation.nodes, record.job
         assert sum(share.tasks for share in shares) == job.procs, f"job {job.id} holds {shares} for {job.procs} tasks"
         assert len({share.node for share in shares}) == len(shares), f"job {job.id} has a node twice"
-        assert most is None or len(shares) <= max(most, state.widest_before), (
+        assert most is None or len(shares) <= max(most, capacity.widest), (
             f"job {job.id} lies on {len(shares)} nodes, {most} may be used"
         )
         for share in shares:
             assert share.tasks >= 1
             used.setdefault(share.node, []).append((job.id, share.tasks, share.tasks * job.memory_bytes))
-            if state.cluster[share.node].lost:
+            if capacity[share.node].lost:
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
-    for status in state.nodes():
+    for status in capacity.status():
         name, jobs = status.node.name, used.pop(status.node.name, [])
         assert status.tasks == {job_id: tasks for job_id, tasks, _ in jobs}, f"{name} has other jobs than it says"
         assert status.used_procs == sum(tasks for _, tasks, _ in jobs), f"{name}: {status.used_procs} used, {jobs}"
@@ -65,13 +70,10 @@ def _walk_nodes(state: "SchedulerState") -> None:
         assert status.used_procs <= status.most_procs, f"{name} is over-committed: {status}"
         assert status.used_memory_bytes <= status.most_memory_bytes, f"{name} has too little memory: {status}"
     assert not used, f"jobs hold nodes that never joined: {used}"
-    kept = state._room()
-    state.cluster.changed()
-    anew = state._room()
-    assert (kept.names, kept.procs, kept.memory_bytes) == (anew.names, anew.procs, anew.memory_bytes)
-    assert [set(here) for here in kept.residents] == [set(here) for here in anew.residents]
-    in_service = [status for status in state.nodes() if status.in_service]
-    places = state.cluster.places
-    assert state.procs_total == sum(places(status.node) for status in in_service)
-    assert state.procs_installed == sum(places(status.node) for status in state.nodes())
-    assert state.free_procs == sum(max(0, places(status.node) - status.used_procs) for status in in_service)
+
+
+def _figures(room: Free) -> object:
+    """What is free, as plain values; who is where, in any order."""
+    if isinstance(room, Room):
+        return room.names, room.procs, room.memory_bytes, [set(here) for here in room.residents]
+    return room.free_procs

@@ -5,6 +5,7 @@ from bisect import bisect_left, insort
 from cosched.model.job import TERMINAL, Job, JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain
+from space_scheduler.machine.capacity import PooledCapacity
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.on_procs import OnProcs
 from space_scheduler.machine.record import Infeasible, Record, UnknownJob, avoiding
@@ -25,8 +26,8 @@ class Lives(OnProcs):
 
     def refusal(self, job: Job) -> Reason | None:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
-        fits_a_pool = self.cluster is None and job.procs <= self.procs_installed
-        if fits_a_pool or (self.cluster is None and self.rules.awaits_nodes):
+        counted = isinstance(self.capacity, PooledCapacity)
+        if counted and (job.procs <= self.capacity.procs_installed or self.rules.awaits_nodes):
             return None
         return explain.refusal(self, job)
 
@@ -142,16 +143,13 @@ class Lives(OnProcs):
     def _vacate(self, record: Record) -> None:
         self._changes.vacated.append((record.end_us, record.job.procs))
         self._overruns.pop(record.job.id, None)
-        if self.cluster is not None and record.allocation is not None:
-            self._forget_end(record)
-            self.cluster.give_back(record.job, record.allocation)
-            if self.paces is not None:
-                self.paces.end(record)
-                self._see_all(record.allocation)
-            self.free_procs = self._free_procs()
-        elif not record.released:
-            self._forget_end(record)
-            self.free_procs += record.job.procs
+        if record.allocation is None or record.released:
+            return
+        self._forget_end(record)
+        self.capacity.give(record.job, record.allocation)
+        if self.paces is not None and record.allocation.nodes:
+            self.paces.end(record)
+            self._see_all(record.allocation)
 
     # their records
 

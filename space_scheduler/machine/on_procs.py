@@ -2,10 +2,10 @@
 
 from cosched.model.job import TRANSITIONS, JobState
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.capacity import PooledCapacity
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.on_nodes import OnNodes
 from space_scheduler.machine.record import Record
-from space_scheduler.reasons import Why
 
 
 class OnProcs(OnNodes):
@@ -30,17 +30,12 @@ class OnProcs(OnNodes):
         return instructions
 
     def _resize(self, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
-        if self.cluster is not None:
+        if not isinstance(self.capacity, PooledCapacity):
             self._mixed(event)
         if event.procs < 0:
             raise ValueError(f"a number of processors cannot be negative: {event}")
-        if self.procs_total + procs < 0:
-            raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
-        self.procs_total += procs
-        self.procs_installed = max(self.procs_installed, self.procs_total)
-        self.free_procs += procs
-        self._trigger = event
-        self._changes.disturbed = self._changes.disturbed or Why.CAPACITY_CHANGED
+        self.capacity.resize(procs)
+        self._disturbed(event)
         return []
 
     def _record(self, job_id: int) -> Record:

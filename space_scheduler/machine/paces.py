@@ -6,7 +6,7 @@ same ends everywhere.
 
 from collections.abc import Mapping
 
-from space_scheduler.machine.cluster import Member
+from space_scheduler.machine.nodes import Member
 from space_scheduler.machine.record import Record
 from space_scheduler.progress import Floor, Sharing, Site
 

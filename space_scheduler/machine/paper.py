@@ -7,7 +7,8 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
-from space_scheduler.machine.cluster import Cluster, Member
+from space_scheduler.machine.capacity import PooledCapacity
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.saved import DecidedStart, Decision, SavedChanges, SavedJob, SavedNode, SavedState
@@ -41,16 +42,17 @@ def plan_of(decided: Decision, state: "SchedulerState") -> tuple[Plan, bool]:
 def saved(state: "SchedulerState") -> SavedState:
     """The whole state on paper."""
     changes, (memory, forgotten) = state._changes, state._unread or _kept(state._memory, state.policy)
+    capacity = state.capacity
+    installed, in_service, _ = (0, 0, 0) if isinstance(capacity, NamedCapacity) else capacity.totals()
     return SavedState(
         now_us=state.now_us,
-        procs_installed=state.procs_installed,
-        procs_total=state.procs_total,
-        free_procs=state.free_procs,
         passes=state.passes,
         ranks=state._ranks,
+        procs_installed=installed,
+        procs_total=in_service,
         timer_us=state._timer_us,
         jobs=tuple(_saved_job(record, state._overruns.get(job_id)) for job_id, record in state.records.items()),
-        nodes=None if state.cluster is None else state.cluster.saved(),
+        nodes=_saved_nodes(capacity) if isinstance(capacity, NamedCapacity) else None,
         changes=SavedChanges(
             tuple(changes.submitted),
             tuple(changes.vacated),
@@ -68,26 +70,23 @@ def saved(state: "SchedulerState") -> SavedState:
 def restore(state: "SchedulerState", paper: SavedState) -> None:
     """Make a new machine into the one on paper."""
     state.now_us = paper.now_us
-    state.procs_installed = paper.procs_installed
-    state.procs_total = paper.procs_total
-    state.free_procs = paper.free_procs
     state.passes = paper.passes
     state._ranks = paper.ranks
     state._timer_us = paper.timer_us
     state._trigger = paper.trigger
-    if paper.nodes is not None:
-        state.cluster = Cluster(state.rules.mpl)
+    if paper.nodes is None:
+        capacity = state.capacity = PooledCapacity(paper.procs_total)
+        capacity.procs_installed = paper.procs_installed
+    else:
+        state.capacity = NamedCapacity(state.rules, state.place)  # rules of now: perhaps others than those of then
         for node in paper.nodes:
-            state.cluster.add(_member(node))
+            state.capacity.add(node.node, node.lost, node.drained, node.reason, node.owner)
     for job in paper.jobs:
         _restore_job(state, job)
-    if state.cluster is not None:
-        state.cluster.restored()
-        held = [record.allocation for record in state.records.values() if record.allocation]
-        state.widest_before = max((len(allocation.nodes) for allocation in held), default=0)
-        for member in state.cluster:
+    if isinstance(state.capacity, NamedCapacity):
+        state.capacity.settle()
+        for member in state.capacity:
             state._see(member)
-        state._count_procs()  # by the rules of now, which may be others than those it was written under
     changes = paper.changes
     state._changes = Changes(
         list(changes.submitted),
@@ -166,11 +165,11 @@ def _restore_job(state: "SchedulerState", paper: SavedJob) -> None:
         state.queue.add(job, paper.rank)
     if record.holds_processors:
         insort(state._ends, (record.end_us, job.id, job.procs))
-        if state.cluster is not None and paper.allocation is not None:
-            state.cluster.hold(job, paper.allocation)
-            if state.paces is not None:
+        if paper.allocation is not None:
+            state.capacity.take(job, paper.allocation)
+            if state.paces is not None and paper.allocation.nodes:
                 state.paces.again(record, state.now_us)
 
 
-def _member(paper: SavedNode) -> Member:
-    return Member(paper.node, paper.lost, paper.drained, paper.reason, paper.owner)
+def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:
+    return tuple(SavedNode(each.node, each.lost, each.drained, each.reason, each.owner) for each in capacity)

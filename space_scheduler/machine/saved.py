@@ -81,14 +81,16 @@ class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that :meth:`~space_scheduler.machine.state.SchedulerState.restore` needs, but policy and rules."""
+    """Everything that :meth:`~space_scheduler.machine.state.SchedulerState.restore` needs, but policy and rules.
+
+    Nothing that follows from them and from each other: what is free, and what of nodes is in service, does.
+    """
 
     now_us: int
-    procs_installed: int
-    procs_total: int
-    free_procs: int
     passes: int
     ranks: int
+    procs_installed: int = 0  # these two of counted processors; of nodes they follow
+    procs_total: int = 0
     timer_us: int | None = None
     jobs: tuple[SavedJob, ...] = ()
     nodes: tuple[SavedNode, ...] | None = None  # None: counted processors

@@ -19,9 +19,10 @@ from cosched.model.time import US_PER_S
 from space_scheduler.feasibility import FIELDS
 from space_scheduler.machine import check, explain, invariants, paper
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import Cluster
+from space_scheduler.machine.capacity import Capacity, PooledCapacity
 from space_scheduler.machine.instructions import Instruction, Pace, SetTimer, Start, Tell
 from space_scheduler.machine.lives import Lives
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.paces import Paces
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan, MachineRules
@@ -59,14 +60,10 @@ class SchedulerState(Lives):
         self.policy = policy
         self.rules = rules or MachineRules()
         self.now_us = 0
-        self.procs_installed = 0  # the most that were ever in service: what could come back
-        self.procs_total = 0  # in service
-        self.free_procs = 0  # negative while drained processors are still held by jobs
         self.queue = JobQueue(policy.order, self.place.alike_in if self.rules.sharing is None else FIELDS)
         self.records: dict[int, Record] = {}  # live jobs
-        self.cluster: Cluster | None = None  # None: counted processors
+        self.capacity: Capacity = PooledCapacity()  # until the first node with a name has joined
         self.paces = _paces(policy, self.rules)  # None: jobs are as if alone
-        self.widest_before = 0  # on how many nodes a job may lie that was started under other rules than these
         self.passes = 0
         self._ends: list[tuple[int, int, int]] = []  # (predicted end, job id, processors) of what holds processors
         self._ranks = 0
@@ -193,7 +190,7 @@ class SchedulerState(Lives):
             self._paced.append(Pace(record.job.id, record.rate_ppm, event, reason))
 
     def _carry_out(self, plan: Plan, event: ev.Boundary) -> list[Instruction]:
-        if self.cluster is not None:
+        if isinstance(self.capacity, NamedCapacity):
             plan = check.placed(self, plan)
         started = self._apply(plan, event)
         self._repace(event)
@@ -205,15 +202,15 @@ class SchedulerState(Lives):
         return instructions
 
     def _view(self, changes: Changes) -> Snapshot:
-        nodes = None
-        if self.cluster is not None:
+        nodes, capacity = None, self.capacity
+        if isinstance(capacity, NamedCapacity):
             held = [(end_us, self.records[job_id]) for end_us, job_id, _ in self._ends]
-            nodes = Nodes(self._room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
+            nodes = Nodes(capacity.room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
             if self.paces is not None:
                 nodes.floor = self.paces.floor
                 nodes.going = [each.going() for _, each in held]
         return Snapshot(
-            self.now_us, self.procs_total, self.free_procs, self.queue, self._ends, changes, self._memory, nodes
+            self.now_us, capacity.procs_total, capacity.free_procs, self.queue, self._ends, changes, self._memory, nodes
         )
 
     def _past_their_end(self) -> None:
@@ -223,7 +220,8 @@ class SchedulerState(Lives):
             if self.rules.release_at_limit:
                 self._forget_end(record)
                 record.released = True
-                self.free_procs += record.job.procs
+                assert record.allocation is not None
+                self.capacity.give(record.job, record.allocation)
                 self._changes.released = True
                 if not self._ends:
                     return
@@ -237,7 +235,8 @@ class SchedulerState(Lives):
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         self._check(plan)
         self._memory = plan.memory
-        now_us, limits, cluster = self.now_us, self.rules.kill_at_limit, self.cluster
+        now_us, limits, capacity = self.now_us, self.rules.kill_at_limit, self.capacity
+        named = isinstance(capacity, NamedCapacity)
         cause = self._trigger or event
         instructions: list[Instruction] = []
         for start in plan.starts:
@@ -245,18 +244,14 @@ class SchedulerState(Lives):
             record = self.records[job.id]
             record.become(JobState.STARTING, now_us)
             self.queue.remove(job)
-            if cluster is None or start.allocation is None:
-                self.free_procs -= job.procs
-                allocation = Allocation(job.procs)
-            else:
-                allocation = start.allocation
-                cluster.hold(job, allocation)
+            allocation = start.allocation if named and start.allocation else Allocation(job.procs)
+            capacity.take(job, allocation)
             record.allocation = allocation
             record.started_us = now_us
             record.reason, record.decided_us, record.cause = start.reason, now_us, cause
             record.end_us = predicted_us = now_us + job.estimate_us
             insort(self._ends, (predicted_us, job.id, job.procs))
-            if self.paces is not None and cluster is not None:
+            if self.paces is not None and named:
                 record.rate_ppm = ALONE_PPM
                 self.paces.begin(record, now_us)
                 self._see_all(allocation)
@@ -271,8 +266,6 @@ class SchedulerState(Lives):
         if plan.wake_us is not None and plan.wake_us != self._timer_us:
             self._timer_us = plan.wake_us
             instructions.append(SetTimer(plan.wake_us, event, Reason(Why.WAKE)))
-        if cluster is not None:
-            self.free_procs = self._free_procs()
         return instructions
 
     def _check(self, plan: Plan) -> None:
@@ -281,6 +274,21 @@ class SchedulerState(Lives):
             check.check(self, plan)
 
     # looking at it
+
+    @property
+    def procs_installed(self) -> int:
+        """Processors that were ever in service: what could come back."""
+        return self.capacity.procs_installed
+
+    @property
+    def procs_total(self) -> int:
+        """Processors in service."""
+        return self.capacity.procs_total
+
+    @property
+    def free_procs(self) -> int:
+        """Processors that nobody holds; negative while drained ones that are counted are still held."""
+        return self.capacity.free_procs
 
     def explain_nodes(self, job_id: int) -> list[explain.OnNode]:
         """What each node is for a job that waits; nothing for one that does not."""

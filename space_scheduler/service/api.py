@@ -21,7 +21,7 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import us
 from cosched.wire import api as docs
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import UnknownNode
+from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service import documents, openapi, queries, submissions

@@ -10,7 +10,7 @@ from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import NodeStatus, by_number
+from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.records import View
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from cosched.model.effort import Effort
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Failure, Submission
 from cosched.wire.messages import Exit, Peer
-from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.reasons import Reason
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.job import JobState
-from space_scheduler.machine.cluster import NodeStatus
 from space_scheduler.machine.events import Event, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
+from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.saved import SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, Policy, Snapshot

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cosched.errors import Failed
-from space_scheduler.machine.cluster import UnknownNode
+from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.service.core import JournalledCore, QueueFull
 

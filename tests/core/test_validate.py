@@ -9,7 +9,8 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.feasibility import resident
-from space_scheduler.machine.cluster import Member, UnknownNode
+from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.nodes import Member, UnknownNode
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.future.named import Reserved, Timetable
 
@@ -51,8 +52,8 @@ def _swap_last_two(entries: list[object]) -> None:
 
 
 BREAKS: dict[str, Callable[[SchedulerState], object]] = {
-    "a processor is lost": lambda state: setattr(state, "free_procs", 0),
-    "a processor is counted twice": lambda state: setattr(state, "free_procs", 2),
+    "a processor is lost": lambda state: setattr(state.capacity, "free_procs", 0),
+    "a processor is counted twice": lambda state: setattr(state.capacity, "free_procs", 2),
     "a queued job is forgotten": lambda state: state.records.pop(2),
     "a running job is forgotten": lambda state: state.records.pop(1),
     "a job waits that nobody submitted": lambda state: state.queue.add(Job(9, 1, 1, 0), 9),
@@ -94,9 +95,13 @@ def busy_nodes() -> Drive:
     return drive
 
 
+def nodes(state: SchedulerState) -> NamedCapacity:
+    assert isinstance(state.capacity, NamedCapacity)
+    return state.capacity
+
+
 def member(state: SchedulerState, name: str) -> Member:
-    assert state.cluster
-    return state.cluster[name]
+    return nodes(state)[name]
 
 
 NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
@@ -107,11 +112,11 @@ NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
     "a node is smaller than what it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 1, 8)),
     "a node has less memory than it holds": lambda state: setattr(member(state, "n1"), "node", Node("n1", 2, 1)),
     "a running job lies on a lost node": lambda state: setattr(member(state, "n1"), "lost", True),
-    "a node is gone": lambda state: state.cluster and state.cluster.members.pop("n2"),
+    "a node is gone": lambda state: nodes(state).members.pop("n2"),
     "a drained node counts": lambda state: setattr(member(state, "n3"), "drained", False),
-    "free processors are miscounted": lambda state: setattr(state, "free_procs", 2),
-    "processors in service are miscounted": lambda state: setattr(state, "procs_total", 8),
-    "installed processors are miscounted": lambda state: setattr(state, "procs_installed", 4),
+    "free processors are miscounted": lambda state: setattr(state.capacity, "free_procs", 2),
+    "processors in service are miscounted": lambda state: setattr(state.capacity, "procs_total", 8),
+    "installed processors are miscounted": lambda state: setattr(state.capacity, "procs_installed", 4),
     "a job has fewer places than tasks": lambda state: place(state, Share("n1", 2)),
     "a job has a node twice": lambda state: place(state, Share("n1", 1), Share("n1", 1), Share("n2", 1)),
     "a job lies on a node that never joined": lambda state: place(state, Share("n1", 2), Share("n9", 1)),

@@ -207,7 +207,7 @@ class Generous(SchedulerState):
 
     def _vacate(self, record: Record) -> None:
         super()._vacate(record)
-        self.free_procs += record.job.procs
+        self.capacity.free_procs += record.job.procs
 
 
 class Leaker(SchedulerState):
@@ -215,7 +215,7 @@ class Leaker(SchedulerState):
 
     def _vacate(self, record: Record) -> None:
         super()._vacate(record)
-        self.free_procs -= 1
+        self.capacity.free_procs -= 1
 
 
 class Amnesiac(SchedulerState):

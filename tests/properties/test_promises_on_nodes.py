@@ -20,6 +20,7 @@ from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Start
+from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy import future
@@ -172,8 +173,8 @@ def test_over_commitment_catches_a_machine_that_frees_what_a_lost_gang_holds() -
             for record in list(self.records.values()):
                 if record.state is JobState.ENDING and record.allocation:
                     for share in record.allocation.nodes:
-                        assert self.cluster
-                        self.cluster[share.node].used_procs -= share.tasks
+                        assert isinstance(self.capacity, NamedCapacity)
+                        self.capacity[share.node].used_procs -= share.tasks
             return told
 
     def lives() -> None:

@@ -17,8 +17,9 @@ from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.instructions import Instruction, Kill, Start
+from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, UnknownJob, avoiding
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.state import SchedulerState
@@ -263,8 +264,8 @@ class ForgetsOnReturn(SchedulerState):
 
     def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
         told = super()._node_joined(event)
-        assert self.cluster
-        member = self.cluster[event.node.name]
+        assert isinstance(self.capacity, NamedCapacity)
+        member = self.capacity[event.node.name]
         member.used_procs = member.used_memory_bytes = 0
         return told
 

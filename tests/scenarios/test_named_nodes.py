@@ -8,8 +8,8 @@ from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.cluster import UnknownNode
 from space_scheduler.machine.instructions import Start
+from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.plugins import resolve

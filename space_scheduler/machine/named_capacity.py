@@ -1,0 +1,189 @@
+"""The capacity of nodes that have names: what each has, who is at its desk, and what jobs hold of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import Job
+from cosched.model.node import Node, Owner
+from space_scheduler.feasibility import Place, Room
+from space_scheduler.machine.capacity import Totals
+from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
+from space_scheduler.machine.rules import MachineRules
+
+
+class NamedCapacity:
+    """Nodes in order: by name, numbers in it by their value (``node2`` before ``node10``).
+
+    The rules say how many tasks may share a CPU and how many nodes a job may use, ``place`` how its tasks are laid on
+    them. Of the totals, ``procs_installed`` counts the places of all nodes that ever joined, ``procs_total`` those of
+    the nodes in service, ``free_procs`` those of them that nobody holds. ``widest`` is on how many nodes the widest job
+    lay when the machine was restored: it may have been started under other rules.
+    """
+
+    def __init__(self, rules: MachineRules, place: Place) -> None:
+        self.rules = rules
+        self.place = place
+        self.members: dict[str, Member] = {}
+        self.procs_installed = self.procs_total = self.free_procs = 0
+        self.widest = 0
+        self._room: Room | None = None  # what is free, kept up to date until nodes change
+
+    def __getitem__(self, name: str) -> Member:
+        if name not in self.members:
+            raise UnknownNode(name)
+        return self.members[name]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def places(self, node: Node) -> int:
+        """How many tasks may be on a node."""
+        mpl = self.rules.mpl
+        return node.procs if mpl is None else min(node.procs, mpl * (node.cpus or node.procs))
+
+    # what happens to nodes: each says whether anything is different now
+
+    def join(self, node: Node) -> bool:
+        """Enter a node, or know a lost or changed one again."""
+        known = self.members.get(node.name)
+        if known is None:
+            self.add(node)
+            return True
+        changed = known.lost or known.node != node
+        self._count(known, -1)
+        known.node, known.places, known.lost = node, self.places(node), False
+        known.shrunk()
+        self._count(known)
+        return changed
+
+    def add(
+        self, node: Node, lost: bool = False, drained: bool = False, reason: str = "", owner: Owner | None = None
+    ) -> None:
+        """Enter a node that is not known yet, in its place."""
+        name, last = node.name, next(reversed(self.members), None)
+        self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner)
+        if last is not None and by_number(name) < by_number(last):  # most come in order
+            self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
+        self._count(member)
+
+    def drain(self, name: str, reason: str) -> bool:
+        """Nothing more is to be started there."""
+        member = self[name]
+        changed, member.reason = not member.drained, reason
+        self._count(member, -1)
+        member.drained = True
+        self._count(member)
+        return changed
+
+    def resume(self, name: str) -> bool:
+        """Jobs may be started there again."""
+        member = self[name]
+        changed, member.reason = member.drained, ""
+        self._count(member, -1)
+        member.drained = False
+        self._count(member)
+        return changed
+
+    def lose(self, name: str) -> bool:
+        """It does not answer any more."""
+        member = self[name]
+        changed = not member.lost
+        self._count(member, -1)
+        member.lost = True
+        self._count(member)
+        return changed
+
+    def own(self, name: str, owner: Owner | None) -> bool:
+        """Somebody is at its desk, or nobody any more."""
+        member = self[name]
+        if member.owner == owner:
+            return False
+        member.owner = owner
+        member.shrunk()
+        self._room = None
+        return True
+
+    def _count(self, member: Member, sign: int = 1) -> None:
+        """Count a node as it is, or count it no more, before it changes."""
+        self._room = None
+        self.procs_installed += sign * member.places
+        self.procs_total += sign * member.places if member.in_service else 0
+        self.free_procs += sign * member.free_procs
+
+    # what jobs hold
+
+    def take(self, job: Job, allocation: Allocation) -> None:
+        """A job holds this from now on."""
+        for share in allocation.nodes:
+            member = self.members[share.node]
+            self.free_procs -= member.free_procs
+            member.take(job, share.tasks)
+            self.free_procs += member.free_procs
+        if self._room is not None:
+            self._room.take(job, allocation)
+
+    def change(self, job: Job, old: Allocation, new: Allocation) -> None:
+        """A job that held the old holds the new, in one step."""
+        self.give(job, old)
+        self.take(job, new)
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """A job holds this no more."""
+        for share in allocation.nodes:
+            member = self.members[share.node]
+            self.free_procs -= member.free_procs
+            member.give(job, share.tasks)
+            self.free_procs += member.free_procs
+        if self._room is not None:
+            self._room.give(job, allocation)
+
+    def settle(self) -> None:
+        """All that jobs held in a past under other rules or on other nodes has been taken, and is rightly theirs."""
+        nodes = Counter(job_id for member in self for job_id in member.residents)
+        self.widest = max(nodes.values(), default=0)
+        for member in self:
+            member.shrunk()
+
+    # looking at it
+
+    def room(self) -> Room:
+        """What is free on the nodes in service; a copy."""
+        if self._room is None:
+            self._room = self._free()
+        return self._room.copy()
+
+    def totals(self) -> Totals:
+        """All three of them, as a value."""
+        return Totals(self.procs_installed, self.procs_total, self.free_procs)
+
+    def anew(self) -> "NamedCapacity":
+        """The same nodes under the same rules, with nothing held."""
+        made = NamedCapacity(self.rules, self.place)
+        for each in self:
+            made.add(each.node, each.lost, each.drained, each.reason, each.owner)
+        return made
+
+    def status(self) -> list[NodeStatus]:
+        """The nodes in their order, with what is used of them and by whom."""
+        return [member.status() for member in self]
+
+    def _free(self) -> Room:
+        members = [each for each in self if each.in_service]
+        names, procs = [each.node.name for each in members], [each.places - each.used_procs for each in members]
+        memory_bytes = [each.memory_bytes - each.used_memory_bytes for each in members]
+        residents = [tuple(each.residents.values()) for each in members]
+        cpus, owners = [each.node.cpus or each.node.procs for each in members], [each.owner for each in members]
+        return Room(names, procs, memory_bytes, self.rules.max_nodes_per_job, self.place, residents, cpus, owners)
+
+    def empty(self, *, installed: bool = False) -> Room:
+        """What the nodes in service would have free without any job.
+
+        ``installed``: all nodes that ever joined, without their owners, as they could be.
+        """
+        members = [each for each in self if installed or each.in_service]
+        names, procs = [each.node.name for each in members], [each.places for each in members]
+        memory_bytes = [each.node.memory_bytes if installed else each.memory_bytes for each in members]
+        cpus = [each.node.cpus or each.node.procs for each in members]
+        owners = [None if installed else each.owner for each in members]
+        return Room(names, procs, memory_bytes, self.rules.max_nodes_per_job, self.place, (), cpus, owners)

@@ -1,0 +1,142 @@
+"""One named node of a machine: what it has, who uses it, and what jobs hold of it."""
+
+import re
+
+import msgspec
+
+from cosched.model.job import Job
+from cosched.model.node import Node, Owner
+from space_scheduler.feasibility import Resident, resident
+
+
+class UnknownNode(KeyError):
+    """An event names a node that never joined."""
+
+    def __str__(self) -> str:
+        return f"node {self.args[0]} never joined"
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """A node as it stands: what it has, what jobs hold of it, and which jobs (tasks by job's number)."""
+
+    node: Node
+    lost: bool
+    drained: bool
+    reason: str
+    used_procs: int
+    used_memory_bytes: int
+    tasks: dict[int, int]
+    most_procs: int  # what may be used: more than the node has while jobs hold what it had before it shrank
+    most_memory_bytes: int
+    owner: Owner | None = None
+
+    @property
+    def in_service(self) -> bool:
+        """Whether jobs may be started there."""
+        return not (self.lost or self.drained)
+
+    @property
+    def state(self) -> str:
+        """up, draining (jobs still run there), drained, or lost."""
+        if self.lost:
+            return "lost"
+        if self.drained:
+            return "draining" if self.tasks else "drained"
+        return "up"
+
+
+class Member:
+    """A node as a machine keeps it. ``places``: how many tasks may be there, by the rules."""
+
+    __slots__ = (
+        "before",
+        "drained",
+        "lost",
+        "node",
+        "owner",
+        "places",
+        "reason",
+        "residents",
+        "used_memory_bytes",
+        "used_procs",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        places: int,
+        lost: bool = False,
+        drained: bool = False,
+        reason: str = "",
+        owner: Owner | None = None,
+    ) -> None:
+        self.node = node
+        self.places = places
+        self.lost = lost
+        self.drained = drained
+        self.reason = reason
+        self.owner = owner
+        self.used_procs = 0
+        self.used_memory_bytes = 0
+        self.residents: dict[int, Resident] = {}  # by job
+        self.before = (0, 0)  # processors and memory that were held when it shrank
+
+    @property
+    def in_service(self) -> bool:
+        """Whether jobs may be started there."""
+        return not (self.lost or self.drained)
+
+    @property
+    def free_procs(self) -> int:
+        """Places that jobs could be given; none where more are held than there are."""
+        return max(0, self.places - self.used_procs) if self.in_service else 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What parallel work may have of its memory just now."""
+        return self.node.memory_beside(self.owner)
+
+    @property
+    def tasks(self) -> dict[int, int]:
+        """How many tasks of each job are there."""
+        return {job_id: each.tasks for job_id, each in self.residents.items()}
+
+    def take(self, job: Job, tasks: int) -> None:
+        """So many tasks of a job are there from now on."""
+        self.residents[job.id] = resident(job, tasks)
+        self.used_procs += tasks
+        self.used_memory_bytes += tasks * job.memory_bytes
+
+    def give(self, job: Job, tasks: int) -> None:
+        """They are not there any more."""
+        del self.residents[job.id]
+        self.used_procs -= tasks
+        self.used_memory_bytes -= tasks * job.memory_bytes
+        before_procs, before_bytes = self.before
+        self.before = (min(before_procs, self.used_procs), min(before_bytes, self.used_memory_bytes))
+
+    def shrunk(self) -> None:
+        """It may have less now than jobs hold: what they hold is rightly theirs."""
+        self.before = (self.used_procs, self.used_memory_bytes)
+
+    def status(self) -> NodeStatus:
+        """All of it as a value."""
+        node = self.node
+        return NodeStatus(
+            node,
+            self.lost,
+            self.drained,
+            self.reason,
+            self.used_procs,
+            self.used_memory_bytes,
+            self.tasks,
+            max(node.procs, self.before[0]),
+            max(self.memory_bytes, self.before[1]),
+            self.owner,
+        )
+
+
+def by_number(name: str) -> list[tuple[bool, int, str]]:
+    """The sort key of a node's name: ``node2`` before ``node10``."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -129,7 +129,7 @@ class PooledCapacity:
 
     def room(self) -> "PooledRoom":
         """What is free; a copy."""
-        return PooledRoom(self.free_procs, self.free)
+        return PooledRoom(self.free_procs, self.free.copy())
 
     def totals(self) -> Totals:
         """All three of them, as a value."""
@@ -147,9 +147,9 @@ class PooledRoom:
 
     __slots__ = ("free", "free_procs")
 
-    def __init__(self, free_procs: int, free: Mapping[str, int]) -> None:
+    def __init__(self, free_procs: int, free: dict[str, int]) -> None:
         self.free_procs = free_procs
-        self.free = dict(free)
+        self.free = free
 
     def obstacle(self, job: Job) -> Reason | None:
         """Why the job has no place, with the numbers, or None."""

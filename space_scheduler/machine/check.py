@@ -1,20 +1,16 @@
 """A plan against the state, with the feasibility function that planned it, before anything of it is applied."""
 
-from typing import TYPE_CHECKING
-
 from cosched.model.allocation import Allocation
 from space_scheduler.machine.rules import BadPlan
+from space_scheduler.machine.view import MachineView
 from space_scheduler.policy.interface import Plan, PlannedStart
 
-if TYPE_CHECKING:
-    from space_scheduler.machine.state import SchedulerState
 
-
-def placed(state: "SchedulerState", plan: Plan) -> Plan:
+def placed(machine: MachineView, plan: Plan) -> Plan:
     """The plan with a place on named nodes for every start: a policy that counts processors names none."""
     if all(start.allocation for start in plan.starts):
         return plan
-    room = state.capacity.room()
+    room = machine.capacity.room()
     starts: list[PlannedStart] = []
     for start in plan.starts:
         allocation = start.allocation or room.placed(start.job)
@@ -25,9 +21,9 @@ def placed(state: "SchedulerState", plan: Plan) -> Plan:
     return Plan(starts, plan.memory, plan.wake_us, plan.told)
 
 
-def check(state: "SchedulerState", plan: Plan) -> None:
+def check(machine: MachineView, plan: Plan) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied."""
-    now_us, queue, room = state.now_us, state.queue, state.capacity.room()
+    now_us, queue, room = machine.now_us, machine.jobs.queue, machine.capacity.room()
     free_procs = room.free_procs
     starting: set[int] = set()
     for start in plan.starts:

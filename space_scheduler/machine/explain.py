@@ -1,19 +1,14 @@
 """Why a job could never start, and why one is in the state it is in: with the function that plans (``feasibility``)."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
-from space_scheduler.feasibility import Limit
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.feasibility import Limit, Room
 from space_scheduler.machine.record import Record
+from space_scheduler.machine.view import MachineView
 from space_scheduler.policy import uniform
 from space_scheduler.reasons import Reason, Why
-
-if TYPE_CHECKING:
-    from space_scheduler.machine.on_nodes import OnNodes
-    from space_scheduler.machine.state import SchedulerState
-
 
 #: What has no place on empty nodes never will.
 _NEVER: Final = {
@@ -23,14 +18,16 @@ _NEVER: Final = {
 }
 
 
-def refusal(state: "OnNodes", job: Job) -> Reason | None:
+def refusal(machine: MachineView, job: Job) -> Reason | None:
     """Why a job could never start here with all nodes empty that ever joined: the limit and its numbers, or None."""
-    capacity = state.capacity
-    if job.procs > capacity.procs_installed:
+    capacity = machine.capacity
+    if job.procs > capacity.procs_installed and (machine.nodes is not None or not machine.rules.awaits_nodes):
         return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": capacity.procs_installed})
-    if not isinstance(capacity, NamedCapacity):
-        return None
-    room = capacity.empty(installed=True)
+    return None if machine.nodes is None else _never_fits(machine.nodes.empty(installed=True), job)
+
+
+def _never_fits(room: Room, job: Job) -> Reason | None:
+    """By which limit a job has no place on empty nodes, or None."""
     found = room.obstacle(job)
     if found is None:
         return None
@@ -44,21 +41,26 @@ def refusal(state: "OnNodes", job: Job) -> Reason | None:
     return Reason(Why.MORE_MEMORY_THAN_MACHINE, numbers)
 
 
-def explain(state: "SchedulerState", record: Record) -> Reason:
+def ever_fits(machine: MachineView, job: Job) -> bool:
+    """Whether a job could start with all nodes empty that ever joined."""
+    return machine.nodes is None or machine.nodes.empty(installed=True).obstacle(job) is None
+
+
+def explain(machine: MachineView, record: Record) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
     if record.state is not JobState.QUEUED:
         return record.reason
     job = record.job
     promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
-    if blocked := _obstacle(state, job):
+    if blocked := _obstacle(machine, job):
         return Reason(blocked.why, {**blocked.numbers, **promise}, blocked.node)
     if promise:
         return Reason(Why.RESERVED_LATER, promise)
-    head = state.queue.head()
+    head = machine.jobs.queue.head()
     if head is None or head is job:
-        return Reason(Why.NOT_CHOSEN, {"free_procs": state.capacity.free_procs})
-    promised_us = state.records[head.id].promise_us
-    if promised_us is not None and state.now_us + job.estimate_us > promised_us:
+        return Reason(Why.NOT_CHOSEN, {"free_procs": machine.capacity.free_procs})
+    promised_us = machine.jobs.records[head.id].promise_us
+    if promised_us is not None and machine.now_us + job.estimate_us > promised_us:
         return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
     return Reason(Why.BEHIND_HEAD, {"head": head.id})
 
@@ -78,14 +80,14 @@ class OnNode(NamedTuple):
     used_cpu_permille: int
 
 
-def on_nodes(state: "SchedulerState", job: Job) -> list[OnNode]:
+def on_nodes(machine: MachineView, job: Job) -> list[OnNode]:
     """Each node in service for a job, in the nodes' order; none where processors are counted.
 
     Uniform's rule of kinds is a limit where Uniform-Hard chooses.
     """
-    if not isinstance(state.capacity, NamedCapacity):
+    if machine.nodes is None:
         return []
-    room = state.capacity.room()
+    room = machine.nodes.room()
     takes = uniform.of_the_kind(room, job) if room.place.refuses else room.tasks(job)
     used = [uniform.load(*each) for each in zip(room.residents, room.owners, strict=True)]
     ranked = sorted((used[index], index) for index, tasks in enumerate(takes) if tasks)
@@ -97,17 +99,16 @@ def on_nodes(state: "SchedulerState", job: Job) -> list[OnNode]:
     return found
 
 
-def _obstacle(state: "SchedulerState", job: Job) -> Reason | None:
+def _obstacle(machine: MachineView, job: Job) -> Reason | None:
     """What keeps a job from starting now, whoever else waits."""
-    capacity = state.capacity
-    if not isinstance(capacity, NamedCapacity):
-        if state.rules.awaits_nodes:
+    if machine.nodes is None:
+        if machine.rules.awaits_nodes:
             return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
-    elif away := capacity.empty().obstacle(job):
+    elif away := machine.nodes.empty().obstacle(job):
         if away.why is Why.AVOIDS_NODES:
             return away
-        installed, in_service, _ = capacity.totals()
+        installed, in_service, _ = machine.nodes.totals()
         numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
         fitting = away.numbers.get("fitting_procs")
         return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})
-    return capacity.room().obstacle(job)
+    return machine.capacity.room().obstacle(job)

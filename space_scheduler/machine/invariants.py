@@ -1,55 +1,45 @@
 """What always holds in a machine: walked after every step of a test."""
 
-from typing import TYPE_CHECKING
-
 from cosched.model.job import TERMINAL, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.named_capacity import NamedCapacity
-from space_scheduler.policy.interface import Changes, SelfChecking
-
-if TYPE_CHECKING:
-    from space_scheduler.machine.state import SchedulerState
+from space_scheduler.machine.view import MachineView
 
 
-def walk(state: "SchedulerState") -> None:
-    """Walk every invariant; AssertionError names the one that is broken.
-
-    A policy is asked about its memory only when it has seen all that happened: between an event and the pass that
-    follows it, the memory is of the past.
-    """
-    if isinstance(state.capacity, NamedCapacity):
-        _walk_nodes(state, state.capacity)
-    derived = state.capacity.anew()
-    for record in state.running():
+def walk(machine: MachineView) -> None:
+    """Walk every invariant; AssertionError names the one that is broken."""
+    if machine.nodes is not None:
+        assert machine.nodes is machine.capacity
+        _walk_nodes(machine, machine.nodes)
+    derived = machine.capacity.anew()
+    for record in machine.jobs.running():
         assert record.allocation is not None
         derived.take(record.job, record.allocation)
-    assert state.capacity.totals() == derived.totals(), f"{state.capacity.totals()} are kept, {derived.totals()} follow"
-    assert _figures(state.capacity.room()) == _figures(derived.room())
-    queued = [job.id for job in state.queue]
-    keys = [state.queue.key(job_id) for job_id in queued]
+    kept, follow = machine.capacity.totals(), derived.totals()
+    assert kept == follow, f"{kept} are kept, and {follow} follow from what jobs hold"
+    assert _figures(machine.capacity.room()) == _figures(derived.room())
+    queued = [job.id for job in machine.jobs.queue]
+    keys = [machine.jobs.queue.key(job_id) for job_id in queued]
     assert keys == sorted(set(keys)), "the queue is out of order"
-    assert len(queued) == len(state.queue)
-    assert set(queued) == {i for i, record in state.records.items() if record.state is JobState.QUEUED}
-    ends = sorted((record.end_us, record.job.id, record.job.procs) for record in state.running())
-    assert ends == state._ends, "the predicted ends differ from the records"
-    for job_id, record in state.records.items():
+    assert len(queued) == len(machine.jobs.queue)
+    assert set(queued) == {i for i, record in machine.jobs.records.items() if record.state is JobState.QUEUED}
+    ends = sorted((record.end_us, record.job.id, record.job.procs) for record in machine.jobs.running())
+    assert ends == machine.jobs.ends, "the predicted ends differ from the records"
+    for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
         waits = record.state in (JobState.QUEUED, JobState.HELD)
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
         assert record.allocation is None or record.allocation.procs == record.job.procs
         assert record.story[-1][1] is record.state
-    seen_all = not state._happened() and not (state._ends and state._ends[0][0] <= state.now_us)
-    if seen_all and isinstance(state.policy, SelfChecking):
-        state.policy.validate(state._view(Changes()))
 
 
-def _walk_nodes(state: "SchedulerState", capacity: NamedCapacity) -> None:
+def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
     """What the nodes' books say is what the jobs hold; no node in service is over-committed unless it has shrunk."""
     used: dict[str, list[tuple[int, int, int]]] = {}
-    most = state.rules.max_nodes_per_job
-    for record in state.running():
+    most = machine.rules.max_nodes_per_job
+    for record in machine.jobs.running():
         assert record.allocation is not None
         shares, job = record.allocation.nodes, record.job
         assert sum(share.tasks for share in shares) == job.procs, f"job {job.id} holds {shares} for {job.procs} tasks"

@@ -3,7 +3,7 @@
 import msgspec
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
+from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import plain_seconds
 from space_scheduler.forecast import Going
 from space_scheduler.machine.events import Event
@@ -35,9 +35,9 @@ class Infeasible(ValueError):
 class Record:
     """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
 
-    Where jobs share nodes it had ``left`` to do ``as_of_us`` and does ``rate_ppm`` of it each microsecond (``paces``).
-    ``failed_launches`` counts those that were tried again. ``reason``, ``decided_us`` and ``cause`` are of the last
-    decision about it: why, when, and the event that led to it.
+    Where jobs share nodes it had ``left`` to do ``as_of_us`` and does ``rate_ppm`` of it each microsecond (``rates``).
+    ``failed_launches`` counts those that were tried again, ``overruns`` how often its predicted end has been moved on.
+    ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class Record:
         "first_promise_us",
         "job",
         "left",
+        "overruns",
         "promise_us",
         "rank",
         "rate_ppm",
@@ -73,24 +74,17 @@ class Record:
         self.allocation: Allocation | None = None
         self.released = False
         self.failed_launches = 0
+        self.overruns = 0
         self.promise_us: int | None = None
         self.first_promise_us: int | None = None
         self.reason = ACCEPTED
         self.decided_us = now_us
         self.cause = cause
 
-    def become(self, state: JobState, now_us: int) -> None:
-        """Change state, legally, or raise :class:`IllegalTransition` with the job's story."""
-        if state not in TRANSITIONS[self.state]:
-            raise self.illegal(state, now_us)
-        self.state = state
-        self.story = (*self.story, (now_us, state))
-
-    def wait_again(self, job: Job) -> None:
-        """It is queued as ``job`` after an attempt that came to nothing; it holds and is promised nothing."""
-        self.job = job
+    def wait_again(self) -> None:
+        """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
         self.allocation = self.started_us = self.promise_us = None
-        self.end_us = 0
+        self.end_us = self.overruns = 0
         self.released = False
 
     def begin_work(self, estimate_us: int, now_us: int) -> None:

@@ -1,101 +1,75 @@
 """The scheduler's state machine: ``handle(event, now_us) -> [Instruction]`` (design, section 3).
 
-Events change the state; the :class:`Boundary` that closes a batch runs one pass: the policy plans on a snapshot, the
-plan is checked with the function that planned it, and applied at once or not at all. No pass is run when nothing
-changed. :meth:`SchedulerState.replay` takes the recorded decision instead, and asks nobody.
+Events change the machine, by tables of functions (``lifecycle``, ``node_events``); the :class:`Boundary` that closes a
+batch runs one pass:
 
-Processors are counted, or nodes have names: the first event about nodes decides which.
+1. Jobs whose predicted end has come and that are still here are predicted anew, or released by rule.
+2. Is nothing different since the last pass, there is none.
+3. The rates of jobs that share nodes follow what has changed; their ends move.
+4. The policy plans on a snapshot.
+5. The plan is checked with the function that planned it, and applied at once or not at all.
+6. The rates follow the starts.
+
+:meth:`SchedulerState.replay` takes the recorded decision in place of step 4, and asks nobody.
 """
 
-from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
-from cosched.model.job import JobState
-from cosched.model.time import US_PER_S
-from space_scheduler.feasibility import FIELDS
-from space_scheduler.machine import check, explain, invariants, paper
+from cosched.model.job import Job, JobState
+from space_scheduler.machine import check, explain, invariants, snapshot
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.capacity import Capacity, PooledCapacity
+from space_scheduler.machine.decision import Decision, decision_of, memory_found, memory_kept, plan_of
+from space_scheduler.machine.events import Boundary
 from space_scheduler.machine.instructions import Instruction, Pace, SetTimer, Start, Tell
-from space_scheduler.machine.lives import Lives
+from space_scheduler.machine.lifecycle import JOB_EVENTS, Handler, past_their_ends
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
-from space_scheduler.machine.paces import Paces
+from space_scheduler.machine.node_events import NODE_EVENTS
+from space_scheduler.machine.nodes import NodeStatus
+from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan, MachineRules
-from space_scheduler.machine.saved import Decision, SavedState
-from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, Snapshot, traits_of
-from space_scheduler.policy.queue import JobQueue
-from space_scheduler.progress import ALONE_PPM, end_us
+from space_scheduler.machine.snapshot import SavedState
+from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, SelfChecking, Snapshot, traits_of
+from space_scheduler.policy.place import place_of
+from space_scheduler.progress import end_us
 from space_scheduler.reasons import Reason, Why
 
 __all__ = ["BadPlan", "MachineRules", "SchedulerState"]
 
-#: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir,
-#: Etsion & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS
-#: 18(6), 2007.
-OVERRUN_STEPS_US: Final = tuple(
-    step_s * US_PER_S for step_s in (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
-)
+
+def timer_due(machine: Machine, event: ev.TimerDue) -> list[Instruction]:
+    """The policy has asked for a pass now."""
+    machine.timer_us = None
+    machine.trigger = event
+    machine.changes.due = True
+    return []
 
 
-def _paces(policy: Policy, rules: MachineRules) -> Paces | None:
-    """Rates are kept where the rules say how nodes are shared."""
-    if rules.sharing is None:
-        return None
-    traits = traits_of(policy)
-    if not traits.shares:
-        found = f"{policy} cannot be had there: {traits.alone_because}"
-        raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
-    return Paces(rules.sharing)
+class SchedulerState:
+    """One machine, and the policy that schedules it: its memory, and how many passes there were."""
 
-
-class SchedulerState(Lives):
-    """Jobs and processors of one machine, and the policy that schedules it."""
+    handlers: ClassVar[Mapping[type[ev.Event], Handler]] = {**JOB_EVENTS, **NODE_EVENTS, ev.TimerDue: timer_due}
 
     def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
+        """Raises :class:`BadInput` for a policy that does not go with how jobs share nodes there."""
+        rules, traits = rules or MachineRules(), traits_of(policy)
+        if rules.sharing is not None and not traits.shares:
+            found = f"{policy} cannot be had there: {traits.alone_because}"
+            raise BadInput("policy, where jobs share nodes", found, "one with shares = True, such as 3dbf-light")
         self.policy = policy
-        self.rules = rules or MachineRules()
-        self.now_us = 0
-        self.queue = JobQueue(policy.order, self.place.alike_in if self.rules.sharing is None else FIELDS)
-        self.records: dict[int, Record] = {}  # live jobs
-        self.capacity: Capacity = PooledCapacity()  # until the first node with a name has joined
-        self.paces = _paces(policy, self.rules)  # None: jobs are as if alone
+        self.machine = Machine(policy.order, rules, place_of(traits.place or rules.place))
+        self.queue, self.records = self.machine.jobs.queue, self.machine.jobs.records
         self.passes = 0
-        self._ends: list[tuple[int, int, int]] = []  # (predicted end, job id, processors) of what holds processors
-        self._ranks = 0
-        self._changes = Changes()
-        self._memory: Any = None
+        self.memory: Any = None
         #: What was kept of a memory that this policy does not understand, until its first pass: another one may.
-        self._unread: tuple[Any, bool] | None = None
-        self._timer_us: int | None = None
-        self._overruns: dict[int, int] = {}
-        self._trigger: ev.Event | None = None  # the last event before the coming pass
-        self._paced: list[Instruction] = []  # of the pass that is being made
+        self.unread: tuple[Any, bool] | None = None
+        self._rated: list[Instruction] = []  # of the pass that is being made
         self._applied: Plan | None = None
-        self._handlers: dict[type[ev.Event], Callable[[Any], list[Instruction]]] = {
-            ev.JobSubmitted: self._submitted,
-            ev.JobHeld: self._held,
-            ev.JobReleased: self._released,
-            ev.JobCancelled: self._cancelled,
-            ev.JobLaunched: self._launched,
-            ev.LaunchFailed: self._launch_failed,
-            ev.JobEnded: self._ended,
-            ev.NodesJoined: self._joined,
-            ev.NodesDrained: self._drained,
-            ev.NodesLost: self._lost,
-            ev.NodeJoined: self._node_joined,
-            ev.NodeDrained: self._node_drained,
-            ev.NodeResumed: self._node_resumed,
-            ev.NodeLost: self._node_lost,
-            ev.OwnerCame: self._owner_came,
-            ev.OwnerLeft: self._owner_left,
-            ev.TimerDue: self._timer_due,
-            ev.Boundary: self._boundary,
-        }
 
     def handle(self, event: ev.Event, now_us: int) -> list[Instruction]:
         """Take in one event. ``now_us`` never goes back.
@@ -103,10 +77,13 @@ class SchedulerState(Lives):
         Raises :class:`Infeasible` for a job that could never start, :class:`UnknownJob`, ``UnknownNode`` and
         ``IllegalTransition`` for events that do not fit the state; the state is then as before.
         """
-        if now_us < self.now_us:
-            raise ValueError(f"time went back: {now_us} µs after {self.now_us} µs, with {event}")
-        self.now_us = now_us
-        return self._handlers[type(event)](event)
+        machine = self.machine
+        if now_us < machine.now_us:
+            raise ValueError(f"time went back: {now_us} µs after {machine.now_us} µs, with {event}")
+        machine.now_us = now_us
+        if type(event) is Boundary:
+            return self._boundary(event)
+        return self.handlers[type(event)](machine, event)
 
     # recovery
 
@@ -116,30 +93,32 @@ class SchedulerState(Lives):
         ``decided`` None: that Boundary ran no pass. Gives the instructions of then. Raises as :meth:`handle` does, and
         :class:`BadPlan` for a decision that does not fit the state: then the record is not this machine's.
         """
-        if type(event) is not ev.Boundary:
+        if type(event) is not Boundary:
             return self.handle(event, now_us)
-        if now_us < self.now_us:
-            raise ValueError(f"time went back: {now_us} µs after {self.now_us} µs, with {event}")
-        self.now_us = now_us
+        machine = self.machine
+        if now_us < machine.now_us:
+            raise ValueError(f"time went back: {now_us} µs after {machine.now_us} µs, with {event}")
+        machine.now_us = now_us
         self._applied = None
-        if self._ends and self._ends[0][0] <= now_us:
-            self._past_their_end()
+        past_their_ends(machine)
         if decided is None:
             return []
-        self._repace(event)
-        plan, forgotten = paper.plan_of(decided, self)
+        if machine.rates is not None:
+            self._follow_rates(event, machine.rates)
+        plan, forgotten = plan_of(decided, self.queue, self.policy)
         instructions = self._carry_out(plan, event)
         if forgotten:
-            self._changes.disturbed = Why.RESTARTED
+            machine.changes.disturbed = Why.RESTARTED
         return instructions
 
     def decision(self) -> Decision | None:
         """The plan that the last Boundary applied, as a record; None if it ran no pass."""
-        return None if self._applied is None else paper.decision_of(self._applied, self.policy)
+        return None if self._applied is None else decision_of(self._applied, self.policy)
 
     def snapshot(self) -> SavedState:
         """Everything there is, as plain values."""
-        return paper.saved(self)
+        memory, forgotten = self.unread or memory_kept(self.memory, self.policy)
+        return snapshot.encode(self.machine, self.passes, memory, forgotten)
 
     @classmethod
     def restore(cls, policy: Policy, rules: MachineRules | None, saved: SavedState) -> "SchedulerState":
@@ -149,164 +128,186 @@ class SchedulerState(Lives):
         everything is disturbed, at the next Boundary.
         """
         state = cls(policy, rules)
-        paper.restore(state, saved)
+        snapshot.decode(saved, state.machine)
+        state.passes = saved.passes
+        state.memory, forgotten = memory_found(saved.memory, saved.forgotten, policy)
+        state.unread = (saved.memory, saved.forgotten) if forgotten else None
         return state
 
     def rules_changed(self) -> None:
         """It was restored under other rules than those of its past: the next pass tells of promises that move so."""
-        self._changes.disturbed = Why.RULES_CHANGED
-
-    def _timer_due(self, event: ev.TimerDue) -> list[Instruction]:
-        self._timer_us = None
-        self._trigger = event
-        self._changes.due = True
-        return []
+        self.machine.changes.disturbed = Why.RULES_CHANGED
 
     # the pass
 
-    def _boundary(self, event: ev.Boundary) -> list[Instruction]:
+    def _boundary(self, event: Boundary) -> list[Instruction]:
         self._applied = None
-        if self._ends and self._ends[0][0] <= self.now_us:
-            self._past_their_end()
-        changes = self._happened()
-        if not changes:
+        machine = self.machine
+        ends = machine.jobs.ends
+        if ends and ends[0][0] <= machine.now_us:  # 1. ends
+            past_their_ends(machine)
+        changes = machine.changes if self.unread is None else self.happened()
+        if not changes:  # 2. is there a pass?
             return []
-        self._repace(event)
-        return self._carry_out(self.policy.plan(self._view(changes)), event)
+        if machine.rates is not None:  # 3. rates
+            self._follow_rates(event, machine.rates)
+        return self._carry_out(self.policy.plan(self.view(changes)), event)  # 4. plan
 
-    def _happened(self) -> Changes:
-        """What the coming pass is told of."""
-        if self._unread is None:
-            return self._changes
-        return replace(self._changes, disturbed=self._changes.disturbed or Why.RESTARTED)
-
-    def _repace(self, event: ev.Boundary) -> None:
-        """Predict anew the ends of jobs that go at another rate from now on."""
-        if self.paces is None:
-            return
-        for record in self.paces.changed(self.records, self.now_us):
-            self._predict(record, end_us(self.now_us, record.left, record.rate_ppm))
-            reason = Reason(Why.PACE, {"rate_ppm": record.rate_ppm})
-            self._paced.append(Pace(record.job.id, record.rate_ppm, event, reason))
-
-    def _carry_out(self, plan: Plan, event: ev.Boundary) -> list[Instruction]:
-        if isinstance(self.capacity, NamedCapacity):
-            plan = check.placed(self, plan)
-        started = self._apply(plan, event)
-        self._repace(event)
-        instructions, self._paced = [*started, *self._paced], []
+    def _carry_out(self, plan: Plan, event: Boundary) -> list[Instruction]:
+        machine = self.machine
+        if machine.nodes is not None:
+            plan = check.placed(machine, plan)
+        instructions: list[Instruction] = []
+        if plan.starts or plan.told or plan.wake_us is not None:
+            self._check(plan)  # 5. check and apply
+            instructions = self._apply(plan, event)
+        if machine.rates is not None:  # 6. rates of those who share nodes with what starts
+            self._follow_rates(event, machine.rates)
+            instructions += self._rated
+            self._rated = []
         self.passes += 1
+        self.memory = plan.memory
         self._applied = plan
-        self._trigger = self._unread = None
-        self._changes = Changes()  # not before: a pass that failed leaves what changed to the next one
+        machine.trigger = self.unread = None
+        machine.changes = Changes()  # not before: a pass that failed leaves what changed to the next one
         return instructions
 
-    def _view(self, changes: Changes) -> Snapshot:
-        nodes, capacity = None, self.capacity
-        if isinstance(capacity, NamedCapacity):
-            held = [(end_us, self.records[job_id]) for end_us, job_id, _ in self._ends]
-            nodes = Nodes(capacity.room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
-            if self.paces is not None:
-                nodes.floor = self.paces.floor
-                nodes.going = [each.going() for _, each in held]
-        return Snapshot(
-            self.now_us, capacity.procs_total, capacity.free_procs, self.queue, self._ends, changes, self._memory, nodes
-        )
-
-    def _past_their_end(self) -> None:
-        """Jobs whose predicted end has come and that are still here: release them by rule, or predict anew."""
-        while self._ends[0][0] <= self.now_us:
-            record = self.records[self._ends[0][1]]
-            if self.rules.release_at_limit:
-                self._forget_end(record)
-                record.released = True
-                assert record.allocation is not None
-                self.capacity.give(record.job, record.allocation)
-                self._changes.released = True
-                if not self._ends:
-                    return
-            else:
-                step = self._overruns.get(record.job.id, 0)
-                self._overruns[record.job.id] = step + 1
-                record.begin_work(OVERRUN_STEPS_US[min(step, len(OVERRUN_STEPS_US) - 1)], self.now_us)
-                self._predict(record, end_us(self.now_us, record.left, record.rate_ppm))
-                self._changes.disturbed = self._changes.disturbed or Why.OVERRUN
+    def _check(self, plan: Plan) -> None:
+        """The plan against the machine, with the feasibility function that planned it."""
+        check.check(self.machine, plan)
 
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
-        self._check(plan)
-        self._memory = plan.memory
-        now_us, limits, capacity = self.now_us, self.rules.kill_at_limit, self.capacity
-        named = isinstance(capacity, NamedCapacity)
-        cause = self._trigger or event
+        machine = self.machine
+        jobs, capacity, nodes, now_us = machine.jobs, machine.capacity, machine.nodes, machine.now_us
+        rates, limits = machine.rates, machine.rules.kill_at_limit
+        cause = machine.trigger or event
         instructions: list[Instruction] = []
         for start in plan.starts:
             job = start.job
-            record = self.records[job.id]
-            record.become(JobState.STARTING, now_us)
-            self.queue.remove(job)
-            allocation = start.allocation if named and start.allocation else Allocation(job.procs)
-            capacity.take(job, allocation)
-            record.allocation = allocation
+            record = jobs.records[job.id]
+            allocation = start.allocation if nodes is not None and start.allocation else Allocation(job.procs)
             record.started_us = now_us
+            record.end_us = now_us + job.estimate_us
             record.reason, record.decided_us, record.cause = start.reason, now_us, cause
-            record.end_us = predicted_us = now_us + job.estimate_us
-            insort(self._ends, (predicted_us, job.id, job.procs))
-            if self.paces is not None and named:
-                record.rate_ppm = ALONE_PPM
-                self.paces.begin(record, now_us)
-                self._see_all(allocation)
+            record.allocation = allocation
+            jobs.become(record, JobState.STARTING, now_us)
+            capacity.take(job, allocation)
+            if rates is not None:
+                rates.begin(record, now_us)
+                machine.see(share.node for share in allocation.nodes)
             instructions.append(Start(job, allocation, job.estimate_us if limits else None, event, start.reason))
         for job_id, promised_us, reason in plan.told:
-            record = self.records[job_id]
+            record = jobs.records[job_id]
             record.promise_us = promised_us
             if record.first_promise_us is None:
                 record.first_promise_us = promised_us
             record.decided(reason, now_us, cause)
             instructions.append(Tell(job_id, promised_us, event, reason))
-        if plan.wake_us is not None and plan.wake_us != self._timer_us:
-            self._timer_us = plan.wake_us
+        if plan.wake_us is not None and plan.wake_us != machine.timer_us:
+            machine.timer_us = plan.wake_us
             instructions.append(SetTimer(plan.wake_us, event, Reason(Why.WAKE)))
         return instructions
 
-    def _check(self, plan: Plan) -> None:
-        """The plan against the state, with the feasibility function that planned it."""
-        if plan.starts or plan.told or plan.wake_us is not None:
-            check.check(self, plan)
+    def _follow_rates(self, event: Boundary, rates: Rates) -> None:
+        """Predict anew the ends of jobs that go at another rate from now on."""
+        machine = self.machine
+        for record in rates.changed(self.records, machine.now_us):
+            machine.jobs.predict(record, end_us(machine.now_us, record.left, record.rate_ppm))
+            reason = Reason(Why.PACE, {"rate_ppm": record.rate_ppm})
+            self._rated.append(Pace(record.job.id, record.rate_ppm, event, reason))
+
+    def happened(self) -> Changes:
+        """What the coming pass is told of."""
+        changes = self.machine.changes
+        return changes if self.unread is None else replace(changes, disturbed=changes.disturbed or Why.RESTARTED)
+
+    def view(self, changes: Changes) -> Snapshot:
+        """The machine as the policy sees it."""
+        machine = self.machine
+        capacity, jobs = machine.capacity, machine.jobs
+        nodes = None if machine.nodes is None else nodes_of(machine, machine.nodes)
+        return Snapshot(
+            machine.now_us,
+            capacity.procs_total,
+            capacity.free_procs,
+            jobs.queue,
+            jobs.ends,
+            changes,
+            self.memory,
+            nodes,
+        )
 
     # looking at it
 
     @property
+    def now_us(self) -> int:
+        """The time of the last event."""
+        return self.machine.now_us
+
+    @property
+    def rules(self) -> MachineRules:
+        """What holds on this machine."""
+        return self.machine.rules
+
+    @property
     def procs_installed(self) -> int:
         """Processors that were ever in service: what could come back."""
-        return self.capacity.procs_installed
+        return self.machine.capacity.procs_installed
 
     @property
     def procs_total(self) -> int:
         """Processors in service."""
-        return self.capacity.procs_total
+        return self.machine.capacity.procs_total
 
     @property
     def free_procs(self) -> int:
         """Processors that nobody holds; negative while drained ones that are counted are still held."""
-        return self.capacity.free_procs
+        return self.machine.capacity.free_procs
+
+    def nodes(self) -> list[NodeStatus]:
+        """The named nodes in their order, with what is used of them and by whom."""
+        return [] if self.machine.nodes is None else self.machine.nodes.status()
+
+    def refusal(self, job: Job) -> Reason | None:
+        """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
+        return explain.refusal(self.machine, job)
 
     def explain_nodes(self, job_id: int) -> list[explain.OnNode]:
         """What each node is for a job that waits; nothing for one that does not."""
-        record = self._record(job_id)
-        return explain.on_nodes(self, record.job) if record.state is JobState.QUEUED else []
+        record = self.machine.jobs[job_id]
+        return explain.on_nodes(self.machine, record.job) if record.state is JobState.QUEUED else []
 
     def explain(self, job_id: int) -> Reason:
         """Why a live job is in the state it is in: the decision's own reason, or why it does not start now."""
-        return explain.explain(self, self._record(job_id))
+        return explain.explain(self.machine, self.machine.jobs[job_id])
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""
-        return (record for record in self.records.values() if record.holds_processors)
+        return self.machine.jobs.running()
 
     def holding(self) -> Iterator[Record]:
         """The same jobs, by their predicted ends; costs nothing for those that wait."""
-        return (self.records[job_id] for _, job_id, _ in self._ends)
+        return self.machine.jobs.holding()
 
     def validate(self) -> None:
-        """Walk every invariant; AssertionError names the one that is broken."""
-        invariants.walk(self)
+        """Walk every invariant; AssertionError names the one that is broken.
+
+        A policy is asked about its memory only when it has seen all that happened: between an event and the pass that
+        follows it, the memory is of the past.
+        """
+        machine = self.machine
+        invariants.walk(machine)
+        ends = machine.jobs.ends
+        seen_all = not self.happened() and not (ends and ends[0][0] <= machine.now_us)
+        if seen_all and isinstance(self.policy, SelfChecking):
+            self.policy.validate(self.view(Changes()))
+
+
+def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:
+    """The nodes as a policy sees them."""
+    held = [(end_us, machine.jobs.records[job_id]) for end_us, job_id, _ in machine.jobs.ends]
+    nodes = Nodes(capacity.room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
+    if machine.rates is not None:
+        nodes.floor = machine.rates.floor
+        nodes.going = [each.going() for _, each in held]
+    return nodes

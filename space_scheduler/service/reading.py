@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
+from space_scheduler.machine.decision import Decision
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Instruction
-from space_scheduler.machine.saved import Decision, SavedState
+from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.clock import Anchor
 from space_scheduler.service.records import Transition

@@ -15,7 +15,7 @@ from cosched.model.job import JobState
 from space_scheduler.machine.events import Event, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.nodes import NodeStatus
-from space_scheduler.machine.saved import SavedState
+from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs

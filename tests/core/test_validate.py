@@ -52,22 +52,22 @@ def _swap_last_two(entries: list[object]) -> None:
 
 
 BREAKS: dict[str, Callable[[SchedulerState], object]] = {
-    "a processor is lost": lambda state: setattr(state.capacity, "free_procs", 0),
-    "a processor is counted twice": lambda state: setattr(state.capacity, "free_procs", 2),
+    "a processor is lost": lambda state: setattr(state.machine.capacity, "free_procs", 0),
+    "a processor is counted twice": lambda state: setattr(state.machine.capacity, "free_procs", 2),
     "a queued job is forgotten": lambda state: state.records.pop(2),
     "a running job is forgotten": lambda state: state.records.pop(1),
     "a job waits that nobody submitted": lambda state: state.queue.add(Job(9, 1, 1, 0), 9),
     "the queue is out of order": lambda state: _swap_last_two(state.queue._sorted),
     "a held job is queued": lambda state: state.queue.add(state.records[3].job, 2),
-    "a predicted end is lost": lambda state: state._ends.clear(),
+    "a predicted end is lost": lambda state: state.machine.jobs.ends.clear(),
     "a predicted end is another": lambda state: setattr(state.records[1], "end_us", 1),
     "a queued job holds processors": lambda state: setattr(state.records[2], "allocation", state.records[1].allocation),
     "a running job holds none": lambda state: setattr(state.records[1], "allocation", None),
     "an ended job is still here": lambda state: setattr(state.records[3], "state", JobState.CANCELLED),
     "a state without a story": lambda state: setattr(state.records[1], "state", JobState.ENDING),
     "a record under another's number": lambda state: state.records.__setitem__(3, state.records[1]),
-    "the policy forgets a reservation": lambda state: state._memory.starts_us.clear(),
-    "the policy's profile is another": lambda state: state._memory.profile.change(0, 5_000_000, 1),
+    "the policy forgets a reservation": lambda state: state.memory.starts_us.clear(),
+    "the policy's profile is another": lambda state: state.memory.profile.change(0, 5_000_000, 1),
 }
 
 
@@ -96,8 +96,8 @@ def busy_nodes() -> Drive:
 
 
 def nodes(state: SchedulerState) -> NamedCapacity:
-    assert isinstance(state.capacity, NamedCapacity)
-    return state.capacity
+    assert isinstance(state.machine.capacity, NamedCapacity)
+    return state.machine.capacity
 
 
 def member(state: SchedulerState, name: str) -> Member:
@@ -114,13 +114,15 @@ NODE_BREAKS: dict[str, Callable[[SchedulerState], object]] = {
     "a running job lies on a lost node": lambda state: setattr(member(state, "n1"), "lost", True),
     "a node is gone": lambda state: nodes(state).members.pop("n2"),
     "a drained node counts": lambda state: setattr(member(state, "n3"), "drained", False),
-    "free processors are miscounted": lambda state: setattr(state.capacity, "free_procs", 2),
-    "processors in service are miscounted": lambda state: setattr(state.capacity, "procs_total", 8),
-    "installed processors are miscounted": lambda state: setattr(state.capacity, "procs_installed", 4),
+    "free processors are miscounted": lambda state: setattr(state.machine.capacity, "free_procs", 2),
+    "processors in service are miscounted": lambda state: setattr(state.machine.capacity, "procs_total", 8),
+    "installed processors are miscounted": lambda state: setattr(state.machine.capacity, "procs_installed", 4),
     "a job has fewer places than tasks": lambda state: place(state, Share("n1", 2)),
     "a job has a node twice": lambda state: place(state, Share("n1", 1), Share("n1", 1), Share("n2", 1)),
     "a job lies on a node that never joined": lambda state: place(state, Share("n1", 2), Share("n9", 1)),
-    "a job lies on more nodes than it may": lambda state: setattr(state, "rules", MachineRules(max_nodes_per_job=1)),
+    "a job lies on more nodes than it may": lambda state: setattr(
+        state.machine, "rules", MachineRules(max_nodes_per_job=1)
+    ),
     "two jobs are promised one place": lambda state: promise(state, 0),
 }
 
@@ -131,7 +133,7 @@ def place(state: SchedulerState, *shares: Share) -> None:
 
 def promise(state: SchedulerState, start_us: int) -> None:
     reserved = Reserved(start_us + state.now_us, Allocation(4, (Share("n1", 2), Share("n2", 2))))
-    state._memory = Timetable({2: reserved}, reserved.start_us)
+    state.memory = Timetable({2: reserved}, reserved.start_us)
 
 
 @pytest.mark.parametrize("what", NODE_BREAKS)

@@ -9,21 +9,19 @@ from space_scheduler.policy.future import Schedule
 
 def dump(state: SchedulerState) -> dict[str, Any]:
     """A copy of all fields of the state but its clock, comparable with ``==``."""
-    memory = state._memory
+    memory, jobs, changes = state.memory, state.machine.jobs, state.machine.changes
     if isinstance(memory, Schedule):
         memory = (memory.profile.times.copy(), memory.profile.free.copy(), memory.starts_us.copy(), memory.wake_us)
-    changes = state._changes
     return {
         "processors": (state.procs_installed, state.procs_total, state.free_procs),
         "queue": [(state.queue.key(job.id), job) for job in state.queue],
         "shapes": _scanned(state),
         "records": {job_id: _fields(record) for job_id, record in state.records.items()},
-        "ends": list(state._ends),
+        "ends": list(jobs.ends),
         "nodes": state.nodes(),
-        "rank": state._ranks,
+        "rank": jobs.ranks,
         "memory": memory,
-        "timer": state._timer_us,
-        "overruns": dict(state._overruns),
+        "timer": state.machine.timer_us,
         "changes": (
             list(changes.submitted),
             list(changes.vacated),

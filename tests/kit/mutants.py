@@ -3,18 +3,22 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
+from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler import feasibility
+from space_scheduler.machine import lifecycle, node_events
+from space_scheduler.machine.capacity import PooledCapacity
 from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
 from space_scheduler.machine.instructions import Instruction, Start
-from space_scheduler.machine.record import Record
+from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.future import CountedFuture, counted
-from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
@@ -202,32 +206,47 @@ class HalfApplier(SchedulerState):
         return done + super()._apply(Plan((), plan.memory, plan.wake_us, plan.told), event)
 
 
+class GenerousCapacity(PooledCapacity):
+    def give(self, job: Job, allocation: Allocation) -> None:
+        super().give(job, allocation)
+        self.free_procs += allocation.procs
+
+
 class Generous(SchedulerState):
     """Counts the processors of an ended job twice."""
 
-    def _vacate(self, record: Record) -> None:
-        super()._vacate(record)
-        self.capacity.free_procs += record.job.procs
+    def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
+        super().__init__(policy, rules)
+        self.machine.capacity = GenerousCapacity()
+
+
+class LeakingCapacity(PooledCapacity):
+    def give(self, job: Job, allocation: Allocation) -> None:
+        super().give(job, allocation)
+        self.free_procs -= 1
 
 
 class Leaker(SchedulerState):
     """Keeps a processor of every job that ends."""
 
-    def _vacate(self, record: Record) -> None:
-        super()._vacate(record)
-        self.capacity.free_procs -= 1
+    def __init__(self, policy: Policy, rules: MachineRules | None = None) -> None:
+        super().__init__(policy, rules)
+        self.machine.capacity = LeakingCapacity()
 
 
 class Amnesiac(SchedulerState):
     """Loses every job that comes while another runs, without a trace."""
 
-    def _submitted(self, event: JobSubmitted) -> list[Instruction]:
-        instructions = super()._submitted(event)
-        if self._ends:
-            self.queue.remove(event.job)
-            self._changes.submitted.remove(event.job)
-            del self.records[event.job.id]
+    @staticmethod
+    def submitted(machine: Machine, event: JobSubmitted) -> list[Instruction]:
+        instructions = lifecycle.submitted(machine, event)
+        if machine.jobs.ends:
+            machine.jobs.queue.remove(event.job)
+            machine.changes.submitted.remove(event.job)
+            del machine.jobs.records[event.job.id]
         return instructions
+
+    handlers: ClassVar = {**SchedulerState.handlers, JobSubmitted: submitted}
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -276,10 +295,13 @@ def simulator(mutant: type[host.Run]) -> Iterator[None]:
 class LosesOneByOne(SchedulerState):
     """Ends the jobs of a lost node before it knows that the last of them exists."""
 
-    def _lost(self, event: NodesLost) -> list[Instruction]:
+    @staticmethod
+    def procs_lost(machine: Machine, event: NodesLost) -> list[Instruction]:
         for job_id in event.job_ids:
-            self._ended(JobEnded(job_id, JobState.NODE_LOST))
-        return self._resize(-event.procs, event)
+            lifecycle.ended(machine, JobEnded(job_id, JobState.NODE_LOST))
+        return node_events.resize(machine, -event.procs, event)
+
+    handlers: ClassVar = {**SchedulerState.handlers, NodesLost: procs_lost}
 
 
 class SilentMover(SchedulerState):
@@ -293,15 +315,21 @@ class SilentMover(SchedulerState):
 class DeafToLaunches(SchedulerState):
     """Keeps the predicted end of a job that was launched late."""
 
-    def _launched(self, event: JobLaunched) -> list[Instruction]:
-        self._record(event.job_id).become(JobState.RUNNING, self.now_us)
+    @staticmethod
+    def launched(machine: Machine, event: JobLaunched) -> list[Instruction]:
+        machine.jobs.become(machine.jobs[event.job_id], JobState.RUNNING, machine.now_us)
         return []
+
+    handlers: ClassVar = {**SchedulerState.handlers, JobLaunched: launched}
 
 
 class ForgetsTheReleased(SchedulerState):
     """A released job is queued again, and nobody is told."""
 
-    def _released(self, event: JobReleased) -> list[Instruction]:
-        instructions = super()._released(event)
-        self._changes.submitted.pop()
+    @staticmethod
+    def released(machine: Machine, event: JobReleased) -> list[Instruction]:
+        instructions = lifecycle.released(machine, event)
+        machine.changes.submitted.pop()
         return instructions
+
+    handlers: ClassVar = {**SchedulerState.handlers, JobReleased: released}

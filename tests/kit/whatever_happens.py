@@ -297,7 +297,7 @@ class WhateverHappens(RuleBasedStateMachine):
         """What was told last is what the record says, and for conservative what is reserved, for every waiting job."""
         for job_id in self.those(JobState.QUEUED):
             assert self.state.records[job_id].promise_us == self.promised.get(job_id)
-        if isinstance(memory := self.state._memory, Schedule):
+        if isinstance(memory := self.state.memory, Schedule):
             queued = {job_id: self.promised.get(job_id) for job_id in self.those(JobState.QUEUED)}
             assert memory.starts_us == queued
         elif isinstance(memory, Timetable):

@@ -102,7 +102,7 @@ def test_nobody_is_left_who_could_start(seed: int, select: str, place: str, mode
     lived = Lived(select, place, seed, mode)
     for _ in range(12):
         lived.step()
-        snapshot = lived.state._view(Changes(due=True))
+        snapshot = lived.state.view(Changes(due=True))
         assert snapshot.nodes is not None
         waiting = list(snapshot.queue)
         if not waiting:

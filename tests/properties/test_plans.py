@@ -150,11 +150,11 @@ def test_one_feasibility_function_plans_applies_and_explains(running: list[int],
 def test_another_feasibility_at_application_would_be_found() -> None:
     class Generous(SchedulerState):
         def _check(self, plan: Plan) -> None:
-            self.capacity.free_procs += 1
+            self.machine.capacity.free_procs += 1
             try:
                 super()._check(plan)
             finally:
-                self.capacity.free_procs -= 1
+                self.machine.capacity.free_procs -= 1
 
     planning_and_application_agree(Generous, [2], 3)
     with pytest.raises(Broken, match="not admitted and started"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
@@ -19,8 +19,9 @@ from cosched.model.node import Node
 from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
+from space_scheduler.machine import node_events
 from space_scheduler.machine.instructions import Instruction, Start
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy import future
@@ -168,14 +169,16 @@ def test_no_node_is_over_committed_whatever_happens(policy: str, seed: int, how:
 
 def test_over_commitment_catches_a_machine_that_frees_what_a_lost_gang_holds() -> None:
     class Hasty(SchedulerState):
-        def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
-            told = super()._node_lost(event)
-            for record in list(self.records.values()):
+        @staticmethod
+        def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
+            told = node_events.node_lost(machine, event)
+            for record in list(machine.jobs.records.values()):
                 if record.state is JobState.ENDING and record.allocation:
                     for share in record.allocation.nodes:
-                        assert isinstance(self.capacity, NamedCapacity)
-                        self.capacity[share.node].used_procs -= share.tasks
+                        machine.named(event)[share.node].used_procs -= share.tasks
             return told
+
+        handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
 
     def lives() -> None:
         for seed in range(100):
@@ -315,7 +318,7 @@ def test_when_it_becomes_quiet_everything_ends(policy: str, seed: int, how: Mach
         for job_id in [job_id for job_id, record in state.records.items() if record.state is JobState.STARTING]:
             state.handle(ev.JobLaunched(job_id), now_us)
         ends = [record.end_us for record in state.running()]
-        timers = [] if state._timer_us is None else [state._timer_us]
+        timers = [] if state.machine.timer_us is None else [state.machine.timer_us]
         if not ends and not timers:
             break
         now_us = max(now_us, min([*ends, *timers]))

@@ -15,9 +15,10 @@ from kit.script import live
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.decision import DecidedStart, Decision
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.record import Infeasible
-from space_scheduler.machine.saved import DecidedStart, Decision, SavedState
+from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
@@ -153,7 +154,7 @@ def test_a_policy_without_a_declared_memory_begins_again_and_is_told_so() -> Non
     drive = Drive(Watching(), procs=2)
     drive.submit(1, procs=1, estimate_s=60)
     drive.decide_and_launch()
-    assert drive.state._memory is not None
+    assert drive.state.memory is not None
     saved = on_paper(drive.state.snapshot(), SavedState)
     assert saved.forgotten
     restored = SchedulerState.restore(Watching(), None, saved)
@@ -171,8 +172,8 @@ def test_another_policy_does_not_take_over_the_memory(before: str, after: str) -
         drive.submit(job_id, procs=3, estimate_s=60)
     drive.decide_and_launch()
     restored = SchedulerState.restore(policy_named(after), None, on_paper(drive.state.snapshot(), SavedState))
-    assert restored._memory is None
-    assert restored._happened().disturbed is Why.RESTARTED
+    assert restored.memory is None
+    assert restored.happened().disturbed is Why.RESTARTED
     restored.handle(ev.Boundary(), 1_000_000)
     restored.validate()
 
@@ -184,7 +185,7 @@ def test_a_users_own_policy_may_declare_its_memory() -> None:
     for event in (ev.NodesJoined(2), ev.Boundary(), ev.TimerDue(), ev.Boundary()):
         state.handle(event, 0)
     restored = SchedulerState.restore(resolve("test_recovery:Counts"), None, on_paper(state.snapshot(), SavedState))
-    assert restored._memory == {"passes": 2}
+    assert restored.memory == {"passes": 2}
 
 
 class Counts:

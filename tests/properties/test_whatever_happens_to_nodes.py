@@ -17,8 +17,9 @@ from cosched.model.allocation import Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
+from space_scheduler.machine import lifecycle, node_events
 from space_scheduler.machine.instructions import Instruction, Kill, Start
-from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, UnknownJob, avoiding
 from space_scheduler.machine.rules import BadPlan
@@ -251,39 +252,50 @@ def test_whatever_happens_to_nodes(policy: str) -> None:
 class FreesTheLost(SchedulerState):
     """What a lost gang holds on its other nodes is free at once."""
 
-    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
-        told = super()._node_lost(event)
+    @staticmethod
+    def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
+        told = node_events.node_lost(machine, event)
         for kill in told:
             assert isinstance(kill, Kill)
-            self._ended(ev.JobEnded(kill.job_id, JobState.NODE_LOST))
+            lifecycle.ended(machine, ev.JobEnded(kill.job_id, JobState.NODE_LOST))
         return told
+
+    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
 
 
 class ForgetsOnReturn(SchedulerState):
     """A node that comes back is empty."""
 
-    def _node_joined(self, event: ev.NodeJoined) -> list[Instruction]:
-        told = super()._node_joined(event)
-        assert isinstance(self.capacity, NamedCapacity)
-        member = self.capacity[event.node.name]
+    @staticmethod
+    def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
+        told = node_events.node_joined(machine, event)
+        member = machine.named(event)[event.node.name]
         member.used_procs = member.used_memory_bytes = 0
         return told
+
+    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeJoined: node_joined}
 
 
 class StartsOnDrained(SchedulerState):
     """Draining is a word."""
 
-    def _node_drained(self, event: ev.NodeDrained) -> list[Instruction]:
-        self._named(event)[event.name].reason = event.reason
+    @staticmethod
+    def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
+        machine.named(event)[event.name].reason = event.reason
         return []
+
+    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeDrained: node_drained}
 
 
 class SilentLoss(SchedulerState):
     """Nobody is killed when a node is lost."""
 
-    def _node_lost(self, event: ev.NodeLost) -> list[Instruction]:
-        super()._node_lost(event)
+    @staticmethod
+    def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
+        node_events.node_lost(machine, event)
         return []
+
+    handlers: ClassVar = {**SchedulerState.handlers, ev.NodeLost: node_lost}
 
 
 @pytest.mark.parametrize("mutant", [FreesTheLost, ForgetsOnReturn, StartsOnDrained, SilentLoss])

@@ -199,7 +199,7 @@ def test_a_machine_goes_on_from_paper_at_the_same_paces() -> None:
         drive.submit(job_id, 2, 60, memory=10 * MIB, kind=kind, cpu_permille=800)
     drive.decide_and_launch()
     drive.at(30)
-    drive.state.now_us = 30_000_000
+    drive.state.machine.now_us = 30_000_000
     again = SchedulerState.restore(drive.state.policy, drive.state.rules, drive.state.snapshot())
     again.validate()
     assert again.snapshot() == drive.state.snapshot()

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from space_scheduler.machine.nodes import Member
 from space_scheduler.machine.record import Record
-from space_scheduler.progress import Floor, Sharing, Site
+from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
 
 
-class Paces:
+class Rates:
     """The rates of a machine's jobs. ``floor`` is who is where, for whoever wants to look ahead."""
 
     def __init__(self, sharing: Sharing) -> None:
@@ -33,8 +33,9 @@ class Paces:
             self._touched.add(node.name)
 
     def begin(self, record: Record, now_us: int) -> None:
-        """A job has been given its nodes."""
+        """A job has been given its nodes; it goes as if alone until rates are asked for."""
         assert record.allocation is not None
+        record.rate_ppm = ALONE_PPM
         self.floor.enter(record.job, record.allocation)
         record.begin_work(record.job.estimate_us, now_us)
         self._touched.update(share.node for share in record.allocation.nodes)

@@ -1,0 +1,163 @@
+"""The job book of a machine: every live job's record, who waits in order, and who holds processors until when.
+
+A job's life is one table, :data:`STEPS`: from which state to which a job may go
+(:data:`cosched.model.job.TRANSITIONS`), and what each step moves in the book. A job is in the queue while it is queued,
+in the index of predicted ends while it holds processors, and nowhere when it has ended. Nothing but a step moves it, so
+that queue, ends and records never tell of different lives.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator
+from enum import Enum
+from typing import Final
+
+from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
+from space_scheduler.feasibility import Field
+from space_scheduler.machine.events import Event
+from space_scheduler.machine.record import Record, UnknownJob
+from space_scheduler.policy.order import Order
+from space_scheduler.policy.queue import JobQueue
+
+#: (predicted end, job id, processors) of a job that holds processors.
+End = tuple[int, int, int]
+
+
+class JobBook:
+    """The live jobs. ``ends`` is in order of time; ``ranks`` counts the jobs that came, in order of arrival."""
+
+    __slots__ = ("ends", "queue", "ranks", "records")
+
+    def __init__(self, order: Order, alike_in: Collection[Field]) -> None:
+        """``alike_in`` as for the queue: which fields make jobs alike."""
+        self.records: dict[int, Record] = {}
+        self.queue = JobQueue(order, alike_in)
+        self.ends: list[End] = []
+        self.ranks = 0
+
+    def __getitem__(self, job_id: int) -> Record:
+        """The record of a live job, or :class:`UnknownJob`."""
+        record = self.records.get(job_id)
+        if record is None:
+            raise UnknownJob(job_id)
+        return record
+
+    def enter(self, job: Job, now_us: int, cause: Event) -> None:
+        """A new job waits."""
+        self.records[job.id] = Record(job, self.ranks, now_us, cause)
+        self.queue.add(job, self.ranks)
+        self.ranks += 1
+
+    def restore(self, record: Record) -> None:
+        """Have a job again as it was."""
+        job = record.job
+        self.records[job.id] = record
+        if record.state is JobState.QUEUED:
+            self.queue.add(job, record.rank)
+        elif record.holds_processors:
+            insort(self.ends, (record.end_us, job.id, job.procs))
+
+    def become(self, record: Record, state: JobState, now_us: int) -> None:
+        """One step of a job's life; what starts has its ``end_us`` already.
+
+        Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
+        """
+        steps = STEPS[record.state]
+        if state not in steps:
+            raise record.illegal(state, now_us)
+        record.state = state
+        record.story = (*record.story, (now_us, state))
+        move = steps[state]
+        if move is not None:
+            move(self, record)
+
+    def wait_again(self, record: Record, job: Job) -> None:
+        """A job that has become queued again holds and is promised nothing, and waits as ``job`` from now on."""
+        record.wait_again()
+        if job is not record.job:
+            self.queue.remove(record.job)
+            record.job = job
+            self.queue.add(job, record.rank)
+
+    def predict(self, record: Record, end_us: int) -> None:
+        """Move the predicted end of a job that holds processors."""
+        self._forget_end(record)
+        record.end_us = end_us
+        insort(self.ends, (end_us, record.job.id, record.job.procs))
+
+    def release(self, record: Record) -> None:
+        """By rule a job holds nothing more, though nobody has said that it has ended."""
+        self._forget_end(record)
+        record.released = True
+
+    def running(self) -> Iterator[Record]:
+        """The jobs that hold processors, in the order in which they came."""
+        return (record for record in self.records.values() if record.holds_processors)
+
+    def holding(self) -> Iterator[Record]:
+        """The same jobs, by their predicted ends; costs nothing for those that wait."""
+        return (self.records[job_id] for _, job_id, _ in self.ends)
+
+    def _forget_end(self, record: Record) -> None:
+        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.job.procs))]
+
+    # what steps move
+
+    def _queue(self, record: Record) -> None:
+        self.queue.add(record.job, record.rank)
+
+    def _set_aside(self, record: Record) -> None:
+        self.queue.remove(record.job)
+
+    def _start(self, record: Record) -> None:
+        job = record.job
+        self.queue.remove(job)
+        insort(self.ends, (record.end_us, job.id, job.procs))
+
+    def _requeue(self, record: Record) -> None:
+        if not record.released:
+            self._forget_end(record)
+        self.queue.add(record.job, record.rank)
+
+    def _end(self, record: Record) -> None:
+        if not record.released:
+            self._forget_end(record)
+        del self.records[record.job.id]
+
+    def _withdraw(self, record: Record) -> None:
+        self.queue.remove(record.job)
+        del self.records[record.job.id]
+
+    def _drop(self, record: Record) -> None:
+        del self.records[record.job.id]
+
+
+Move = Callable[[JobBook, Record], None]
+
+
+class _Place(Enum):
+    QUEUE = "in the queue"
+    ASIDE = "in the records alone"
+    ENDS = "in the index of ends, unless its processors were released by rule"
+    GONE = "nowhere"
+
+
+_PLACES: Final = {
+    JobState.QUEUED: _Place.QUEUE,
+    JobState.HELD: _Place.ASIDE,
+    **dict.fromkeys((JobState.STARTING, JobState.RUNNING, JobState.ENDING), _Place.ENDS),
+    **dict.fromkeys(TERMINAL, _Place.GONE),
+}
+_MOVES: Final[dict[tuple[_Place, _Place], Move | None]] = {
+    (_Place.QUEUE, _Place.ASIDE): JobBook._set_aside,
+    (_Place.QUEUE, _Place.ENDS): JobBook._start,
+    (_Place.QUEUE, _Place.GONE): JobBook._withdraw,
+    (_Place.ASIDE, _Place.QUEUE): JobBook._queue,
+    (_Place.ASIDE, _Place.GONE): JobBook._drop,
+    (_Place.ENDS, _Place.ENDS): None,
+    (_Place.ENDS, _Place.QUEUE): JobBook._requeue,
+    (_Place.ENDS, _Place.GONE): JobBook._end,
+}
+#: The table of a job's life: every legal step, and what it moves in the book.
+STEPS: Final[dict[JobState, dict[JobState, Move | None]]] = {
+    was: {state: _MOVES[_PLACES[was], _PLACES[state]] for state in to} for was, to in TRANSITIONS.items()
+}

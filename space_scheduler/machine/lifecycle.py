@@ -1,0 +1,173 @@
+"""The job lifecycle: what users and operators do to jobs, what nodes report of them, and what their limits do.
+
+A function for each event, in the table :data:`JOB_EVENTS`. Starting is not here: a pass decides it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.time import US_PER_S
+from space_scheduler.machine import events as ev
+from space_scheduler.machine import explain
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.record import Infeasible, Record, avoiding
+from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
+
+#: Takes an event in; what the host is to do at once.
+Handler = Callable[[Machine, Any], list[Instruction]]
+
+#: By how much the predicted end of an overrunning job moves, one step after the other: the corrections of Tsafrir,
+#: Etsion & Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS
+#: 18(6), 2007.
+OVERRUN_STEPS_US: Final = tuple(
+    step_s * US_PER_S for step_s in (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+)
+
+# what users and operators do
+
+
+def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
+    """A job waits, if it could ever start."""
+    job = event.job
+    if job.id in machine.jobs.records:
+        raise ValueError(f"job {job.id} was submitted before and is still alive")
+    if job.procs < 1 or job.estimate_us < 1:
+        raise ValueError(f"job {job.id} asks for {job.procs} processors for {job.estimate_us} µs: at least 1 of each")
+    if refused := explain.refusal(machine, job):
+        raise Infeasible(job.id, refused)
+    machine.trigger = event
+    machine.jobs.enter(job, machine.now_us, event)
+    machine.changes.submitted.append(job)
+    return []
+
+
+def held(machine: Machine, event: ev.JobHeld) -> list[Instruction]:
+    """A job leaves the queue until it is released."""
+    record = machine.jobs[event.job_id]
+    machine.jobs.become(record, JobState.HELD, machine.now_us)
+    record.decided(HELD, machine.now_us, event)
+    _withdrawn(machine, record, event)
+    return []
+
+
+def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
+    """A held job is back at its place in the queue."""
+    record = machine.jobs[event.job_id]
+    if record.state is not JobState.HELD:  # what starts waits again for another reason
+        raise record.illegal(JobState.QUEUED, machine.now_us)
+    machine.jobs.become(record, JobState.QUEUED, machine.now_us)
+    record.decided(RELEASED, machine.now_us, event)
+    machine.trigger = event
+    machine.changes.submitted.append(record.job)
+    return []
+
+
+def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
+    """A job that waits is gone; one that holds something is to be ended."""
+    record = machine.jobs[event.job_id]
+    if record.allocation is not None:
+        return [machine.kill(record, CANCELLED, event)]
+    was_queued = record.state is JobState.QUEUED
+    machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
+    if was_queued:
+        _withdrawn(machine, record, event)
+    return []
+
+
+def _withdrawn(machine: Machine, record: Record, event: ev.Event) -> None:
+    """A job has left the queue without a start: the policy is told of it only if it was told that the job came."""
+    machine.trigger = event
+    record.promise_us = None
+    changes, job = machine.changes, record.job
+    if job in changes.submitted:
+        changes.submitted.remove(job)
+    else:
+        changes.withdrawn.append(job)
+
+
+# what nodes report
+
+
+def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
+    """A job's last task is up: from now on it works, and its limit counts."""
+    record = machine.jobs[event.job_id]
+    if record.state is JobState.ENDING:
+        return []  # cancelled while it was being launched
+    machine.jobs.become(record, JobState.RUNNING, machine.now_us)
+    if record.started_us != machine.now_us and not record.released:
+        machine.work_anew(record, record.job.estimate_us)
+        machine.disturbed(Why.LATE_LAUNCH, event)
+    return []
+
+
+def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]:
+    """A job waits again, for other nodes, or has ended as one that could not be launched."""
+    record, rules = machine.jobs[event.job_id], machine.rules
+    again = avoiding(record.job, event.nodes)
+    tried_enough = record.failed_launches >= rules.launch_retries
+    if record.state is JobState.ENDING and record.reason == CANCELLED:
+        return ended(machine, ev.JobEnded(event.job_id, JobState.CANCELLED))
+    if record.state is not JobState.STARTING or tried_enough or not explain.ever_fits(machine, again):
+        return ended(machine, ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
+    record.failed_launches += 1
+    numbers = {"failed_launches": record.failed_launches, "launch_retries": rules.launch_retries}
+    _wait_again(machine, record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
+    return []
+
+
+def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
+    """A job holds nothing any more: it is gone, or it has lost a node and wanted to wait again then."""
+    record = machine.jobs[event.job_id]
+    outcome = event.outcome
+    if outcome not in TERMINAL:
+        raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
+    if record.allocation is None:  # what waits does not end: it is cancelled
+        raise record.illegal(outcome, machine.now_us)
+    if outcome is JobState.NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
+        _wait_again(machine, record, record.job, Reason(Why.REQUEUED), event)
+        return []
+    machine.jobs.become(record, outcome, machine.now_us)
+    machine.trigger = event
+    machine.vacate(record)
+    return []
+
+
+def _wait_again(machine: Machine, record: Record, job: Job, reason: Reason, event: ev.Event) -> None:
+    machine.jobs.become(record, JobState.QUEUED, machine.now_us)
+    machine.vacate(record)
+    machine.jobs.wait_again(record, job)
+    record.decided(reason, machine.now_us, event)
+    machine.trigger = event
+    machine.changes.submitted.append(job)
+
+
+JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
+    ev.JobSubmitted: submitted,
+    ev.JobHeld: held,
+    ev.JobReleased: released,
+    ev.JobCancelled: cancelled,
+    ev.JobLaunched: launched,
+    ev.LaunchFailed: launch_failed,
+    ev.JobEnded: ended,
+}
+
+# what their limits do
+
+
+def past_their_ends(machine: Machine) -> None:
+    """Jobs whose predicted end has come and that are still here: release them by rule, or predict anew."""
+    jobs, now_us = machine.jobs, machine.now_us
+    while jobs.ends and jobs.ends[0][0] <= now_us:
+        record = jobs.records[jobs.ends[0][1]]
+        if machine.rules.release_at_limit:
+            assert record.allocation is not None
+            machine.capacity.give(record.job, record.allocation)
+            jobs.release(record)
+            machine.changes.released = True
+        else:
+            step_us = OVERRUN_STEPS_US[min(record.overruns, len(OVERRUN_STEPS_US) - 1)]
+            record.overruns += 1
+            machine.work_anew(record, step_us)
+            machine.disturbed(Why.OVERRUN)

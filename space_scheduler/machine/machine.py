@@ -1,0 +1,122 @@
+"""A machine: its jobs, what it has and what they hold of it, and what has happened since the last pass.
+
+What events change (``lifecycle``, ``node_events``) and a pass decides on (``state``). No policy is known here.
+"""
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import JobState
+from space_scheduler.feasibility import FIELDS, Place
+from space_scheduler.machine.capacity import Capacity, PooledCapacity
+from space_scheduler.machine.events import AnyEvent, Event
+from space_scheduler.machine.instructions import Kill
+from space_scheduler.machine.jobs import JobBook
+from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.rates import Rates
+from space_scheduler.machine.record import Record
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.policy.interface import Changes
+from space_scheduler.policy.order import Order
+from space_scheduler.progress import end_us
+from space_scheduler.reasons import Reason, Why
+
+
+class Machine:
+    """One machine at ``now_us``. Processors are counted until the first node with a name joins.
+
+    ``capacity`` is what there is and what is held of it, ``nodes`` the same where nodes have names (else None).
+    ``rates`` are kept where nodes have names and the rules say how jobs share them (None: jobs go as if alone).
+    ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
+    """
+
+    __slots__ = ("capacity", "changes", "jobs", "nodes", "now_us", "place", "rates", "rules", "timer_us", "trigger")
+
+    def __init__(self, order: Order, rules: MachineRules, place: Place) -> None:
+        self.rules = rules
+        self.place = place
+        self.now_us = 0
+        self.jobs = JobBook(order, place.alike_in if rules.sharing is None else FIELDS)
+        self.capacity: Capacity = PooledCapacity()
+        self.nodes: NamedCapacity | None = None
+        self.rates: Rates | None = None
+        self.changes = Changes()
+        self.trigger: Event | None = None
+        self.timer_us: int | None = None
+
+    # what there is
+
+    def pooled(self, event: Event) -> PooledCapacity:
+        """Its counted processors, for an event that is about them."""
+        return self.capacity if isinstance(self.capacity, PooledCapacity) else self._mixed(event)
+
+    def named(self, event: Event) -> NamedCapacity:
+        """Its nodes, for an event that names one."""
+        if self.nodes is not None:
+            return self.nodes
+        if self.capacity.procs_installed:
+            self._mixed(event)
+        return NamedCapacity(self.rules, self.place)  # nobody has joined: it will not know the name
+
+    def name_nodes(self) -> NamedCapacity:
+        """From now on nodes have names."""
+        self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
+        self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing)
+        return nodes
+
+    def joinable(self, event: Event) -> NamedCapacity:
+        """Its nodes, for the event that one joins: nodes may have names if nothing has been counted so far."""
+        if self.nodes is not None:
+            return self.nodes
+        if self.capacity.procs_installed or self.rules.release_at_limit:
+            self._mixed(event)
+        return self.name_nodes()
+
+    def _mixed(self, event: Event) -> NoReturn:
+        kind = "counted processors" if self.nodes is None else "named nodes"
+        raise ValueError(f"this machine has {kind}: it cannot take {event}")
+
+    def see(self, names: Iterable[str]) -> None:
+        """What these nodes are, or who is there, has changed: rates may."""
+        if self.rates is not None and self.nodes is not None:
+            for name in names:
+                self.rates.see(self.nodes[name])
+
+    # what jobs hold
+
+    def hold_again(self, record: Record, allocation: Allocation) -> None:
+        """A job of a machine that is being restored takes what it held."""
+        self.capacity.take(record.job, allocation)
+        if self.rates is not None:
+            self.rates.again(record, self.now_us)
+
+    def vacate(self, record: Record) -> None:
+        """A job gives back what it holds, whatever of it that is; its end is still the predicted one."""
+        allocation = record.allocation
+        self.changes.vacated.append((record.end_us, record.job.procs))
+        if allocation is None or record.released:
+            return
+        self.capacity.give(record.job, allocation)
+        if self.rates is not None:
+            self.rates.end(record)
+            self.see(share.node for share in allocation.nodes)
+
+    def work_anew(self, record: Record, estimate_us: int) -> None:
+        """From now on a job has so much to do, and ends accordingly."""
+        record.begin_work(estimate_us, self.now_us)
+        self.jobs.predict(record, end_us(self.now_us, record.left, record.rate_ppm))
+
+    def kill(self, record: Record, reason: Reason, event: AnyEvent) -> Kill:
+        """A job is to be ended; it holds what it holds until it is."""
+        self.jobs.become(record, JobState.ENDING, self.now_us)
+        record.decided(reason, self.now_us, event)
+        return Kill(record.job.id, event, reason)
+
+    # what the coming pass is told of
+
+    def disturbed(self, why: Why, event: Event | None = None) -> None:
+        """Earlier promises hold no more as such; the first cause since the last pass is the one that is told."""
+        if event is not None:
+            self.trigger = event
+        self.changes.disturbed = self.changes.disturbed or why

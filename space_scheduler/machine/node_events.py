@@ -1,0 +1,127 @@
+"""What happens to nodes, and who comes to their desks: counted processors, and nodes by name.
+
+A function for each event, in the table :data:`NODE_EVENTS`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cosched.model.job import TRANSITIONS, JobState
+from cosched.model.node import Owner
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.lifecycle import Handler, ended
+from space_scheduler.machine.machine import Machine
+from space_scheduler.reasons import Reason, Why
+
+# processors without names
+
+
+def procs_joined(machine: Machine, event: ev.NodesJoined) -> list[Instruction]:
+    """So many processors more."""
+    return resize(machine, event.procs, event)
+
+
+def procs_drained(machine: Machine, event: ev.NodesDrained) -> list[Instruction]:
+    """So many processors less; those that are held are given back by and by."""
+    return resize(machine, -event.procs, event)
+
+
+def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
+    """So many processors less, and the jobs that had tasks there have ended."""
+    for job_id in event.job_ids:
+        record = machine.jobs[job_id]
+        if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.allocation is None:
+            raise record.illegal(JobState.NODE_LOST, machine.now_us)
+    if len(set(event.job_ids)) != len(event.job_ids):
+        raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
+    instructions = resize(machine, -event.procs, event)
+    for job_id in event.job_ids:
+        ended(machine, ev.JobEnded(job_id, JobState.NODE_LOST))
+    return instructions
+
+
+def resize(machine: Machine, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
+    """The machine's size is another."""
+    capacity = machine.pooled(event)
+    if event.procs < 0:
+        raise ValueError(f"a number of processors cannot be negative: {event}")
+    capacity.resize(procs)
+    machine.disturbed(Why.CAPACITY_CHANGED, event)
+    return []
+
+
+# nodes by name
+
+
+def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
+    """A node is new, back, or of another size."""
+    if event.node.procs < 0 or event.node.memory_bytes < 0:
+        raise ValueError(f"a node cannot have less than nothing: {event.node}")
+    if machine.joinable(event).join(event.node):
+        machine.see([event.node.name])
+        machine.disturbed(Why.CAPACITY_CHANGED, event)
+    return []
+
+
+def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
+    """Nothing more is started there."""
+    if machine.named(event).drain(event.name, event.reason):
+        machine.disturbed(Why.CAPACITY_CHANGED, event)
+    return []
+
+
+def node_resumed(machine: Machine, event: ev.NodeResumed) -> list[Instruction]:
+    """It may be used again."""
+    if machine.named(event).resume(event.name):
+        machine.disturbed(Why.CAPACITY_CHANGED, event)
+    return []
+
+
+def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
+    """Whoever has tasks there is to be ended on its other nodes too."""
+    capacity = machine.named(event)
+    if not capacity.lose(event.name):
+        return []
+    machine.disturbed(Why.CAPACITY_CHANGED, event)
+    records = [machine.jobs[job_id] for job_id in sorted(capacity[event.name].residents)]
+    return [
+        machine.kill(record, Reason(Why.NODE_LOST, node=event.name), event)
+        for record in records
+        if record.state is not JobState.ENDING
+    ]
+
+
+# who is at their desks
+
+
+def owner_came(machine: Machine, event: ev.OwnerCame) -> list[Instruction]:
+    """Somebody is there, or uses another part of the node."""
+    if event.owner.cpu_permille < 0 or event.owner.memory_bytes < 0:
+        raise ValueError(f"an owner cannot use less than nothing: {event.owner}")
+    return _owned(machine, event, event.owner)
+
+
+def owner_left(machine: Machine, event: ev.OwnerLeft) -> list[Instruction]:
+    """Nobody is there."""
+    return _owned(machine, event, None)
+
+
+def _owned(machine: Machine, event: ev.OwnerCame | ev.OwnerLeft, owner: Owner | None) -> list[Instruction]:
+    if machine.named(event).own(event.name, owner):
+        machine.see([event.name])
+        machine.disturbed(Why.OWNER_CHANGED, event)
+    return []
+
+
+NODE_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
+    ev.NodesJoined: procs_joined,
+    ev.NodesDrained: procs_drained,
+    ev.NodesLost: procs_lost,
+    ev.NodeJoined: node_joined,
+    ev.NodeDrained: node_drained,
+    ev.NodeResumed: node_resumed,
+    ev.NodeLost: node_lost,
+    ev.OwnerCame: owner_came,
+    ev.OwnerLeft: owner_left,
+}

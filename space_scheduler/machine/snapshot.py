@@ -1,0 +1,184 @@
+"""The whole machine at one moment, as plain values that msgspec encodes and decodes, and a machine of them again.
+
+Nothing stands in them that follows from rules, nodes and what jobs hold: a machine is restored by entering its nodes
+under the rules of now and having each job take what it holds (``capacity``). So it may be restored under other rules
+than those that it was saved under.
+"""
+
+from typing import Any
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node, Owner
+from space_scheduler.machine.capacity import PooledCapacity
+from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.record import Record
+from space_scheduler.policy.interface import Changes
+from space_scheduler.progress import ALONE_PPM
+from space_scheduler.reasons import ACCEPTED, Reason, Why
+
+
+class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A live job: the fields of :class:`~space_scheduler.machine.record.Record`."""
+
+    job: Job
+    rank: int
+    state: JobState
+    story: tuple[tuple[int, JobState], ...]
+    started_us: int | None = None
+    end_us: int = 0
+    allocation: Allocation | None = None
+    released: bool = False
+    promise_us: int | None = None
+    first_promise_us: int | None = None
+    overruns: int | None = None
+    failed_launches: int = 0
+    reason: Reason = ACCEPTED
+    decided_us: int = 0
+    cause: AnyEvent | None = None
+    left: int = 0
+    rate_ppm: int = ALONE_PPM
+    as_of_us: int = 0
+
+
+class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node and what was said of it. What it holds follows from the jobs."""
+
+    node: Node
+    lost: bool = False
+    drained: bool = False
+    reason: str = ""
+    owner: Owner | None = None
+
+
+class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happened since the last pass (:class:`~space_scheduler.policy.interface.Changes`)."""
+
+    submitted: tuple[Job, ...] = ()
+    vacated: tuple[tuple[int, int], ...] = ()
+    withdrawn: tuple[Job, ...] = ()
+    released: bool = False
+    due: bool = False
+    disturbed: Why | None = None
+
+
+class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that :meth:`~space_scheduler.machine.state.SchedulerState.restore` needs, but policy and rules."""
+
+    now_us: int
+    passes: int
+    ranks: int
+    procs_installed: int = 0  # these two of counted processors; of nodes they follow
+    procs_total: int = 0
+    timer_us: int | None = None
+    jobs: tuple[SavedJob, ...] = ()
+    nodes: tuple[SavedNode, ...] | None = None  # None: counted processors
+    changes: SavedChanges = SavedChanges()
+    trigger: AnyEvent | None = None
+    memory: Any = None
+    forgotten: bool = False
+
+
+def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> SavedState:
+    """A machine after so many passes, with the memory that its policy has."""
+    changes, nodes = machine.changes, machine.nodes
+    installed, in_service, _ = machine.capacity.totals() if nodes is None else (0, 0, 0)
+    return SavedState(
+        now_us=machine.now_us,
+        passes=passes,
+        ranks=machine.jobs.ranks,
+        procs_installed=installed,
+        procs_total=in_service,
+        timer_us=machine.timer_us,
+        jobs=tuple(_saved_job(record) for record in machine.jobs.records.values()),
+        nodes=None if nodes is None else _saved_nodes(nodes),
+        changes=SavedChanges(
+            tuple(changes.submitted),
+            tuple(changes.vacated),
+            tuple(changes.withdrawn),
+            changes.released,
+            changes.due,
+            changes.disturbed,
+        ),
+        trigger=machine.trigger,  # type: ignore[arg-type]
+        memory=memory,
+        forgotten=forgotten,
+    )
+
+
+def decode(saved: SavedState, machine: Machine) -> None:
+    """Make a new machine into the one that was saved."""
+    changes = saved.changes
+    machine.now_us, machine.timer_us, machine.trigger = saved.now_us, saved.timer_us, saved.trigger
+    machine.changes = Changes(
+        list(changes.submitted),
+        list(changes.vacated),
+        list(changes.withdrawn),
+        changes.released,
+        changes.due,
+        changes.disturbed,
+    )
+    if saved.nodes is None:
+        machine.capacity = counted = PooledCapacity(saved.procs_total)
+        counted.procs_installed = saved.procs_installed
+    else:
+        nodes = machine.name_nodes()
+        for each in saved.nodes:
+            nodes.add(each.node, each.lost, each.drained, each.reason, each.owner)
+    machine.jobs.ranks = saved.ranks
+    for job in saved.jobs:
+        record = _record(job)
+        machine.jobs.restore(record)
+        if record.holds_processors and record.allocation is not None:
+            machine.hold_again(record, record.allocation)
+    if saved.nodes is not None:
+        nodes.settle()
+        machine.see(nodes.members)
+
+
+def _saved_job(record: Record) -> SavedJob:
+    return SavedJob(
+        record.job,
+        record.rank,
+        record.state,
+        record.story,
+        record.started_us,
+        record.end_us,
+        record.allocation,
+        record.released,
+        record.promise_us,
+        record.first_promise_us,
+        record.overruns or None,
+        record.failed_launches,
+        record.reason,
+        record.decided_us,
+        record.cause,  # type: ignore[arg-type]
+        record.left,
+        record.rate_ppm,
+        record.as_of_us,
+    )
+
+
+def _record(saved: SavedJob) -> Record:
+    record = Record(saved.job, saved.rank, saved.decided_us, saved.cause)
+    record.state = saved.state
+    record.story = saved.story
+    record.started_us = saved.started_us
+    record.end_us = saved.end_us
+    record.allocation = saved.allocation
+    record.released = saved.released
+    record.promise_us = saved.promise_us
+    record.first_promise_us = saved.first_promise_us
+    record.overruns = saved.overruns or 0
+    record.failed_launches = saved.failed_launches
+    record.reason = saved.reason
+    record.left, record.rate_ppm, record.as_of_us = saved.left, saved.rate_ppm, saved.as_of_us
+    return record
+
+
+def _saved_nodes(capacity: NamedCapacity) -> tuple[SavedNode, ...]:
+    return tuple(SavedNode(each.node, each.lost, each.drained, each.reason, each.owner) for each in capacity)

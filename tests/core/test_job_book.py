@@ -1,0 +1,84 @@
+"""The table of a job's life: each legal step moves the job to where its new state has it; no other step is made."""
+
+from itertools import product
+
+import pytest
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
+from space_scheduler.machine.events import JobSubmitted
+from space_scheduler.machine.jobs import STEPS, JobBook
+from space_scheduler.machine.record import IllegalTransition, Record, UnknownJob
+from space_scheduler.policy.order import fcfs
+
+HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)
+#: By which steps a new job comes to be in a state.
+WAYS = {
+    JobState.QUEUED: [],
+    JobState.HELD: [JobState.HELD],
+    JobState.STARTING: [JobState.STARTING],
+    JobState.RUNNING: [JobState.STARTING, JobState.RUNNING],
+    JobState.ENDING: [JobState.STARTING, JobState.ENDING],
+}
+
+
+def book_with(state: JobState) -> tuple[JobBook, Record]:
+    """Jobs 1, 2 and 3 wait; then job 2 becomes what is asked."""
+    book = JobBook(fcfs)
+    for number in (1, 2, 3):
+        job = Job(number, 2, 10, 0)
+        book.enter(job, 0, JobSubmitted(job))
+    record = book[2]
+    for step in WAYS[state]:
+        if step is JobState.STARTING:
+            record.end_us, record.allocation = 10, Allocation(2)
+        book.become(record, step, 1)
+    return book, record
+
+
+def is_where_its_state_has_it(book: JobBook, record: Record) -> None:
+    queued = [1, 2, 3] if record.state is JobState.QUEUED else [1, 3]
+    assert [job.id for job in book.queue] == queued
+    assert book.ends == ([(10, 2, 2)] if record.state in HOLDING and not record.released else [])
+    assert (2 in book.records) == (record.state not in TERMINAL)
+
+
+def test_the_table_has_the_steps_of_a_jobs_life() -> None:
+    assert {was: frozenset(steps) for was, steps in STEPS.items()} == TRANSITIONS
+
+
+@pytest.mark.parametrize(
+    ("was", "released", "state"),
+    [*product(WAYS, [False], JobState), *product(HOLDING, [True], JobState)],
+)
+def test_each_step(was: JobState, released: bool, state: JobState) -> None:
+    book, record = book_with(was)
+    if released:
+        book.release(record)
+    is_where_its_state_has_it(book, record)
+    story = record.story
+    if state in TRANSITIONS[was]:
+        record.end_us = record.end_us or 10
+        book.become(record, state, 5)
+        assert record.story == (*story, (5, state))
+    else:
+        with pytest.raises(IllegalTransition, match=f"job 2 cannot go from {was} to {state}"):
+            book.become(record, state, 5)
+        assert (record.state, record.story) == (was, story)
+    is_where_its_state_has_it(book, record)
+
+
+def test_who_waits_again_waits_at_the_old_place_as_another_job() -> None:
+    book, record = book_with(JobState.STARTING)
+    again = Job(2, 2, 10, 0, avoid=("n1",))
+    book.become(record, JobState.QUEUED, 7)
+    book.wait_again(record, again)
+    assert list(book.queue)[1] is again is record.job
+    assert (record.allocation, record.started_us, record.end_us, record.overruns) == (None, None, 0, 0)
+
+
+def test_who_has_ended_is_not_known() -> None:
+    book, record = book_with(JobState.RUNNING)
+    book.become(record, JobState.COMPLETED, 9)
+    with pytest.raises(UnknownJob, match="job 2 is not queued"):
+        book[2]

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
-from space_scheduler.feasibility import Field
+from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.policy.order import Order
@@ -27,7 +27,7 @@ class JobBook:
 
     __slots__ = ("ends", "queue", "ranks", "records")
 
-    def __init__(self, order: Order, alike_in: Collection[Field]) -> None:
+    def __init__(self, order: Order, alike_in: Collection[Field] = FIELDS) -> None:
         """``alike_in`` as for the queue: which fields make jobs alike."""
         self.records: dict[int, Record] = {}
         self.queue = JobQueue(order, alike_in)

@@ -176,17 +176,25 @@ def test_a_place_that_cannot_be_written_to_is_told_before_anything_is_made(users
     users_place.out.mkdir()
     users_place.out.chmod(0o555)  # and where root runs this it is root's, as after a demo that root ran
     for out, what in ((users_place.out, "Permission denied"), (Path("/proc/none"), "No such file or directory")):
-        ended = users_place.start("--out", str(out))
-        said, err = ended.communicate(timeout=BOUND_S)
-        assert (ended.returncode, said) == (2, ""), err
+        status, said, err = refused(users_place, "--out", str(out))
+        assert (status, said) == (2, ""), err
         assert f"cosched: --out {out}: {what}; expected a directory that this user may write to" in err
     mine = users_place.out / "journal.db"
     users_place.out.chmod(0o777)
     mine.touch(mode=0o444)
-    ended = users_place.start()
-    _, err = ended.communicate(timeout=BOUND_S)
-    assert ended.returncode == 2
+    status, _, err = refused(users_place)
+    assert status == 2
     assert "journal.db of somebody else" in err
+
+
+def refused(place: Place, *options: str) -> tuple[int, str, str]:
+    """A demo that should end at once: status, output, error. One that does not is ended, for the next test."""
+    running = place.start(*options)
+    try:
+        said, err = running.communicate(timeout=BOUND_S)
+    finally:
+        end(running)
+    return running.returncode, said, err
 
 
 #: Which demo is interrupted, and how late at most: in its lab's making, in its jobs, in its end.

@@ -199,11 +199,18 @@ class Gullible(SchedulerState):
 class HalfApplier(SchedulerState):
     """Checks start by start, when some are already applied."""
 
+    def _check(self, plan: Plan) -> None:
+        pass
+
     def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
         done: list[Instruction] = []
         for start in plan.starts:
-            done += super()._apply(Plan([start], plan.memory), event)
-        return done + super()._apply(Plan((), plan.memory, plan.wake_us, plan.told), event)
+            one = Plan([start], plan.memory)
+            super()._check(one)
+            done += super()._apply(one, event)
+        rest = Plan((), plan.memory, plan.wake_us, plan.told)
+        super()._check(rest)
+        return done + super()._apply(rest, event)
 
 
 class GenerousCapacity(PooledCapacity):

@@ -109,7 +109,7 @@ def test_a_node_that_nobody_shares_answers_as_counted_processors(seed: int) -> N
     for told in shared.handle(ev.Boundary(), 100):
         if hasattr(told, "limit_us"):
             shared.handle(ev.JobLaunched(told.job.id), 100)
-    snapshot = shared._view(Changes(due=True))
+    snapshot = shared.view(Changes(due=True))
     assert snapshot.nodes is not None
     state = chance.getstate()
     expected = asked(CountedFuture(replace(snapshot, nodes=None)), chance)
@@ -125,7 +125,7 @@ def test_a_start_without_a_question_has_a_place_of_its_own_or_is_refused(kind: s
     for state, (_, event), _ in live(policy_named("easy"), seed, 30, named=kind == "named"):
         if not isinstance(event, ev.Boundary):
             continue
-        snapshot = state._view(Changes(due=True))
+        snapshot = state.view(Changes(due=True))
         room = room_of(snapshot)
         for job in snapshot.queue:
             if room.obstacle(job) is None:

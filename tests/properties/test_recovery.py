@@ -288,7 +288,7 @@ def test_a_policy_that_forgets_is_replayed_and_then_told() -> None:
     recorded += [(ev.Boundary(), Decision(forgotten=True))]
     for event, decided in recorded:
         replayed.replay(event, 0, decided)
-    assert replayed._changes.disturbed is Why.RESTARTED
+    assert replayed.machine.changes.disturbed is Why.RESTARTED
     assert said(replayed.handle(ev.JobSubmitted(Job(1, 1, 60, 0)), 0)) == []
     assert said(replayed.handle(ev.Boundary(), 0)) == ["start 1 on 1 (limit 0.00006 s): FITS, free_procs 2"]
     assert drive.state.records == {}

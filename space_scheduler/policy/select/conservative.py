@@ -105,7 +105,8 @@ class Conservative:
         if self.early_end is EarlyEnd.SCHEDULE:
             in_schedule_order, anew_us = _in_schedule_order(snapshot, starts_us), starts_us.copy()
             anew = _made_anew(snapshot, anew_us, in_schedule_order)
-            if all(anew_us[job_id] <= start_us for job_id, start_us in starts_us.items()):
+            none_later = snapshot.nodes is None or all(anew_us[job_id] <= at_us for job_id, at_us in starts_us.items())
+            if none_later:
                 starts_us.update(anew_us)
                 return anew
             _one_by_one(future, in_schedule_order, starts_us)

@@ -1,9 +1,9 @@
 """A policy of one's own: EASY, but of the jobs that may pass the head the smallest goes first."""
 
+from space_scheduler.policy.future import shadow_of
 from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.room import room_of
-from space_scheduler.policy.select.backfill import shadow_of
 from space_scheduler.reasons import Reason, Why
 
 

@@ -88,7 +88,7 @@ async def ask():
     await idle.follow([session])
     before = idle.of(session)
     call = ["busctl", "--system", "call", "org.freedesktop.login1", "/org/freedesktop/login1/session/_32"]
-    subprocess.run([*call, "org.freedesktop.login1.Session", "SetIdleHint", "b", "true"], check=True, timeout=BOUND_S)
+    subprocess.run([*call, "org.freedesktop.login1.Session", "SetIdleHint", "b", "true"], check=True, timeout=60)
     await asyncio.sleep(1.2)
     later = IdleTimes()
     await later.follow([session])

@@ -1,7 +1,7 @@
 """What will be free, where and when: one protocol, three futures (``protocol`` has what a selection may ask)."""
 
 from space_scheduler.policy.future import counted, named
-from space_scheduler.policy.future.counted import CountedFuture, Schedule
+from space_scheduler.policy.future.counted import CountedFuture, Schedule, shadow_of
 from space_scheduler.policy.future.named import NamedFuture, Timetable
 from space_scheduler.policy.future.protocol import Future, KeepingFuture
 from space_scheduler.policy.future.shared import SharedFuture
@@ -20,6 +20,7 @@ __all__ = [
     "keeping",
     "memory_of",
     "resumed",
+    "shadow_of",
 ]
 
 

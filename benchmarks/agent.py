@@ -16,31 +16,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from benchmarks.measure import machine, p99, spread
 from cosched.bench.cells import COMPANIES, WORKS, Work
 from cosched.bench.coscheduling import Experiment, Plan
 from cosched.lab.lab import Lab
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms") for how in ("block", "poll"))
 
 
 def processes(lab: Lab) -> dict[str, dict[int, str]]:
     """The lab's agents, guards and the guards' decoys: what -> {pid: node}."""
     found: dict[str, dict[int, str]] = {"agent": {}, "guard": {}, "decoys": {}}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            name = (folder / "comm").read_text().strip()
-        except OSError:
-            continue
+    for process in psutil.process_iter(["cmdline", "name"]):
+        words = process.info["cmdline"] or []
         text = " ".join(words)
         if str(lab.directory) not in text:
             continue
         for what, module in (("agent", "node_agent"), ("guard", "node_agent.guard")):
             if module in words:
-                called = "decoys" if name == "cosched-decoy" else what
-                found[called][int(folder.name)] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
+                called = "decoys" if process.info["name"] == "cosched-decoy" else what
+                found[called][process.pid] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
     return found
 
 
@@ -49,16 +46,13 @@ def cpu_s(pid: int) -> float:
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        times = psutil.Process(pid).cpu_times()
+        return times.user + times.system
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory in MB: what /proc calls VmRSS."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    """Resident memory in MB."""
+    return psutil.Process(pid).memory_info().rss / (1 << 20)
 
 
 def watched(lab: Lab, seconds: float, windows: int) -> None:

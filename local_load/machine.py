@@ -1,6 +1,7 @@
-"""What the user's processes are told by the kernel: their CPU, their memory, and how much memory there is for them.
+"""What the user's processes ask of the kernel: to sleep to the nanosecond, their CPU, who is below whom.
 
-Standard library alone: the user and the probe are small processes of their own.
+Standard library alone: the probe, which measures latencies, is a small process of its own; and psutil has CPU time in
+ticks only, and looks at all processes of the machine to find those below one.
 """
 
 import contextlib
@@ -9,13 +10,12 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _ABSOLUTE: Final = 1
-_UNLIMITED: Final = 1 << 60
 libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -53,18 +53,6 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total
 
 
-def resident_bytes(pids: Iterable[int]) -> int:
-    """Memory that these processes hold, shared pages divided among those who share them (PSS)."""
-    total = 0
-    for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-        except OSError:
-            continue  # ended, or not ours to ask
-        total += next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)
-    return total
-
-
 def family(pid: int) -> list[int]:
     """A process and all below it."""
     found = [pid]
@@ -80,76 +68,3 @@ def _listed(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-class _Group(NamedTuple):
-    """A control group with a limit of memory: that, and what is in use (without page cache that can go)."""
-
-    limit_bytes: int
-    used_bytes: int
-
-
-def node_memory_bytes() -> int:
-    """The memory of this machine, or of the control group that stands for one."""
-    return min([_meminfo()["MemTotal"], *(group.limit_bytes for group in _groups())])
-
-
-def free_memory_bytes() -> int:
-    """What could be taken now without swapping and without reaching a control group's limit."""
-    return min([_meminfo()["MemAvailable"], *(max(0, group.limit_bytes - group.used_bytes) for group in _groups())])
-
-
-def _meminfo() -> dict[str, int]:
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return {name: int(value.split()[0]) << 10 for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _groups() -> Iterator[_Group]:
-    """Every control group above this process that limits memory, in either version."""
-    try:
-        memberships = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in memberships:
-        _, controllers, group = line.split(":", 2)
-        first = "memory" in controllers.split(",")
-        if controllers and not first:
-            continue
-        for mount in mounts:
-            _, place, kind, options, *_ = mount.split(" ")
-            if kind == ("cgroup" if first else "cgroup2") and (not first or "memory" in options.split(",")):
-                yield from _limits(Path(place), group, _first if first else _second)
-                break
-
-
-def _limits(mount: Path, group: str, read: Callable[[Path], _Group | None]) -> Iterator[_Group]:
-    parts = Path(group).parts[1:]
-    for depth in range(len(parts), 0, -1):
-        try:
-            found = read(mount.joinpath(*parts[:depth]))
-        except (OSError, ValueError, KeyError):
-            continue  # seen from another namespace, or gone
-        if found and found.limit_bytes < _UNLIMITED:
-            yield found
-
-
-def _first(group: Path) -> _Group:
-    used = int((group / "memory.usage_in_bytes").read_text())
-    return _Group(
-        int((group / "memory.limit_in_bytes").read_text()),
-        used - _numbers(group / "memory.stat")["total_inactive_file"],
-    )
-
-
-def _second(group: Path) -> _Group | None:
-    limits = [(group / name).read_text().strip() for name in ("memory.max", "memory.high")]
-    numbers = [int(limit) for limit in limits if limit != "max"]
-    if not numbers:
-        return None
-    used = int((group / "memory.current").read_text())
-    return _Group(min(numbers), used - _numbers(group / "memory.stat")["inactive_file"])
-
-
-def _numbers(path: Path) -> dict[str, int]:
-    return {name: int(value) for name, _, value in (line.partition(" ") for line in path.read_text().splitlines())}

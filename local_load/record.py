@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from local_load import machine
+from local_load.memory import resident_bytes
 from local_load.peer import wire_bytes_of
 from local_load.profile import MAX_CPU_SHARE, Distribution, Profile
 
@@ -66,7 +67,7 @@ def record(
     cpu.add(_clocks(processes()))
     wire.add(_wire(processes(), loopback))
     looks: list[tuple[float, float]] = []
-    memory: list[float] = [float(machine.resident_bytes(processes()))]
+    memory: list[float] = [float(resident_bytes(processes()))]
     memory_s = began_s
     terminals: set[int] = _terminals(processes())
     moments: list[float] = []
@@ -86,7 +87,7 @@ def record(
         total_s, total_bytes = total_s + used_s, total_bytes + wire.add(_wire(watched, loopback))
         terminals = _terminals(watched)
         if now_s >= memory_s + _MEMORY_EVERY_S:
-            memory.append(float(machine.resident_bytes(watched)))
+            memory.append(float(resident_bytes(watched)))
             memory_s = now_s
         looked_s = now_s
     return Recorded(looked_s - began_s, total_s, median(memory), round(total_bytes), moments, looks)

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from local_load import machine
+from local_load import machine, memory
 from local_load.calls import Calls
 from local_load.peer import OVERHEAD_BYTES, Line
 from local_load.profile import Profile
@@ -58,7 +58,7 @@ class Memory:
         if now_s < self._next_s:
             return
         began = time.thread_time()
-        self.resident_bytes = machine.resident_bytes(machine.family(self._family))
+        self.resident_bytes = memory.resident_bytes(machine.family(self._family))
         missing = self._target_bytes - self.resident_bytes
         self._next_s = now_s + max(_ADJUST_S, _COSTLY * (time.thread_time() - began))
         if missing > max(_SMALL_BYTES, self._target_bytes // 100):
@@ -67,10 +67,10 @@ class Memory:
             self._shrink(-missing)
         else:
             return
-        self.resident_bytes = machine.resident_bytes(machine.family(self._family))
+        self.resident_bytes = memory.resident_bytes(machine.family(self._family))
 
     def _grow(self, size: int) -> None:
-        room = machine.free_memory_bytes() - self._reserve_bytes
+        room = memory.free_bytes() - self._reserve_bytes
         self.refused = size > room
         size = min(size, room)
         while size >= mmap.PAGESIZE:

@@ -3,10 +3,11 @@
 A run of which too much was taken is made again; the one of which least was taken counts, with what that was.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
+
+import psutil
 
 from cosched.lab import cgroups
 
@@ -15,7 +16,7 @@ Made = TypeVar("Made")
 MOST_STOLEN: Final = 0.005
 MOST_OTHERS: Final = 0.02
 _TRIES: Final = 4
-_STEAL: Final = 7
+_KINDS: Final = 8  # user to steal: a guest's time is in the user's already
 
 
 class Taken(NamedTuple):
@@ -31,10 +32,10 @@ class Taken(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Ticks since the machine's start, and seconds of CPU: of all processes, and of the lab and this process."""
+    """Seconds of the machine's CPUs since its start, of all processes' CPU, and of the lab's and this process's."""
 
-    stolen: int
-    all: int
+    stolen_s: float
+    all_s: float
     used_s: float
     ours_s: float
 
@@ -72,19 +73,18 @@ class Quiet:
     def clocks(self) -> Clocks:
         """Where the machine's clocks are now."""
         if not self._here:
-            return Clocks(0, 0, 0.0, 0.0)
-        with open("/proc/stat", encoding="ascii") as file:
-            ticks = [int(field) for field in file.readline().split()[1:9]]
+            return Clocks(0.0, 0.0, 0.0, 0.0)
+        times = psutil.cpu_times()
+        all_s = sum(times[:_KINDS])
         if self._lab is None:
-            return Clocks(ticks[_STEAL], sum(ticks), 0.0, 0.0)
+            return Clocks(times.steal, all_s, 0.0, 0.0)
         ours_s = cgroups.used_s(cgroups.path(self._lab)) + time.process_time()
-        return Clocks(ticks[_STEAL], sum(ticks), cgroups.all_used_s(), ours_s)
+        return Clocks(times.steal, all_s, cgroups.all_used_s(), ours_s)
 
 
 def _between(before: Clocks, after: Clocks) -> Taken:
-    total = after.all - before.all
-    if not total:
+    total_s = after.all_s - before.all_s
+    if not total_s:
         return Taken()
-    tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
     others_s = after.used_s - before.used_s - (after.ours_s - before.ours_s)
-    return Taken((after.stolen - before.stolen) / total, max(0.0, others_s / (total * tick_s)))
+    return Taken((after.stolen_s - before.stolen_s) / total_s, max(0.0, others_s / total_s))

@@ -10,13 +10,14 @@ from typing import Final, TextIO
 
 import click
 import msgspec
+import psutil
 import yaml
 
 from cosched.cli.service import service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
-from local_load import machine
+from local_load import machine, memory
 from local_load import profile as profiles
 
 _POLL_S: Final = 0.5
@@ -51,7 +52,7 @@ def record(
     profiles.checked(msgspec.structs.replace(base, name=name), "--name")
     if pid is not None and who is not None:
         raise BadInput("--pid", f"together with --user {who}", "one of the two")
-    if pid is not None and not Path(f"/proc/{pid}").exists():
+    if pid is not None and not psutil.pid_exists(pid):
         raise BadInput("--pid", f"no process {pid}", "one that runs")
     uid = _uid(who)
     if os.geteuid() not in (0, uid) and pid is None:
@@ -68,7 +69,7 @@ def record(
             keys.close()
     if not seen.memory_bytes:
         raise Failed(f"no process of {'its' if pid else 'the user'} could be looked at")
-    found, notes = fitted(seen, name, machine.node_memory_bytes(), base)
+    found, notes = fitted(seen, name, memory.node_bytes(), base)
     held = memory_text(round(seen.memory_bytes))
     notes.insert(0, f"{seen.cpu_s:.1f} CPU seconds in {seen.seconds:.0f}, {held} held, {len(seen.keys_s)} keys")
     text = "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)

@@ -14,7 +14,7 @@ from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console, shown
-from local_load import machine, peer, samples
+from local_load import memory, peer, samples
 from local_load import profile as profiles
 from local_load.measured import room
 from local_load.probe import CALLS, DEFAULT_RATE_HZ
@@ -189,7 +189,7 @@ def _node(path: Path | None) -> NodeConfig | None:
 
 
 def _room(wanted: profiles.Profile, given: dict[str, Any], node: NodeConfig | None) -> Any:
-    there = machine.node_memory_bytes()
+    there = memory.node_bytes()
     size = min(there, node.memory_bytes) if node else there
     if given["memory"] is not None:
         size = size_bytes(given["memory"], "--memory")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import psutil
 
 from cosched.client import places
 from cosched.client.transport import Transport
@@ -301,11 +302,7 @@ def _holder(directory: Path, cookie: str) -> socket.socket:
 
 def _equal_part(nodes: int) -> int:
     """Four fifths of the memory that is free, in equal parts, whole MiB."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) << 10
-    return max(_LEAST_MEMORY, (free * 4 // 5 // nodes) >> 20 << 20)
+    return max(_LEAST_MEMORY, (psutil.virtual_memory().available * 4 // 5 // nodes) >> 20 << 20)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -21,11 +21,11 @@ from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
 from node_agent.linux import sessions
 from node_agent.linux.check import what_can
 from node_agent.linux.devices import Devices
-from node_agent.linux.load import Load
 from node_agent.linux.presence import KeyWatch, Terminals
 from node_agent.linux.pressure import Pressure
 from node_agent.policy.sight import Sight
 from node_agent.service.files import interpreter, open_to_all
+from node_agent.service.load import Load
 
 _PATIENCE_S = 5.0
 _YES = "yes"

@@ -20,13 +20,13 @@ from cosched.model.presets import Habit
 from cosched.wire.messages import Heartbeat
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.linux.load import Load
 from node_agent.linux.presence import terminals_of
 from node_agent.linux.pressure import Pressure
 from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
 from node_agent.policy.pain import Pain, felt
 from node_agent.policy.sight import Sight
 from node_agent.service.guard import Guard
+from node_agent.service.load import Load
 from node_agent.service.presence import Sources
 from node_agent.service.whose import Whose
 

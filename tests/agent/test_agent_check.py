@@ -75,4 +75,4 @@ def test_the_agent_stays_small() -> None:
     code = "import sys, node_agent.service.app, cosched.cli.agent; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
     loaded = set(ended.stdout.split())
-    assert not loaded & {"numpy", "scipy", "aiohttp", "psutil", "rich", "cryptography.x509", "space_scheduler"}
+    assert not loaded & {"numpy", "scipy", "aiohttp", "rich", "cryptography.x509", "space_scheduler"}

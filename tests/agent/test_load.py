@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from kit.agents import remove_groups
 
-from node_agent.linux import load
-from node_agent.linux.load import Load, Use
+from node_agent.service import load
+from node_agent.service.load import Load, Use
 
 MOUNT = Path("/sys/fs/cgroup")
 BURN = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]

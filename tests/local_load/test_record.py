@@ -10,7 +10,7 @@ from kit.command import Call
 from kit.desks import LOCAL_LOAD, modules, user
 from kit.waiting import BOUND_S, wait_for
 
-from local_load import machine
+from local_load import machine, memory
 from local_load.profile import find
 from local_load.record import Recorded, fitted
 
@@ -21,7 +21,7 @@ def test_who_is_recorded_is_found_again(tmp_path: Path, cosched: Call) -> None:
     """Memory, network, the rhythm of keys; CPU as the kernel has it (how much he gets is the machine's affair)."""
     with user("--profile", "internet", "--seconds", "600", "--memory", "512MiB") as process:
         wait_for(lambda: "editor" in modules(process.pid), "him to sit down", 60)
-        wait_for(lambda: machine.resident_bytes(machine.family(process.pid)) > 0.55 * NODE, "his memory", 60)
+        wait_for(lambda: memory.resident_bytes(machine.family(process.pid)) > 0.55 * NODE, "his memory", 60)
         before_s = cpu_s(process.pid)
         options = ("--pid", process.pid, "--seconds", 7, "--loopback", "--name", "again")
         ended = cosched("local-load", "record", *options, "--out", tmp_path / "p.yaml")

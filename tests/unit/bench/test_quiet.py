@@ -12,7 +12,7 @@ class Watched(Quiet):
     def __init__(self, taken: list[tuple[float, float]]) -> None:
         self.said: list[str] = []
         super().__init__("lab", self.said.append)
-        self._now = quiet.Clocks(0, 0, 0.0, 0.0)
+        self._now = quiet.Clocks(0.0, 0.0, 0.0, 0.0)
         self._taken = taken
 
     def make(self) -> int:
@@ -20,7 +20,7 @@ class Watched(Quiet):
         steal, others = self._taken.pop(0)
         now = self._now
         self._now = quiet.Clocks(
-            now.stolen + round(2000 * steal), now.all + 2000, now.used_s + 12 + 20 * others, now.ours_s + 12.0
+            now.stolen_s + 20 * steal, now.all_s + 20, now.used_s + 12 + 20 * others, now.ours_s + 12.0
         )
         return len(self._taken)
 
@@ -54,7 +54,7 @@ def test_another_machine_is_not_watched() -> None:
 
 def test_on_this_machine_without_a_lab_the_hypervisor_alone_is_seen() -> None:
     clocks = Quiet(None, lambda text: None, here=True).clocks()
-    assert clocks.all > 0
+    assert clocks.all_s > 0
     assert (clocks.used_s, clocks.ours_s) == (0, 0)
 
 

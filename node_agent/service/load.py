@@ -1,7 +1,9 @@
 """How a machine is used, by side: tasks of jobs, the owner's processes, the rest (``cosched.model.node.Usage``).
 
-From the accounting of cgroups, where jobs and the desk have one each: three small files a look. Else from ``/proc``,
-every process by its user and by whether a job is its ancestor; that costs more, so it is done less often.
+From the accounting of cgroups, where jobs and the desk have one each, and for the machine as a whole from psutil: a few
+small files a look. Without such cgroups from ``/proc``, every process by its user and by whether a job is its ancestor;
+that costs more, so it is done less often, and not by psutil, which takes four times as long for it (its cost is in
+docs/design/dependencies.md).
 """
 
 import os
@@ -9,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from node_agent.linux import files
 
@@ -58,14 +62,12 @@ class Load:
         tasks: Callable[[], set[int]],
         min_uid: int = 1000,
         use_cgroups: bool = True,
-        proc: Path = Path("/proc"),
     ) -> None:
         """``own``: the agent's and its guard's processes; ``tasks``: those of jobs (asked if there are no cgroups)."""
         self._groups = _Accounts(mount) if use_cgroups else None
         self._cosched, self._desk = cosched.strip("/"), desk.strip("/")
         self._memory_bytes = memory_bytes
         self._own, self._tasks, self._min_uid = own, tasks, min_uid
-        self._proc = proc
         self._before: _Sides | None = None
         self._before_s = 0.0
         self._seen: dict[int, tuple[float, float]] = {}  # pid -> start, CPU seconds (where there are no cgroups)
@@ -86,7 +88,7 @@ class Load:
         before, period_s = self._before, now_s - self._before_s
         self._before, self._before_s = sides, now_s
         used = sides.parallel_bytes + sides.local_bytes
-        available = self._available_bytes()
+        available = psutil.virtual_memory().available
         self._last = Use(
             *(_rates(before, sides, period_s) if before else (-1.0, -1.0, -1.0)),
             sides.parallel_bytes,
@@ -105,7 +107,7 @@ class Load:
             return None
         parent = self._cosched.rpartition("/")[0]
         within = self._groups.of(parent) if parent and parent == self._desk.rpartition("/")[0] else None
-        cpu_s, used_bytes = within or (self._machine_cpu_s(), self._machine_bytes())
+        cpu_s, used_bytes = within or (_machine_cpu_s(), _machine_bytes())
         return _Sides(parallel[0], local[0], cpu_s, parallel[1], local[1], used_bytes, within is not None)
 
     def _by_processes(self) -> _Sides:
@@ -113,12 +115,12 @@ class Load:
         tasks, own = self._tasks(), self._own()
         sizes = [0, 0]
         seen: dict[int, tuple[float, float]] = {}
-        for name in os.listdir(self._proc):
+        for name in os.listdir("/proc"):
             if not name.isdigit():
                 continue
             try:
-                uid = os.stat(f"{self._proc}/{name}").st_uid
-                with open(f"{self._proc}/{name}/stat", "rb") as file:
+                uid = os.stat(f"/proc/{name}").st_uid
+                with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue  # ended since
@@ -136,24 +138,18 @@ class Load:
             seen[pid] = (start_s, cpu_s)
             sizes[side] += int(fields[21]) * _PAGE_BYTES
         self._seen = seen
-        cpu_s, used_bytes = self._machine_cpu_s(), self._machine_bytes()
+        cpu_s, used_bytes = _machine_cpu_s(), _machine_bytes()
         return _Sides(self._spent[0], self._spent[1], cpu_s, sizes[0], sizes[1], used_bytes, within=False)
 
-    def _machine_cpu_s(self) -> float:
-        fields = [int(each) for each in files.read(f"{self._proc}/stat").partition("\n")[0].split()[1:8]]
-        user, nice, system, _idle, _iowait, irq, softirq = fields
-        return (user + nice + system + irq + softirq) / _TICKS_PER_S
 
-    def _machine_bytes(self) -> int:
-        memory = self._meminfo()
-        return max(0, memory["MemTotal"] - memory["MemAvailable"])
+def _machine_cpu_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
-    def _available_bytes(self) -> int:
-        return self._meminfo()["MemAvailable"]
 
-    def _meminfo(self) -> dict[str, int]:
-        lines = files.read(f"{self._proc}/meminfo").splitlines()[:3]
-        return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+def _machine_bytes() -> int:
+    memory = psutil.virtual_memory()
+    return max(0, memory.total - memory.available)
 
 
 def _rates(before: _Sides, now: _Sides, period_s: float) -> tuple[float, float, float]:

@@ -177,7 +177,7 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     assert not list(office.cluster.rglob("nodes/desk1/**/node.key")), "the key was made there, and stayed there"
     mark = office.base / "desk1" / "state" / "marked"
     script = office.base / "job.sh"
-    script.write_text(f"#!/bin/sh\necho there > {mark}\nexec sleep 600\n")
+    script.write_text(f"#!/bin/sh\necho there > {mark}\nexec sleep 7345\n")
     script.chmod(0o755)
     sent = office.cosched("submit", "--server", office.server, "--json", script)
     assert sent.returncode == 0, sent.stderr
@@ -192,7 +192,7 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     assert "desk1" not in office.states()
     assert not (etc / "identity").exists()
     assert not [line for line in running() if str(etc) in line], "no guard, no agent"
-    assert not [line for line in running() if line.startswith("sleep 600")], "and nothing of its job"
+    assert not [line for line in running() if line.startswith("sleep 7345")], "and nothing of its job"
     members = json.loads((office.base / "journal" / "members.json").read_text())
     assert list(members["revoked"].values()) == ["desk1"]
 

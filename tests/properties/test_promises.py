@@ -58,6 +58,7 @@ def test_the_same_where_jobs_overrun_and_launches_take_time(
     each_job_ends_exactly_once(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "policy"), [(mutants.Gullible, mutants.DoubleBooker()), (mutants.Generous, policy_named("easy"))]
 )
@@ -77,16 +78,19 @@ def test_over_commitment_sees_half_open_intervals() -> None:
         processors_are_not_over_committed(done.outcome)
 
 
+@pytest.mark.slow
 def test_possible_starts_catch_the_early_starter() -> None:
     with mutants.simulator(mutants.EarlyStarter):
         fails(lambda load: starts_are_possible(run(load, "easy").outcome))
 
 
+@pytest.mark.slow
 def test_ending_exactly_once_catches_the_amnesiac() -> None:
     with mutants.machine(mutants.Amnesiac):
         fails(lambda load: each_job_ends_exactly_once(run(load, "easy")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "policy"),
     [
@@ -120,6 +124,7 @@ def test_fcfs_starts_in_order_of_arrival(policy: str, load: Workload, ties: Ties
 IN_ORDER = ("fcfs", "fpfs(0)", *(name for name, preset in PRESETS.items() if preset.place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in EVERY_POLICY if name not in IN_ORDER])
 def test_order_of_arrival_catches_every_other_policy(policy: str) -> None:
     fails(lambda load: starts_follow_arrivals(run(load, policy).outcome))
@@ -139,6 +144,7 @@ def test_easys_reservations_only_come_nearer(load: Workload, ties: Ties) -> None
     no_promise_is_moved_later(run(load, "easy", ties).seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize(
     "mutant",
@@ -155,6 +161,7 @@ def test_the_heads_reservation_catches(mutant: type[AbstractContextManager[None]
         fails(lambda load: no_promise_is_moved_later(run(load, "easy", ties).seen))
 
 
+@pytest.mark.slow
 def test_the_heads_reservation_catches_the_idler() -> None:
     fails(lambda load: first_promises_are_kept(run(load, mutants.Idler()).outcome))
 
@@ -181,6 +188,7 @@ def test_nothing_started_in_a_pass_moves_a_reservation_of_that_pass(
     run(load, Watched(policy_named(policy), n), ties)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -195,6 +203,7 @@ def test_reservations_of_a_pass_catch(mutant: type[AbstractContextManager[None]]
         fails(lambda load: run(load, Watched(Backfill(1), 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
 def test_reservations_of_a_pass_catch_one_who_keeps_only_the_first(n: int) -> None:
     fails(lambda load: run(load, Watched(mutants.OneReservation(), n)))
@@ -231,11 +240,13 @@ def test_with_exact_estimates_every_choice_gives_one_schedule_of_one_promise(loa
     assert all(other == starts[0] for other in starts)
 
 
+@pytest.mark.slow
 def test_the_guarantee_catches_backfilling_anew() -> None:
     fails(lambda load: first_promises_are_kept(run(load, "conservative(anew)").outcome))
     fails(lambda load: no_promise_is_moved_later(run(load, "conservative(anew)").seen))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "mutant"),
     [("arrival", mutants.compression_moves_later), ("schedule", mutants.schedule_order_reversed)],

@@ -90,7 +90,7 @@ def test_one_node_is_scheduled_as_counted_processors(policy: str, load: Workload
     same_as_counted(policy, load, [load.procs_total])
 
 
-@pytest.mark.parametrize("policy", ["backfill(2)", "conservative(arrival)"])
+@pytest.mark.parametrize("policy", [pytest.param("backfill(2)", marks=pytest.mark.slow), "conservative(arrival)"])
 def test_reservations_that_lie_on_nodes_can_be_later_than_counted_ones(policy: str) -> None:
     """The documented difference exists, or the premise of the test above is too narrow."""
     fails(lambda load: same_as_counted(policy, load, [1] * load.procs_total))

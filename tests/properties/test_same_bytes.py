@@ -80,10 +80,12 @@ def in_another_process(policy: str, hash_seed: int) -> str:
     return answer.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_another_process_gives_the_same_event_log(policy: str) -> None:
     assert digest_of(policy) == in_another_process(policy, 1) == in_another_process(policy, 2)
 
 
+@pytest.mark.slow
 def test_it_catches_a_policy_that_goes_by_hash() -> None:
     assert in_another_process("by hash", 1) != in_another_process("by hash", 2)

@@ -96,6 +96,7 @@ class WithKinds(SchedulerState):
         return super().handle(event, now_us)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("select", "place"), PAIRS)
 @settings(max_examples=15)
 @given(seed=seeds)

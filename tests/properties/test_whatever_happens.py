@@ -8,8 +8,14 @@ from kit.whatever_happens import CAUSES, SITES, WITH_PROMISES, WITHOUT, explore
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.machine.state import SchedulerState
 
+#: Of the policies, those that --quick looks at: one of each way to hold to a promise, or to none.
+QUICK = {"easy", "firstfit", "conservative(none)"}
+_POLICIES = [
+    pytest.param(policy, marks=() if policy in QUICK else pytest.mark.slow) for policy in (*WITHOUT, *WITH_PROMISES)
+]
 
-@pytest.mark.parametrize("policy", [*WITHOUT, *WITH_PROMISES])
+
+@pytest.mark.parametrize("policy", _POLICIES)
 def test_whatever_happens(policy: str) -> None:
     fired = explore(policy)
     sites = set(SITES)
@@ -20,6 +26,7 @@ def test_whatever_happens(policy: str) -> None:
     assert sites - set(+fired) == set(), "these never happened"
 
 
+@pytest.mark.slow
 def test_whatever_happens_where_jobs_may_run_on() -> None:
     explore("easy", kill_at_limit=False)
 

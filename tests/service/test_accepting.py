@@ -141,6 +141,7 @@ async def test_long_lists_are_made_one_at_a_time(service: Running) -> None:
     assert most == 1
 
 
+@pytest.mark.slow
 async def test_a_reader_that_goes_away_leaves_nothing_of_its_list(service: Running) -> None:
     for _ in range(300):
         job_id = await service.submit(hold=True)

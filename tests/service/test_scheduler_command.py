@@ -18,6 +18,8 @@ import yaml
 from cosched.config.cluster import Listen
 from tests.kit.service import DEADLINE_S, Cluster
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 COMMAND = [sys.executable, "-P", "-m", "cosched.cli.main", "scheduler"]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
+pytestmark = pytest.mark.slow
+
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
 GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
 EVENTS = ("simulate", "long.swf", "--policy", "conservative", "--events", "events.jsonl")

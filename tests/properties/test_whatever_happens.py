@@ -31,6 +31,7 @@ def test_whatever_happens_where_jobs_may_run_on() -> None:
     explore("easy", kill_at_limit=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["easy", "conservative(arrival)"])
 @pytest.mark.parametrize(
     "mutant",
@@ -40,6 +41,7 @@ def test_it_catches(mutant: type[SchedulerState], policy: str) -> None:
     caught(mutant, policy)
 
 
+@pytest.mark.slow
 def test_it_catches_one_who_forgets_the_released() -> None:
     caught(mutants.ForgetsTheReleased, "conservative(arrival)")
 

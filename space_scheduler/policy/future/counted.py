@@ -39,22 +39,18 @@ class Schedule(msgspec.Struct, frozen=True, tag=True):
 class CountedFuture:
     """Counted processors."""
 
-    __slots__ = (
-        "_ends", "_found_extra", "_holes", "_profile", "_reserved", "_searched", "_starts",
-        "by_company", "extra_procs", "free_procs", "now_us", "shadow_us",
-    )  # fmt: skip
+    by_company = False
+    shadow_us = FOREVER_US  # of the one reservation, while there is no profile
+    extra_procs = 0
+    _found_extra = 0
+    _reserved: Job | None = None
+    _profile: Profile | None = None
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.now_us = snapshot.now_us
         self.free_procs = snapshot.free_procs
-        self.by_company = False
-        self.shadow_us = FOREVER_US  # of the one reservation, while there is no profile
-        self.extra_procs = 0
-        self._found_extra = 0
         self._ends: Ends = snapshot.ends
         self._starts: list[PlannedStart] = []  # of this pass, before there is a profile
-        self._reserved: Job | None = None
-        self._profile: Profile | None = None
 
     @classmethod
     def keeping(cls, snapshot: Snapshot) -> "CountedFuture":
@@ -83,11 +79,12 @@ class CountedFuture:
 
     def now(self, job: Job) -> bool:
         """Whether a start now moves no reservation."""
+        procs = job.procs
+        if procs > self.free_procs:  # most jobs that wait, most often; the rest is the feasibility function's
+            return False
         if (profile := self._profile) is None:
-            return not obstacle(
-                job.procs, job.estimate_us, self.now_us, self.free_procs, self.shadow_us, self.extra_procs
-            )
-        return job.procs <= self.free_procs and profile.earliest(job.procs, job.estimate_us, self.now_us) == self.now_us
+            return not obstacle(procs, job.estimate_us, self.now_us, self.free_procs, self.shadow_us, self.extra_procs)
+        return profile.earliest(procs, job.estimate_us, self.now_us) == self.now_us
 
     def earliest(self, job: Job) -> int:
         """The earliest start; a job wider than what is in service has none until nodes come back."""

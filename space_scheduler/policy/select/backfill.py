@@ -19,8 +19,9 @@ submissions only the newcomers are asked, with the shadow time of the last full 
 job once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import ClassVar, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from cosched.model.time import FOREVER_US
 from space_scheduler.policy.future import CountedFuture, Future, future_of
 from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.policy.select.scan import next_fitting, start_heads
 from space_scheduler.reasons import Reason, Why
 
@@ -97,15 +99,16 @@ class Backfill:
         """One pass, and whether what it starts may make room. ``begun`` are starts of this pass already."""
         now_us = snapshot.now_us
         future = future_of(snapshot, self.reservations)
-        starts = start_heads(snapshot, future, begun)
+        starts = [*begun]
+        for start in begun:
+            future.begin(start)
+        jobs = _behind(snapshot.queue, begun)
+        blocked = start_heads(jobs, future, starts)
         promised: dict[int, int] = {}
-        if len(starts) == len(snapshot.queue):
+        if blocked is None:
             return Plan(starts, self._memory(future, promised)), False
         taken = {start.job.id for start in starts}
-        left = self.reservations
-        for first in snapshot.queue if left else ():
-            if first.id in taken:
-                continue
+        for first in islice(chain((blocked,), jobs), self.reservations):
             taken.add(first.id)
             start_us = future.earliest(first)
             if start_us == now_us:
@@ -113,8 +116,6 @@ class Backfill:
             elif start_us != FOREVER_US or self._has_shadow(future):
                 future.reserve(first, start_us)
                 promised[first.id] = start_us  # at FOREVER_US: nothing, while nodes are out of service
-            if (left := left - 1) == 0:
-                break
         shadow_us = min(promised.values(), default=FOREVER_US)
         scan = snapshot.queue.scan(future.free_procs, shortest_first=self.shortest_first)
         while (job := next_fitting(scan, future, taken)) is not None:
@@ -163,7 +164,10 @@ class Backfill:
 
     def _newcomers(self, snapshot: Snapshot, memory: Shadow) -> Plan:
         """Only submissions happened."""
-        newcomers = snapshot.changes.submitted
+        free_procs = snapshot.free_procs
+        newcomers = [job for job in snapshot.changes.submitted if job.procs <= free_procs]
+        if not newcomers:
+            return Plan((), memory)
         if len(newcomers) > 1:
             key = snapshot.queue.key
             newcomers = sorted(newcomers, key=lambda job: (job.estimate_us * self.shortest_first, key(job.id)))
@@ -171,6 +175,14 @@ class Backfill:
         future.suppose(memory.shadow_us, memory.extra_procs)
         starts = [future.start(job, self._why(job, future, memory.shadow_us)) for job in newcomers if future.now(job)]
         return Plan(starts, Shadow(memory.head_id, memory.shadow_us, future.extra_procs) if starts else memory)
+
+
+def _behind(queue: JobQueue, begun: Sequence[PlannedStart]) -> Iterator[Job]:
+    """The queued jobs in order, without those that have begun in this pass."""
+    if not begun:
+        return iter(queue)
+    taken = {start.job.id for start in begun}
+    return (job for job in queue if job.id not in taken)
 
 
 def _in_hole(future: Future) -> Reason:

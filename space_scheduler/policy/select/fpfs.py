@@ -39,7 +39,8 @@ class FitProcessorsFirstServed:
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit, then let others past the blocked head as far as its count allows."""
         future = future_of(snapshot)
-        starts = start_heads(snapshot, future)
+        starts: list[PlannedStart] = []
+        start_heads(iter(snapshot.queue), future, starts)
         jumps = snapshot.memory if isinstance(snapshot.memory, Jumps) else None
         while True:
             taken = {start.job.id for start in starts}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from space_scheduler.policy.future import future_of
-from space_scheduler.policy.interface import Plan, Snapshot
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.policy.select.scan import start_heads
 
@@ -24,4 +24,6 @@ class JustFirst:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit."""
-        return Plan(start_heads(snapshot, future_of(snapshot)))
+        starts: list[PlannedStart] = []
+        start_heads(iter(snapshot.queue), future_of(snapshot), starts)
+        return Plan(starts)

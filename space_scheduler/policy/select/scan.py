@@ -1,28 +1,22 @@
 """What selections have in common: start the heads of the queue, and find the next job of a scan that may start."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
 
 from cosched.model.job import Job
 from space_scheduler.policy.future import Future
-from space_scheduler.policy.interface import PlannedStart, Snapshot
+from space_scheduler.policy.interface import PlannedStart
 from space_scheduler.policy.queue import Scan
 from space_scheduler.reasons import Reason, Why
 
 
-def start_heads(snapshot: Snapshot, future: Future, begun: Sequence[PlannedStart] = ()) -> list[PlannedStart]:
-    """Start jobs in order while they fit. ``begun`` are starts of this pass, which come first."""
-    starts = [*begun]
-    taken = {start.job.id for start in begun}
-    for start in begun:
-        future.begin(start)
+def start_heads(jobs: Iterator[Job], future: Future, starts: list[PlannedStart]) -> Job | None:
+    """Start jobs in order while they fit, and add them to ``starts``; the first that does not fit, or None."""
     now = future.now
-    for job in snapshot.queue:
-        if job.id in taken:
-            continue
+    for job in jobs:
         if not now(job):
-            break
+            return job
         starts.append(future.start(job, Reason(Why.FITS, {"free_procs": future.free_procs})))
-    return starts
+    return None
 
 
 def next_fitting(scan: Scan, future: Future, taken: Collection[int]) -> Job | None:

@@ -152,6 +152,18 @@ def test_unknown_measurement_is_bad_usage_and_names_those_there_are(checkout: Ch
     assert answer.stderr == "run: bench: no measurement 'ktj'; there are: kth \n"
 
 
+@pytest.mark.parametrize("asks", ["-h", "--help"])
+def test_a_measurement_asked_for_help_tells_of_itself_and_measures_nothing(checkout: Checkout, asks: str) -> None:
+    (checkout.root / "benchmarks").mkdir()
+    (checkout.root / "benchmarks/kth.py").write_text(
+        '"""What KTH costs.\n\n    ./run bench kth [ROUNDS]\n"""\nraise SystemExit(1)\n'
+    )
+    answer = checkout.run("bench", "kth", asks)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == "What KTH costs.\n\n    ./run bench kth [ROUNDS]\n\n"
+    assert not checkout.diary.exists()
+
+
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [

@@ -162,6 +162,7 @@ class Jobs:
         def heard(found: dict[str, Any]) -> None:
             if "pid" in found:
                 started.pid, started.state = found["pid"], "running"
+                self._cgroups.began(group.name, started.pid)
                 answer({"pid": started.pid})
             elif "exited" in found:
                 self._ended(group, started, found["exited"])

@@ -98,6 +98,13 @@ class CgroupsNone(Cgroups):
             limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
+    def began(self, name: str, pid: int) -> None:
+        """As the interface says: the affinity may have changed between the fork and the command's start."""
+        with contextlib.suppress(OSError):  # it has ended
+            if os.sched_getaffinity(pid) != self._allowed:
+                for each in {pid, *self.procs(name)}:
+                    self._place(each)
+
     def watch_over(self, name: str, mark: str, supervisor: int | None, memory_bytes: int | None) -> None:
         """As the interface says."""
         group = self._groups.setdefault(name, _Watched())

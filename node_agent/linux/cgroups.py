@@ -96,6 +96,10 @@ class Cgroups(ABC):
     def enter(self, name: str) -> None:
         """Put the calling process into a job's group, before it does anything else."""
 
+    def began(self, name: str, pid: int) -> None:
+        """A command of this group runs, and entered it under the limits of when it was forked: those of now hold."""
+        del name, pid  # what is in a kernel's group has the limits of the group
+
     @abstractmethod
     def names(self) -> list[str]:
         """The jobs' groups that are there, also those of a guard that has died."""

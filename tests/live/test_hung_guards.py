@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.lab import tiers
@@ -89,16 +90,16 @@ def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
 
         hung.hang(node_of["run"])  # while a job runs, and is then to be killed
         client.cancel(steps["end"])
-        until(lambda: client.job(steps["end"]).state == "ending", "the end to begin", 20)
+        until(lambda: client.job(steps["end"]).state == "ending", "the end to begin", BOUND_S)
         hung.hang(node_of["end"])  # while a job ends
-        steps["launch"] = in_state(client, "starting", script="#!/bin/sh\nexec sleep 600\n")
+        steps["launch"] = caught_starting(client)
         hung.hang(client.job(steps["launch"]).nodes[0].name)  # while a job is launched
         left = {node for node in lab.nodes if node not in hung.by_node}
         hung.hang(left.pop())
         steps["prepare"] = in_state(client, "starting")  # before anything of a job is there
         assert not left
 
-        until(lambda: all(drained(node) for node in client.nodes()), "all nodes to be drained", 30)
+        until(lambda: all(drained(node) for node in client.nodes()), "all nodes to be drained", BOUND_S)
         asked_s = time.monotonic()
         for job_id in steps.values():
             with contextlib.suppress(Exception):  # it may have been given up by itself
@@ -110,10 +111,10 @@ def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
         waits = submit(client, "#!/bin/sh\ntrue\n")
         assert client.job(waits).state in ("queued", "submitted"), "nothing starts where nobody guards"
         hung.wake()
-        until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back by themselves", 60)
+        until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be back by themselves", BOUND_S)
         assert ended(client, waits).state == "completed"
         for job_id in steps.values():
-            until(lambda job_id=job_id: not groups_of(lab, job_id), "what was left to be killed", 30)  # type: ignore[misc]
+            until(lambda job_id=job_id: not groups_of(lab, job_id), "what was left to be killed", BOUND_S)  # type: ignore[misc]
 
 
 def drained(node: NodeDoc) -> bool:
@@ -126,7 +127,20 @@ def submit(client: Client, script: str) -> int:
 
 def in_state(client: Client, state: str, script: str = _STUBBORN) -> int:
     job_id = submit(client, script)
-    until(lambda: client.job(job_id).state == state, f"job {job_id} to be {state}", 20)
+    until(lambda: client.job(job_id).state == state, f"job {job_id} to be {state}", BOUND_S)
+    return job_id
+
+
+def caught_starting(client: Client) -> int:
+    """A job that is being launched; one that ran before anybody looked, as on a busy machine, is ended again."""
+    seen = ""
+    while seen != "starting":
+        job_id = submit(client, "#!/bin/sh\nexec sleep 600\n")
+        until(lambda: client.job(job_id).state in ("starting", "running"), f"job {job_id} to be launched", BOUND_S)  # noqa: B023
+        seen = client.job(job_id).state
+        if seen != "starting":
+            client.cancel(job_id)
+            assert ended(client, job_id).state == "cancelled"
     return job_id
 
 

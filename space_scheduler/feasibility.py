@@ -11,7 +11,7 @@ the same question. It has one answer whatever the order of placing: there is a p
 job may use take enough tasks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -104,7 +104,7 @@ class Room:
     """
 
     __slots__ = (
-        "_index", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents",
+        "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents",
         "used_permille",
     )  # fmt: skip
 
@@ -129,6 +129,7 @@ class Room:
         self.owners = owners or [None] * len(names)
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
+        self._nodes_of: dict[int, tuple[int, ...]] | None = None
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
@@ -140,7 +141,19 @@ class Room:
             self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners
         )
         other._index = self._index
+        other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other
+
+    @property
+    def nodes_of(self) -> Mapping[int, tuple[int, ...]]:
+        """The nodes on which each resident job is: their indices, rising."""
+        if self._nodes_of is None:
+            found: dict[int, list[int]] = {}
+            for index, residents in enumerate(self.residents):
+                for each in residents:
+                    found.setdefault(each.job_id, []).append(index)
+            self._nodes_of = {job_id: tuple(nodes) for job_id, nodes in found.items()}
+        return self._nodes_of
 
     @property
     def free_procs(self) -> int:
@@ -156,6 +169,13 @@ class Room:
             min(tasks, max(0, self._cpu_left_permille(index, most)) // job.cpu_permille) if tasks else 0
             for index, tasks in enumerate(fitting)
         ]
+
+    def tasks_at(self, index: int, job: Job) -> int:
+        """How many tasks of the job fit on the node of that index."""
+        tasks = self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) if self.procs[index] > 0 else 0
+        if (most := self.place.most_cpu_permille) is None or not job.cpu_permille or not tasks:
+            return tasks
+        return min(tasks, max(0, self._cpu_left_permille(index, most)) // job.cpu_permille)
 
     def _cpu_left_permille(self, index: int, most: int) -> int:
         """What more may be used of a node's CPUs, in thousandths of one, where so much of each may."""
@@ -254,12 +274,13 @@ class Room:
         return problem
 
     def _too_much(self, job: Job, allocation: Allocation) -> str | None:
-        room = dict(zip(self.names, self.tasks(job), strict=True))
+        index = self.index
         for share in allocation.nodes:
-            if share.node not in room:
+            if share.node not in index:
                 return f"node {share.node} is not in service"
-            if not 1 <= share.tasks <= room[share.node]:
-                return f"{share.tasks} tasks on node {share.node}, which takes {room[share.node]}"
+            takes = self.tasks_at(index[share.node], job)
+            if not 1 <= share.tasks <= takes:
+                return f"{share.tasks} tasks on node {share.node}, which takes {takes}"
         if len({share.node for share in allocation.nodes}) != len(allocation.nodes):
             return "a node is named twice"
         if not allocation.procs == job.procs == sum(share.tasks for share in allocation.nodes):
@@ -274,6 +295,9 @@ class Room:
             self.procs[i] -= tasks
             self.memory_bytes[i] -= tasks * job.memory_bytes
             self.residents[i] = (*self.residents[i], resident(job, tasks))
+        if self._nodes_of is not None:
+            held = {*self._nodes_of.get(job.id, ()), *(i for i, _ in self.indices(allocation))}
+            self._nodes_of[job.id] = tuple(sorted(held))
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""
@@ -281,12 +305,21 @@ class Room:
             self.procs[i] += tasks
             self.memory_bytes[i] += tasks * job.memory_bytes
             self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
+        if self._nodes_of is not None:
+            gone = {i for i, _ in self.indices(allocation)}
+            if left := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):
+                self._nodes_of[job.id] = left
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The index of each node by its name."""
+        if self._index is None:
+            self._index = {name: i for i, name in enumerate(self.names)}
+        return self._index
 
     def indices(self, allocation: Allocation) -> list[tuple[int, int]]:
         """(index of a node, tasks) of an allocation, without the nodes that are none of these."""
-        if self._index is None:
-            self._index = {name: i for i, name in enumerate(self.names)}
-        index = self._index
+        index = self.index
         return [(index[share.node], share.tasks) for share in allocation.nodes if share.node in index]
 
 

@@ -16,7 +16,8 @@ Of several such sets, the one comes first on which fewest of the job's own tasks
 are used least: by memory, then tasks, then CPU.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from cosched.model.job import Job
@@ -46,7 +47,7 @@ def load(residents: Iterable[Resident], owner: Owner | None = None) -> tuple[int
 
 def chosen(room: Room, job: Job, fitting: Sequence[int], rules: Rules = STRICT) -> list[tuple[int, int]] | None:
     """The tasks on a uniform set of nodes, evenly; None where there is no such set."""
-    places = _all_of_the_kind(room, job, fitting)
+    places = _Places(room, job, fitting)
     laid = [each for nodes in _sets(room, job, places, rules) if (each := _evenly(nodes, job, places))]
     return min(
         laid,
@@ -55,35 +56,85 @@ def chosen(room: Room, job: Job, fitting: Sequence[int], rules: Rules = STRICT) 
     )
 
 
+class _Places(dict[int, int]):
+    """How many of a job's tasks each node takes by rule (a), found out when it is asked for."""
+
+    def __init__(self, room: Room, job: Job, fitting: Sequence[int]) -> None:
+        super().__init__()
+        self._room, self._job, self._fitting = room, job, fitting
+
+    def __missing__(self, index: int) -> int:
+        fitting = self._fitting[index]
+        self[index] = tasks = _of_the_kind(self._room, index, self._job, fitting) if fitting else 0
+        return tasks
+
+    def of_idle(self, nodes: Sequence[int]) -> None:
+        """Find out all of these, on which nobody is: nodes with as much of everything take as many."""
+        room, fitting = self._room, self._fitting
+        cpus = room.cpus or room.procs
+        found: dict[tuple[int, int, int], int] = {}
+        for index in nodes:
+            alike = room.procs[index], cpus[index], fitting[index]
+            tasks = found.get(alike)
+            if tasks is None:
+                found[alike] = tasks = self[index]
+            self[index] = tasks
+
+
 def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
     """How many of the job's own tasks share a CPU."""
     return max(-(-tasks // (room.cpus[index] if room.cpus else tasks)) for index, tasks in pairs)
 
 
-def _sets(room: Room, job: Job, places: Sequence[int], rules: Rules) -> list[list[int]]:
+def _sets(room: Room, job: Job, places: _Places, rules: Rules) -> list[Sequence[int]]:
     """The uniform sets on which the job's tasks find their places."""
     most = min(room.most_nodes, job.procs)
-    alike: dict[tuple[frozenset[int], bool], list[int]] = {}
-    nodes_of: dict[int, int] = {}
-    for index, residents in enumerate(room.residents):
-        company = frozenset([each.job_id for each in residents])
-        owned = not rules.any_owners and room.owners[index] is not None
-        alike.setdefault((company, owned), []).append(index)
-        for job_id in company:
-            nodes_of[job_id] = nodes_of.get(job_id, 0) + 1
-    found = []
-    for (company, _), nodes in alike.items():
-        if rules.subset or not company:
-            if part := _roomiest(nodes, job, places, most):
-                found.append(part)
-        elif len(nodes) <= most and all(nodes_of[job_id] == len(nodes) for job_id in company):
-            found.append(nodes)
+    idle = [index for index, residents in enumerate(room.residents) if not residents]
+    places.of_idle(idle)
+    groups = [idle] if rules.any_owners else _by_owner(room, idle)
+    if rules.subset:
+        groups += _alike(room, rules)
+    found: list[Sequence[int]] = [part for nodes in groups if (part := _roomiest(nodes, job, places, most))]
+    if not rules.subset:
+        found += [nodes for nodes in _couples(room, rules, most) if places[nodes[0]]]
     return found
 
 
-def _roomiest(nodes: Iterable[int], job: Job, places: Sequence[int], most: int) -> list[int] | None:
+def _by_owner(room: Room, nodes: Iterable[int]) -> list[list[int]]:
+    """The nodes whose owner is away, and those whose owner is there."""
+    owners = room.owners
+    away = [index for index in nodes if owners[index] is None]
+    return [away, [index for index in nodes if owners[index] is not None]]
+
+
+def _alike(room: Room, rules: Rules) -> list[list[int]]:
+    """The nodes that have residents, by who these are, and by whether an owner is there."""
+    alike: dict[tuple[frozenset[int], bool], list[int]] = {}
+    for index, residents in enumerate(room.residents):
+        if residents:
+            owned = not rules.any_owners and room.owners[index] is not None
+            alike.setdefault((frozenset([each.job_id for each in residents]), owned), []).append(index)
+    return list(alike.values())
+
+
+def _couples(room: Room, rules: Rules, most: int) -> Iterator[Sequence[int]]:
+    """The sets, of so many nodes at most, of which each has the same residents, who are nowhere else."""
+    nodes_of, owners = room.nodes_of, room.owners
+    for job_id, nodes in nodes_of.items():
+        if len(nodes) > most:
+            continue
+        company = {each.job_id for each in room.residents[nodes[0]]}
+        if job_id != min(company) or any(nodes_of[other] != nodes for other in company):
+            continue  # another of these jobs stands for them, or one is elsewhere, too
+        if any(len(room.residents[index]) > len(company) for index in nodes):
+            continue  # somebody else is on some of them
+        if rules.any_owners or len({owners[index] is None for index in nodes}) == 1:
+            yield nodes
+
+
+def _roomiest(nodes: Iterable[int], job: Job, places: _Places, most: int) -> list[int] | None:
     """As many of these as the job has tasks, or as there are, if they take it; the roomiest where not all may."""
-    usable = sorted((index for index in nodes if places[index]), key=lambda index: (-places[index], index))[:most]
+    usable = [index for _, index in nsmallest(most, [(-places[index], index) for index in nodes if places[index]])]
     return sorted(usable) if sum(places[index] for index in usable) >= job.procs else None
 
 
@@ -106,7 +157,7 @@ def _kind(kind: str) -> str:
     return kind or "cpu"
 
 
-def _evenly(nodes: Sequence[int], job: Job, places: Sequence[int]) -> list[tuple[int, int]] | None:
+def _evenly(nodes: Sequence[int], job: Job, places: _Places) -> list[tuple[int, int]] | None:
     """The tasks on all of these nodes, as evenly as they fit; None where they do not."""
     tasks = dict.fromkeys(sorted(nodes), 0)
     left = job.procs
@@ -127,11 +178,8 @@ def _load_of(room: Room, nodes: Iterable[int]) -> tuple[int, int, int]:
 
 def of_the_kind(room: Room, job: Job) -> list[int]:
     """How many tasks of the job each node takes by rule (a)."""
-    return _all_of_the_kind(room, job, room.tasks(job))
-
-
-def _all_of_the_kind(room: Room, job: Job, fitting: Sequence[int]) -> list[int]:
-    return [_of_the_kind(room, index, job, tasks) if tasks else 0 for index, tasks in enumerate(fitting)]
+    places = _Places(room, job, room.tasks(job))
+    return [places[index] for index in range(len(room.names))]
 
 
 def allows(room: Room, job: Job, pairs: Sequence[tuple[int, int]], rules: Rules = STRICT) -> bool:
@@ -140,10 +188,7 @@ def allows(room: Room, job: Job, pairs: Sequence[tuple[int, int]], rules: Rules 
     jobs = {frozenset(each.job_id for each in room.residents[index]) for index in nodes}
     if len(jobs) != 1 or not (rules.any_owners or len({room.owners[index] is None for index in nodes}) == 1):
         return False
-    inside = set(nodes)
-    residents = next(iter(jobs))
-    elsewhere = not rules.subset and any(
-        each.job_id in residents for index, here in enumerate(room.residents) if index not in inside for each in here
-    )
-    fitting = room.tasks(job)
-    return not elsewhere and all(tasks <= _of_the_kind(room, index, job, fitting[index]) for index, tasks in pairs)
+    inside, residents = set(nodes), next(iter(jobs))
+    if not rules.subset and any(not inside.issuperset(room.nodes_of[job_id]) for job_id in residents):
+        return False
+    return all(tasks <= _of_the_kind(room, index, job, room.tasks_at(index, job)) for index, tasks in pairs)

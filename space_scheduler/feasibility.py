@@ -104,8 +104,8 @@ class Room:
     """
 
     __slots__ = (
-        "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs", "residents",
-        "used_permille",
+        "_free_procs", "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs",
+        "residents", "used_permille",
     )  # fmt: skip
 
     def __init__(
@@ -130,10 +130,14 @@ class Room:
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
         self._nodes_of: dict[int, tuple[int, ...]] | None = None
+        self._free_procs: int | None = None
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
-        return self.with_free(self.procs.copy(), self.memory_bytes.copy())
+        other = self.with_free(self.procs.copy(), self.memory_bytes.copy())
+        other._free_procs = self._free_procs
+        other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
+        return other
 
     def with_free(self, procs: list[int], memory_bytes: list[int]) -> "Room":
         """The same nodes, residents and rules with other figures."""
@@ -141,7 +145,6 @@ class Room:
             self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners
         )
         other._index = self._index
-        other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other
 
     @property
@@ -158,7 +161,9 @@ class Room:
     @property
     def free_procs(self) -> int:
         """Processors free on all nodes together."""
-        return sum([procs for procs in self.procs if procs > 0])
+        if self._free_procs is None:
+            self._free_procs = sum([procs for procs in self.procs if procs > 0])
+        return self._free_procs
 
     def tasks(self, job: Job) -> list[int]:
         """How many tasks of the job fit on each node."""
@@ -291,20 +296,26 @@ class Room:
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
+        free_procs = self.free_procs
         for i, tasks in self.indices(allocation):
+            free_procs -= max(0, self.procs[i]) - max(0, self.procs[i] - tasks)
             self.procs[i] -= tasks
             self.memory_bytes[i] -= tasks * job.memory_bytes
             self.residents[i] = (*self.residents[i], resident(job, tasks))
+        self._free_procs = free_procs
         if self._nodes_of is not None:
             held = {*self._nodes_of.get(job.id, ()), *(i for i, _ in self.indices(allocation))}
             self._nodes_of[job.id] = tuple(sorted(held))
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""
+        free_procs = self.free_procs
         for i, tasks in self.indices(allocation):
+            free_procs += max(0, self.procs[i] + tasks) - max(0, self.procs[i])
             self.procs[i] += tasks
             self.memory_bytes[i] += tasks * job.memory_bytes
             self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
+        self._free_procs = free_procs
         if self._nodes_of is not None:
             gone = {i for i, _ in self.indices(allocation)}
             if left := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):

@@ -65,5 +65,6 @@ def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
 def _figures(room: Free) -> object:
     """What is free, as plain values; who is where, in any order."""
     if isinstance(room, Room):
-        return room.names, room.procs, room.memory_bytes, [set(here) for here in room.residents]
+        residents = [set(here) for here in room.residents]
+        return room.names, room.procs, room.memory_bytes, residents, room.free_procs, dict(room.nodes_of)
     return room.free_procs

@@ -1,7 +1,7 @@
 """The capacity of nodes that have names: what each has, who is at its desk, and what jobs hold of it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
@@ -28,6 +28,7 @@ class NamedCapacity:
         self.procs_installed = self.procs_total = self.free_procs = 0
         self.widest = 0
         self._room: Room | None = None  # what is free, kept up to date until nodes change
+        self._installed: Room | None = None  # what all nodes would have free, until nodes change
 
     def __getitem__(self, name: str) -> Member:
         if name not in self.members:
@@ -106,7 +107,7 @@ class NamedCapacity:
 
     def _count(self, member: Member, sign: int = 1) -> None:
         """Count a node as it is, or count it no more, before it changes."""
-        self._room = None
+        self._room = self._installed = None
         self.procs_installed += sign * member.places
         self.procs_total += sign * member.places if member.in_service else 0
         self.free_procs += sign * member.free_procs
@@ -151,6 +152,8 @@ class NamedCapacity:
         """What is free on the nodes in service; a copy."""
         if self._room is None:
             self._room = self._free()
+            if self.place.looks_at_company:
+                _ = self._room.nodes_of  # kept up to date from now on, in each copy too
         return self._room.copy()
 
     def totals(self) -> Totals:
@@ -181,9 +184,15 @@ class NamedCapacity:
 
         ``installed``: all nodes that ever joined, without their owners, as they could be.
         """
-        members = [each for each in self if installed or each.in_service]
+        if not installed:
+            members = [each for each in self if each.in_service]
+            return self._made_empty(members, [each.memory_bytes for each in members], [each.owner for each in members])
+        if self._installed is None:
+            members = [*self]
+            self._installed = self._made_empty(members, [each.node.memory_bytes for each in members], ())
+        return self._installed.copy()
+
+    def _made_empty(self, members: list[Member], memory_bytes: list[int], owners: Sequence[Owner | None]) -> Room:
         names, procs = [each.node.name for each in members], [each.places for each in members]
-        memory_bytes = [each.node.memory_bytes if installed else each.memory_bytes for each in members]
         cpus = [each.node.cpus or each.node.procs for each in members]
-        owners = [None if installed else each.owner for each in members]
         return Room(names, procs, memory_bytes, self.rules.max_nodes_per_job, self.place, (), cpus, owners)

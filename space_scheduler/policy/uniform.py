@@ -18,6 +18,7 @@ are used least: by memory, then tasks, then CPU.
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import islice
 from typing import Final, NamedTuple
 
 from cosched.model.job import Job
@@ -61,24 +62,12 @@ class _Places(dict[int, int]):
 
     def __init__(self, room: Room, job: Job, fitting: Sequence[int]) -> None:
         super().__init__()
-        self._room, self._job, self._fitting = room, job, fitting
+        self._room, self._job, self.fitting = room, job, fitting
 
     def __missing__(self, index: int) -> int:
-        fitting = self._fitting[index]
+        fitting = self.fitting[index]
         self[index] = tasks = _of_the_kind(self._room, index, self._job, fitting) if fitting else 0
         return tasks
-
-    def of_idle(self, nodes: Sequence[int]) -> None:
-        """Find out all of these, on which nobody is: nodes with as much of everything take as many."""
-        room, fitting = self._room, self._fitting
-        cpus = room.cpus or room.procs
-        found: dict[tuple[int, int, int], int] = {}
-        for index in nodes:
-            alike = room.procs[index], cpus[index], fitting[index]
-            tasks = found.get(alike)
-            if tasks is None:
-                found[alike] = tasks = self[index]
-            self[index] = tasks
 
 
 def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
@@ -89,22 +78,33 @@ def _crowd(room: Room, pairs: Iterable[tuple[int, int]]) -> int:
 def _sets(room: Room, job: Job, places: _Places, rules: Rules) -> list[Sequence[int]]:
     """The uniform sets on which the job's tasks find their places."""
     most = min(room.most_nodes, job.procs)
-    idle = [index for index, residents in enumerate(room.residents) if not residents]
-    places.of_idle(idle)
-    groups = [idle] if rules.any_owners else _by_owner(room, idle)
-    if rules.subset:
-        groups += _alike(room, rules)
-    found: list[Sequence[int]] = [part for nodes in groups if (part := _roomiest(nodes, job, places, most))]
+    found: list[Sequence[int]] = _idle(room, job, places, rules, most)
     if not rules.subset:
-        found += [nodes for nodes in _couples(room, rules, most) if places[nodes[0]]]
+        return found + [nodes for nodes in _couples(room, rules, most) if places[nodes[0]]]
+    return found + [part for nodes in _alike(room, rules) if (part := _roomiest(nodes, job, places, most))]
+
+
+def _idle(room: Room, job: Job, places: _Places, rules: Rules, most: int) -> list[Sequence[int]]:
+    """The roomiest of the nodes on which nobody is: where all owners are away, and where all are there."""
+    alike = list(zip(room.procs, room.cpus or room.procs, places.fitting, strict=True))
+    takes = {each: _when_idle(*each) for each in set(alike)}
+    found: list[Sequence[int]] = []
+    for owned in (None,) if rules.any_owners else (False, True):
+        usable: list[int] = []
+        for tasks in sorted({*takes.values()} - {0}, reverse=True):
+            roomy = {each for each, here in takes.items() if here == tasks}
+            nodes = (index for index, each in enumerate(alike) if each in roomy and _is_idle(room, index, owned))
+            usable += islice(nodes, most - len(usable))  # most often the first ones of all
+            if len(usable) == most:
+                break
+        if sum(takes[alike[index]] for index in usable) >= job.procs:
+            found.append(sorted(usable))
     return found
 
 
-def _by_owner(room: Room, nodes: Iterable[int]) -> list[list[int]]:
-    """The nodes whose owner is away, and those whose owner is there."""
-    owners = room.owners
-    away = [index for index in nodes if owners[index] is None]
-    return [away, [index for index in nodes if owners[index] is not None]]
+def _is_idle(room: Room, index: int, owned: bool | None) -> bool:
+    """Whether nobody is on a node; and whether its owner is there or not, where that is asked."""
+    return not room.residents[index] and (owned is None or (room.owners[index] is not None) == owned)
 
 
 def _alike(room: Room, rules: Rules) -> list[list[int]]:
@@ -141,9 +141,8 @@ def _roomiest(nodes: Iterable[int], job: Job, places: _Places, most: int) -> lis
 def _of_the_kind(room: Room, index: int, job: Job, fitting: int) -> int:
     """How many of the job's tasks a node takes, if it may have company of the other kind alone: rule (a)."""
     residents = room.residents[index]
-    if not residents:  # half of what it takes, rounded up to whole levels
-        cpus = room.cpus[index] if room.cpus else max(1, room.procs[index])
-        return min(fitting, cpus * ((-(-room.procs[index] // cpus) + 1) // 2))
+    if not residents:
+        return _when_idle(room.procs[index], room.cpus[index] if room.cpus else room.procs[index], fitting)
     same = [each.tasks for each in residents if _kind(each.kind) == _kind(job.kind)]
     if len(same) == len(residents):
         return 0
@@ -151,6 +150,12 @@ def _of_the_kind(room: Room, index: int, job: Job, fitting: int) -> int:
     cpus = room.cpus[index] if room.cpus else places
     level = -(-places // max(1, cpus))
     return max(0, min(fitting, cpus * ((level + 1) // 2) - sum(same)))
+
+
+def _when_idle(procs: int, cpus: int, fitting: int) -> int:
+    """How many tasks a node takes on which nobody is: half of what it could, rounded up to whole levels."""
+    cpus = max(1, cpus)
+    return max(0, min(fitting, cpus * ((-(-procs // cpus) + 1) // 2)))
 
 
 def _kind(kind: str) -> str:

@@ -66,8 +66,9 @@ def fair_rates(
             left[node] -= (stop - level) * n
         level = stop
         stopped = {job for node, at in full_at.items() if at <= stop + _ROUNDING for job in there[node] if job in held}
-        if wanted[-1][0] <= stop:
-            stopped.add(wanted[-1][1])
+        while wanted and wanted[-1][0] <= stop:
+            stopped.add(wanted.pop()[1])
+        stopped &= held.keys()
         for job in stopped:
             rates[job] = level
             for node, n in held.pop(job).items():
@@ -86,27 +87,34 @@ def rows(
     and no two jobs that meet have the same one. A company has turns when one of its jobs is ``wanting`` and all of its
     nodes are ``able`` to keep time. Jobs of equal numbers of turns have equal time, whatever they asked for.
     """
-    meeting: dict[int, set[int]] = {job: set() for job in tasks}
-    for node in contended:
-        here = [job for job, on in tasks.items() if on.get(node)]
+    contended, able = set(contended), set(able)
+    there: dict[str, list[int]] = {}
+    for job, on in tasks.items():
+        for node, n in on.items():
+            if n and node in contended:
+                there.setdefault(node, []).append(job)
+    meeting: dict[int, set[int]] = {job: set() for here in there.values() for job in here}
+    for here in there.values():
         for job in here:
-            meeting[job].update(other for other in here if other != job)
+            meeting[job].update(here)
     found: dict[int, tuple[int, int]] = {}
-    left = set(tasks)
-    while left:
-        company, border = set(), [min(left)]
+    seen: set[int] = set()
+    for first in sorted(meeting):
+        if first in seen:
+            continue
+        company, border = set(), [first]
         while border:
             job = border.pop()
             if job not in company:
                 company.add(job)
                 border += meeting[job]
-        left -= company
+        seen |= company
         nodes = {node for job in company for node in tasks[job]}
-        if len(company) < 2 or not company & wanting or not nodes <= set(able):
+        if len(company) < 2 or not company & wanting or not nodes <= able:
             continue
         row: dict[int, int] = {}
         for job in sorted(company):
-            taken = {row[other] for other in meeting[job] if other in row}
+            taken = {row[other] for other in meeting[job] if other in row}  # itself not yet
             row[job] = next(number for number in range(len(company)) if number not in taken)
         count = max(row.values()) + 1
         if count <= MAX_ROWS:

@@ -6,7 +6,7 @@ Without it, agents go on as they were told for a few seconds, and then as plain 
 second network among the nodes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cosched.config.cluster import ClusterConfig
@@ -28,11 +28,15 @@ UNSEEN: Final = "not visible"
 
 
 class Plan(NamedTuple):
-    """All jobs that hold nodes, at one moment. ``contended``: nodes with more tasks than processors."""
+    """All jobs that hold nodes, at one moment. ``contended``: nodes with more tasks than processors.
+
+    ``there``: the jobs on each node, so that an answer costs what its node has.
+    """
 
     rates: Mapping[int, float]
     rows: Mapping[int, tuple[int, int]]
     contended: frozenset[str]
+    there: Mapping[str, Sequence[int]]
 
 
 class Coscheduling:
@@ -51,16 +55,16 @@ class Coscheduling:
         self._book = book
         self._flights = flights
         self._now_s = now_s
-        self._plan = Plan({}, {}, frozenset())
+        self._plan = Plan({}, {}, frozenset(), {})
         self._until_s = 0.0
 
     def answer(self, entry: NodeEntry, beat: wire.Heartbeat) -> wire.Turns:
         """For the node that has just said this."""
         plan = self.plan()
         turns = []
-        for flight in self._flights.values():
-            tasks = _tasks(flight).get(entry.name, 0)
-            if tasks and flight.job_id in plan.rates:
+        for job_id in plan.there.get(entry.name, ()):
+            flight = self._flights.get(job_id)
+            if flight is not None and (tasks := flight.tasks.get(entry.name, 0)):
                 row, count = plan.rows.get(flight.job_id, (0, 0))
                 share = plan.rates[flight.job_id] * tasks
                 turns.append(wire.Turn(*flight.key, self.mode(flight).value, share, row, count))
@@ -84,7 +88,7 @@ class Coscheduling:
         if flight is None:
             return None
         plan = self._planned()
-        signs = {node: sign for node in _tasks(flight) if (sign := self._signs(node, flight.key)) is not None}
+        signs = {node: sign for node in flight.tasks if (sign := self._signs(node, flight.key)) is not None}
         row, count = plan.rows.get(job_id, (0, 0))
         transports = sorted({each for sign in signs.values() for each in sign.transports})
         return CoschedulingDoc(
@@ -100,25 +104,27 @@ class Coscheduling:
         )
 
     def _planned(self) -> Plan:
-        tasks = {flight.job_id: _tasks(flight) for flight in self._flights.values()}
-        cpus, able, asked = dict[str, float](), set[str](), dict[str, int]()
-        for node in {node for on in tasks.values() for node in on}:
+        tasks = {flight.job_id: flight.tasks for flight in self._flights.values()}
+        there: dict[str, list[int]] = {}
+        for job_id, on in tasks.items():
+            for node in on:
+                there.setdefault(node, []).append(job_id)
+        cpus, able, contended = dict[str, float](), set[str](), set[str]()
+        for node, jobs in there.items():
             entry = self._book.get(node)
             hello, beat = (entry.hello, entry.beat) if entry is not None else (None, None)
             procs = hello.procs if hello is not None else 1
             cpus[node] = procs if beat is None or beat.limited_cpus is None else beat.limited_cpus
-            asked[node] = sum(on.get(node, 0) for on in tasks.values())
             if entry is not None and entry.session is not None and beat is not None:
                 able |= {node} if 0 <= beat.clock_bound_us <= MOST_OFF * self._slot_us else set()
-            if asked[node] <= procs:
-                del asked[node]
-        contended = frozenset(asked)
+            if sum(tasks[job_id][node] for job_id in jobs) > procs:
+                contended.add(node)
         wanting = {flight.job_id for flight in self._flights.values() if self._wants_turns(flight)}
-        return Plan(fair_rates(cpus, tasks), rows(tasks, contended, wanting, able), contended)
+        return Plan(fair_rates(cpus, tasks), rows(tasks, contended, wanting, able), frozenset(contended), there)
 
     def _wants_turns(self, flight: Flight) -> bool:
         """Whether a job needs its tasks to run at the same time: on several nodes, and nothing else would help it."""
-        nodes, mode = _tasks(flight), self.mode(flight)
+        nodes, mode = flight.tasks, self.mode(flight)
         if mode is Mode.GANG:
             return True
         if mode is not Mode.CCS or len(nodes) < 2:
@@ -130,7 +136,3 @@ class Coscheduling:
         entry = self._book.get(node)
         signs = entry.beat.jobs if entry is not None and entry.beat is not None else ()
         return next((sign for sign in signs if (sign.job_id, sign.attempt) == key), None)
-
-
-def _tasks(flight: Flight) -> dict[str, int]:
-    return {share.node: share.tasks for share in flight.allocation.nodes}

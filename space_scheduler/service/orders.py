@@ -25,6 +25,7 @@ class Flight:
         self.attempt: Final = max(1, record.attempt)
         self.record = record
         self.allocation = allocation
+        self.tasks: Final = {share.node: share.tasks for share in allocation.nodes}  # by node
         self.limit_us = limit_us
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()

@@ -306,10 +306,6 @@ class JournalledCore:
     def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
         """All there is to see, as a value of its own."""
         state = self.state
-        used: dict[str, int] = {}
-        for record in state.holding():
-            for share in record.allocation.nodes if record.allocation else ():
-                used[share.node] = used.get(share.node, 0) + share.tasks
         return View(
             seq=self.journal.seq,
             now_us=self.journal.last_us,
@@ -317,8 +313,6 @@ class JournalledCore:
             line=state.queue.line(),
             waiting=+self.waiting,
             alive=+self.alive,
-            used=used,
-            nodes=tuple(state.nodes()),
             procs_total=state.procs_total,
             free_procs=state.free_procs,
             passes=state.passes,

@@ -144,8 +144,9 @@ class Metrics(Collector):
             "cosched_node_raises", "How often jobs went first there, since its agent started.", labels=["node"]
         )
         limited = GaugeMetricFamily("cosched_node_limited_cpus", "The ceiling for parallel work.", labels=["node"])
-        for entry in self._book.members(view.used):
-            states[entry.state(busy=view.used.get(entry.name, 0) > 0)] += 1
+        used = view.used()
+        for entry in self._book.members(used):
+            states[entry.state(busy=used.get(entry.name, 0) > 0)] += 1
             connected += entry.session is not None
             if (beat := entry.beat) is None:
                 continue

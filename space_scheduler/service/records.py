@@ -16,7 +16,6 @@ from cosched.wire.messages import Exit, Peer
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
-from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.reasons import Reason
 
 
@@ -120,8 +119,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The service's state at one moment; never changes, and reading it blocks nobody.
 
     ``jobs`` are those alive, by number; ``line`` those that may start, behind their keys, in the queue's order;
-    ``waiting`` how many wait or are held, by user; ``alive`` how many there are, by state; ``used`` the processors that
-    jobs hold on each node, by its name; ``nodes`` all the core knows of them. ``ended`` counts all ends, by state.
+    ``waiting`` how many wait or are held, by user; ``alive`` how many there are, by state; ``ended`` counts all ends,
+    by state.
     ``accepting`` is False while the journal cannot be written; ``problem`` then says why, and also when a policy's pass
     has failed (jobs go on running either way). ``decided_us``: the last pass.
     """
@@ -132,8 +131,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     line: Sequence[tuple[Any, Job]] = ()
     waiting: dict[str, int] = {}
     alive: dict[JobState, int] = {}
-    used: dict[str, int] = {}
-    nodes: tuple[NodeStatus, ...] = ()
     procs_total: int = 0
     free_procs: int = 0
     passes: int = 0
@@ -141,6 +138,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[JobState, int] = {}
     accepting: bool = True
     problem: str = ""
+
+    def used(self) -> dict[str, int]:
+        """How many processors jobs hold on each node, by its name: counted when it is asked, not at each commit."""
+        used: dict[str, int] = {}
+        for record in self.jobs.values():
+            for share in record.allocation.nodes if record.allocation else ():
+                used[share.node] = used.get(share.node, 0) + share.tasks
+        return used
 
     @property
     def queue(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -34,6 +35,7 @@ from node_agent.linux.cgroups import read_pids
 
 DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32
+_FEW_PORTS = 4_096  # below these, ports are for root and few
 Found = TypeVar("Found")
 
 
@@ -47,10 +49,15 @@ async def until(found: Callable[[], Found | None], what: str, deadline_s: float 
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody listens at, and that the kernel gives no connection while an agent is started anew on it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(100):
+        port = random.SystemRandom().randrange(lowest // 2, lowest) if lowest > _FEW_PORTS else 0
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise AssertionError("no port is free")
 
 
 class Scheduler:

@@ -8,8 +8,9 @@ reservation only; it gives the same answers (``tests/properties/test_futures.py`
 Kept from pass to pass, the reservations are a profile, which a pass takes up where the last one left it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,8 @@ from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 Ends = Sequence[tuple[int, int, int]]
+#: Periods behind a job's start that are looked at for the next ones of its shape.
+_LOOK_AHEAD: Final = 16
 
 
 class Schedule(msgspec.Struct, frozen=True, tag=True):
@@ -56,7 +59,7 @@ class CountedFuture:
     def keeping(cls, snapshot: Snapshot) -> "CountedFuture":
         """One whose reservations will be kept: in a profile, from the first on."""
         future = cls(snapshot)
-        future._keep(Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends))
+        future._profile = Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends)
         return future
 
     @classmethod
@@ -64,7 +67,7 @@ class CountedFuture:
         """What was kept, less what has ended or been withdrawn since."""
         future, now_us, changes = cls(snapshot), snapshot.now_us, snapshot.changes
         profile = memory.profile.copy()
-        future._keep(profile)
+        future._profile = profile
         profile.advance(now_us)
         for until_us, procs in changes.vacated:
             profile.change(now_us, until_us, procs)
@@ -138,38 +141,56 @@ class CountedFuture:
 
     # reservations that are kept
 
-    def _keep(self, profile: Profile) -> None:
-        self._profile = profile
-        self._searched: dict[tuple[int, int], tuple[int, int, int]] = {}
-        self._holes: list[tuple[int, int]] = []
-
-    def earlier(self, job: Job, start_us: int) -> int:
-        """Where a reservation could start instead; it is moved there. The jobs have to be asked in queue order.
+    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
+        """Move reservations to earlier holes, one by one. The jobs have to come in queue order.
 
         Jobs of one shape are alike: where one found no place, another of a later start finds none either, until some
         reservation moves and leaves a hole. (One of an earlier start may: it can stand on its own processors earlier.)
-        ``_searched`` remembers for each shape the start of the job that searched last, how far it searched in vain, and
-        how many holes had been left by then; ``_holes`` are (how many before it, start), starts rising: later lower
-        ones replace earlier ones.
+        ``searched`` remembers for each shape the start of the job that searched last, how far it searched in vain, how
+        many holes had been left by then, and before what time too few processors are free for any of the shape from
+        there on; ``holes`` are (how many before it, start), starts rising: later lower ones replace earlier ones.
         """
-        profile, holes = self._whole_profile(), self._holes
-        shape = (job.procs, job.estimate_us)
-        of_us, from_us, seen = self._searched.get(shape, (0, self.now_us, 0))
-        left = holes[-1][0] + 1 if holes else 0
-        if start_us < of_us:
-            from_us = self.now_us
-        elif seen < left:
-            lowest_us = holes[bisect_left(holes, (seen,))][1]
-            from_us = max(self.now_us, min(from_us, lowest_us - job.estimate_us))  # of use to what reaches into it
-        earlier_us = profile.earlier(job.procs, job.estimate_us, start_us, from_us)
-        self._searched[shape] = (start_us, earlier_us, left)
-        if earlier_us != start_us:
-            profile.change(start_us, start_us + job.estimate_us, job.procs)
-            profile.change(earlier_us, earlier_us + job.estimate_us, -job.procs)
-            while holes and holes[-1][1] >= start_us:
-                holes.pop()
-            holes.append((left, start_us))
-        return earlier_us
+        profile, now_us = self._whole_profile(), self.now_us
+        times, free = profile.times, profile.free
+        searched: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        holes: list[tuple[int, int]] = []
+        left = 0  # how many holes there have been
+        moved = set()
+        for job in jobs:
+            start_us = starts_us.get(job.id, now_us)
+            if not now_us < start_us < FOREVER_US:
+                continue
+            procs, estimate_us = shape = job.procs, job.estimate_us
+            from_us = now_us
+            if (known := searched.get(shape)) is not None:
+                of_us, until_us, seen, none_before_us = known
+                if start_us >= of_us:
+                    from_us = until_us
+                    if seen < left:
+                        lowest_us = holes[bisect_left(holes, (seen,))][1]
+                        from_us = max(now_us, min(from_us, lowest_us - estimate_us))  # of use to what reaches into it
+                    elif start_us <= none_before_us:
+                        continue
+            before = bisect_left(times, start_us)
+            first = max(0, bisect_right(times, from_us, 0, before) - 1)
+            if first >= before or max(free[first:before]) < procs:
+                last = min(before + _LOOK_AHEAD, len(free) - 1)
+                while before < last and free[before] < procs:
+                    before += 1
+                searched[shape] = start_us, start_us, left, times[before]
+                continue
+            earlier_us = profile.earlier(procs, estimate_us, start_us, from_us)
+            searched[shape] = start_us, earlier_us, left, 0
+            if earlier_us != start_us:
+                profile.change(start_us, start_us + estimate_us, procs)
+                profile.change(earlier_us, earlier_us + estimate_us, -procs)
+                starts_us[job.id] = earlier_us
+                moved.add(job.id)
+                while holes and holes[-1][1] >= start_us:
+                    holes.pop()
+                holes.append((left, start_us))
+                left += 1
+        return moved
 
     def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
         """Its processors are set aside already."""

@@ -5,6 +5,8 @@ A start now gives way to no place, but to times: it may take nodes that are rese
 at its time. The profile is made from what runs and what is reserved at every pass: named nodes are few.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cosched.model.allocation import Allocation
@@ -126,8 +128,17 @@ class NamedFuture:
 
     # reservations that are kept
 
-    def earlier(self, job: Job, start_us: int) -> int:
-        """Take a reservation out and place it again in the earliest hole, if that is earlier."""
+    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
+        """Take each reservation out and place it again in the earliest hole, if that is earlier."""
+        moved = set()
+        for job in jobs:
+            start_us = starts_us.get(job.id, self.now_us)
+            if self.now_us < start_us < FOREVER_US and (earlier_us := self._earlier(job, start_us)) != start_us:
+                starts_us[job.id] = earlier_us
+                moved.add(job.id)
+        return moved
+
+    def _earlier(self, job: Job, start_us: int) -> int:
         profile, allocation = self._profiles()[1], self._places[job.id]
         profile.give(job, start_us, allocation)
         found = profile.earliest(job, self.now_us)

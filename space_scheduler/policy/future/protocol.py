@@ -7,6 +7,7 @@ A place is found by the question and taken by what follows: ``start`` after :met
 :meth:`Future.earliest`, for the same job and with nothing in between. Times are all that a selection handles.
 """
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from cosched.model.job import Job
@@ -56,8 +57,12 @@ class Future(Protocol):
 class KeepingFuture(Future, Protocol):
     """A future whose reservations can be kept from one pass to the next: predicted ends stay what they were."""
 
-    def earlier(self, job: Job, start_us: int) -> int:
-        """Take a reservation out and place it again in the earliest hole, while the others stay; its start then."""
+    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
+        """Take each job's reservation out and place it again in the earliest hole, while the others stay.
+
+        ``starts_us`` are the reserved starts by job, and follow; a job without one, or of one that is not after now or
+        FOREVER_US, is left as it is. The jobs have to come in queue order. Gives the numbers of those that moved.
+        """
         ...
 
     def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:

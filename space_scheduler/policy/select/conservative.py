@@ -73,6 +73,7 @@ class Conservative:
         if memory and memory.wake_us < now_us:  # a live host can be late; a promise that should have been kept was not
             disturbed = disturbed or Why.LATE_LAUNCH
         future: KeepingFuture | None = None
+        moved: set[int] | None = None  # jobs whose reservation may be another one than before; None: all of them
         if memory is not None and not disturbed:
             future = futures.resumed(snapshot, memory)
             if isinstance(future, NamedFuture) and future.ends_moved:
@@ -84,59 +85,69 @@ class Conservative:
             newcomers = changes.submitted
             if len(newcomers) > 1:
                 newcomers = sorted(newcomers, key=lambda job: queue.key(job.id))
+            moved = set()
             if starts_us and (changes.vacated or changes.withdrawn):
-                future = self._after_early_end(snapshot, future, starts_us)
+                future, moved = self._after_early_end(snapshot, future, starts_us)
+            if moved is not None:
+                moved.update([job.id for job in newcomers])
         for job in newcomers:
             _place(future, starts_us, job)
-        return _start_due(snapshot, future, before, starts_us, disturbed or Why.RESCHEDULED)
+        if memory is None or memory.wake_us <= now_us:  # some that have not moved are due
+            moved = None
+        return _start_due(snapshot, future, before, starts_us, moved, disturbed or Why.RESCHEDULED)
 
     def validate(self, snapshot: Snapshot) -> None:
         """The memory is what runs and what is reserved, and never over-committed."""
         problem = futures.contradiction(snapshot)
         assert problem is None, problem
 
-    def _after_early_end(self, snapshot: Snapshot, future: KeepingFuture, starts_us: dict[int, int]) -> KeepingFuture:
-        """Carry out the choice; ``starts_us`` is updated, the future to go on with is returned."""
+    def _after_early_end(
+        self, snapshot: Snapshot, future: KeepingFuture, starts_us: dict[int, int]
+    ) -> tuple[KeepingFuture, set[int] | None]:
+        """Carry out the choice; ``starts_us`` is updated. Gives the future to go on with, and who moved (None: any)."""
         now_us = snapshot.now_us
         if self.early_end is EarlyEnd.ANEW:
             waiting = [job for job in snapshot.queue if job.id in starts_us]
             waiting.sort(key=lambda job: starts_us[job.id] > now_us)  # what is due now is as good as started
-            return _made_anew(snapshot, starts_us, waiting)
+            return _made_anew(snapshot, starts_us, waiting), None
         if self.early_end is EarlyEnd.SCHEDULE:
             in_schedule_order, anew_us = _in_schedule_order(snapshot, starts_us), starts_us.copy()
             anew = _made_anew(snapshot, anew_us, in_schedule_order)
             none_later = snapshot.nodes is None or all(anew_us[job_id] <= at_us for job_id, at_us in starts_us.items())
             if none_later:
                 starts_us.update(anew_us)
-                return anew
-            _one_by_one(future, in_schedule_order, starts_us)
-        elif self.early_end is EarlyEnd.ARRIVAL:
-            _one_by_one(future, snapshot.queue, starts_us)
-        return future
-
-
-def _one_by_one(future: KeepingFuture, jobs: Iterable[Job], starts_us: dict[int, int]) -> None:
-    """Take each reservation out and place it again in the earliest hole, while the others stay."""
-    now_us, earlier = future.now_us, future.earlier
-    for job in jobs:
-        start_us = starts_us.get(job.id, now_us)
-        if now_us < start_us < FOREVER_US:
-            starts_us[job.id] = earlier(job, start_us)
+                return anew, None
+            return future, future.compress(in_schedule_order, starts_us)
+        if self.early_end is EarlyEnd.ARRIVAL:
+            return future, future.compress(snapshot.queue, starts_us)
+        return future, set()
 
 
 def _start_due(
-    snapshot: Snapshot, future: KeepingFuture, before: dict[int, int], starts_us: dict[int, int], moved: Why
+    snapshot: Snapshot,
+    future: KeepingFuture,
+    before: dict[int, int],
+    starts_us: dict[int, int],
+    moved: set[int] | None,
+    why: Why,
 ) -> Plan:
-    """Start what is due, and tell of every promise made or moved (``moved`` is why it might be later than before)."""
+    """Start what is due, and tell of every promise made or moved (``why`` one might be later than before).
+
+    ``moved``: the jobs that may be due or have another promise than before; None: any.
+    """
     now_us, queue = snapshot.now_us, snapshot.queue
     starts = []
-    due = [job_id for job_id, start_us in starts_us.items() if start_us <= now_us]
+    looked = starts_us
+    if moved is not None:
+        looked = {job_id: starts_us[job_id] for job_id in starts_us if job_id in moved} if moved else {}
+    due = [job_id for job_id, start_us in looked.items() if start_us <= now_us]
     due.sort(key=queue.key)
     for job in map(queue.job, due):
         reason = Reason(Why.RESERVATION_DUE, {"promised_us": before.get(job.id, now_us)})
         starts.append(future.start_reserved(job, reason))
         del starts_us[job.id]
-    told = moves_told(before, starts_us, moved)
+        looked.pop(job.id, None)
+    told = moves_told(before, looked, why)
     wake_us = min(starts_us.values(), default=FOREVER_US)
     return Plan(starts, future.kept(starts_us, wake_us), wake_us if wake_us != FOREVER_US else None, told)
 

@@ -66,5 +66,6 @@ def _figures(room: Free) -> object:
     """What is free, as plain values; who is where, in any order."""
     if isinstance(room, Room):
         residents = [set(here) for here in room.residents]
-        return room.names, room.procs, room.memory_bytes, residents, room.free_procs, dict(room.nodes_of)
+        counted = room.free_procs, dict(room.nodes_of)
+        return room.names, room.procs, room.memory_bytes, [*room.owners], residents, counted
     return room.free_procs

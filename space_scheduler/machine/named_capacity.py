@@ -102,7 +102,11 @@ class NamedCapacity:
             return False
         member.owner = owner
         member.shrunk()
-        self._room = None
+        if self._room is not None and (at := self._room.index.get(name)) is not None:
+            owners = [*self._room.owners]  # copies of the room keep those of before
+            owners[at] = owner
+            self._room.owners = owners
+            self._room.memory_bytes[at] = member.memory_bytes - member.used_memory_bytes
         return True
 
     def _count(self, member: Member, sign: int = 1) -> None:

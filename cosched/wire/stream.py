@@ -7,7 +7,8 @@ The two ends are ``cosched-rsh`` and the supervisor; agents only pass frames on,
 caller sends a REQUEST (JSON: ``{"host", "command", "id", "stdout", "stderr", "again"}``; ``id`` is 32 hexadecimal
 digits of its own choice, one for each command; ``stdout`` and ``stderr`` are the bytes that it has already). The
 command is started if there is none of that id. Then it gets ATTACHED (how many of its frames have arrived), sends from
-there on STDIN pieces, EOF and SIGNAL frames, and keeps each until TAKEN (so many are done with) covers it. It gets
+there on STDIN pieces, EOF and SIGNAL frames, and keeps each until TAKEN (so many are done with; the first one comes
+behind ATTACHED) covers it. It gets
 STDOUT and STDERR pieces from where it stood, which the supervisor keeps until ACK (two numbers: bytes of each that have
 been passed on), and in the end EXIT (JSON: ``{"status": …}`` or ``{"signal": …}``). FAIL (a message for people, exit
 status 255 as ssh's) is final; after AWAY (why it is not possible now), or a connection that ends without a word, the

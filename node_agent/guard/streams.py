@@ -341,7 +341,9 @@ class Streams:
                 each.sent = count
         if not self._attached:
             self._attached = True
+            # what was taken while nobody called is told now: the caller's window may be full of it
             self._outgoing += rsh.frame(rsh.ATTACHED, _COUNT.pack(self._seen))
+            self._outgoing += rsh.frame(rsh.TAKEN, _COUNT.pack(self._done))
 
 
 def _listening(name: str, directory_fd: int, agent_uid: int) -> socket.socket:

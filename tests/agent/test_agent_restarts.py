@@ -83,6 +83,60 @@ async def test_streams_go_on_over_restarts_of_both_agents_and_nothing_is_lost_or
         assert await job.out("stderr") == ""
 
 
+_WRITES = """
+import os, sys
+# Writes a million bytes; says when no more are taken for a second.
+os.set_blocking(1, False)
+left, tries = 1_000_000, 0
+while left:
+    try:
+        left -= os.write(1, bytes(min(left, 60_000)))
+        tries = 0
+    except BlockingIOError:
+        import time
+        time.sleep(0.02)
+        tries += 1
+        if tries == 50:
+            open(sys.argv[1], "w").close()
+"""
+_READS = """
+import os, select, sys, time
+# Reads nothing until it may, then all that is there, says so, then the rest, and prints how much there was.
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+count = 0
+while select.select([0], [], [], 1.0)[0]:
+    count += len(os.read(0, 65536))
+open(sys.argv[2], "w").close()
+while data := os.read(0, 65536):
+    count += len(data)
+print(count)
+"""
+
+
+async def test_input_that_is_taken_while_an_agent_is_away_makes_room_for_more(
+    cluster: Cluster, pair: tuple[Node, Node]
+) -> None:
+    """All that a caller may have on its way had arrived, and was taken when nobody could be told: both waited on."""
+    a, b = pair
+    writes, reads = cluster.base / "writes.py", cluster.base / "reads.py"
+    writes.write_text(_WRITES)
+    reads.write_text(_READS)
+    full, go, took = (cluster.base / name for name in ("full", "go", "took"))
+    async with cluster.scheduler() as scheduler:
+        job = Job(cluster, scheduler, a, b)
+        await job.prepare()
+        python = "/usr/bin/python3 -I"
+        await job.start(f"{python} {writes} {full} | $RSH b '{python} {reads} {go} {took}'")
+        await until(full.exists, "the window to be full")
+        b.stop_agent(signal.SIGKILL)
+        go.touch()
+        await until(took.exists, "all of it to be taken")
+        b.start_agent()
+        await scheduler.next("a", wire.ProgramEnded)
+        assert await job.out() == "1000000\n"
+
+
 async def test_a_command_that_ends_while_its_agent_is_away_is_told_to_its_caller(
     cluster: Cluster, pair: tuple[Node, Node]
 ) -> None:

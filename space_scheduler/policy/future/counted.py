@@ -174,10 +174,12 @@ class CountedFuture:
             before = bisect_left(times, start_us)
             first = max(0, bisect_right(times, from_us, 0, before) - 1)
             if first >= before or max(free[first:before]) < procs:
-                last = min(before + _LOOK_AHEAD, len(free) - 1)
-                while before < last and free[before] < procs:
-                    before += 1
-                searched[shape] = start_us, start_us, left, times[before]
+                last = len(free) - 1
+                if known is not None:  # a shape of several jobs: it is worth to look for the next ones
+                    last = min(before + _LOOK_AHEAD, last)
+                    while before < last and free[before] < procs:
+                        before += 1
+                searched[shape] = start_us, start_us, left, times[min(before, last)]
                 continue
             earlier_us = profile.earlier(procs, estimate_us, start_us, from_us)
             searched[shape] = start_us, earlier_us, left, 0

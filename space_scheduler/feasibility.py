@@ -170,16 +170,17 @@ class Room:
         fitting = self._by_memory(job)
         if (most := self.place.most_cpu_permille) is None or not job.cpu_permille:
             return fitting
-        return [
-            min(tasks, max(0, self._cpu_left_permille(index, most)) // job.cpu_permille) if tasks else 0
-            for index, tasks in enumerate(fitting)
-        ]
+        return [self._by_cpu(index, job, tasks, most) if tasks else 0 for index, tasks in enumerate(fitting)]
 
     def tasks_at(self, index: int, job: Job) -> int:
         """How many tasks of the job fit on the node of that index."""
         tasks = self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) if self.procs[index] > 0 else 0
         if (most := self.place.most_cpu_permille) is None or not job.cpu_permille or not tasks:
             return tasks
+        return self._by_cpu(index, job, tasks, most)
+
+    def _by_cpu(self, index: int, job: Job, tasks: int, most: int) -> int:
+        """How many of so many tasks a node's CPUs are admitted for, where so much of each may be used."""
         return min(tasks, max(0, self._cpu_left_permille(index, most)) // job.cpu_permille)
 
     def _cpu_left_permille(self, index: int, most: int) -> int:

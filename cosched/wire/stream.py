@@ -8,13 +8,12 @@ caller sends a REQUEST (JSON: ``{"host", "command", "id", "stdout", "stderr", "a
 digits of its own choice, one for each command; ``stdout`` and ``stderr`` are the bytes that it has already). The
 command is started if there is none of that id. Then it gets ATTACHED (how many of its frames have arrived), sends from
 there on STDIN pieces, EOF and SIGNAL frames, and keeps each until TAKEN (so many are done with; the first one comes
-behind ATTACHED) covers it. It gets
-STDOUT and STDERR pieces from where it stood, which the supervisor keeps until ACK (two numbers: bytes of each that have
-been passed on), and in the end EXIT (JSON: ``{"status": …}`` or ``{"signal": …}``). FAIL (a message for people, exit
-status 255 as ssh's) is final; after AWAY (why it is not possible now), or a connection that ends without a word, the
-caller asks again, with ``again`` true. An agent whose caller has gone says HANGUP in its place: then the command ends.
-Between agents the one that is called begins, with a CHALLENGE (random bytes) that the call has to repeat: a call that
-was recorded is worth nothing.
+right after ATTACHED) covers it. It gets STDOUT and STDERR pieces from where it stood, which the supervisor keeps until
+ACK (two numbers: bytes of each that have been passed on), and in the end EXIT (JSON: ``{"status": …}`` or
+``{"signal": …}``). FAIL (a message for people, exit status 255 as ssh's) is final; after AWAY (why it is not possible
+now), or a connection that ends without a word, the caller asks again, with ``again`` true. An agent whose caller has
+gone says HANGUP in its place: then the command ends. Between agents the one that is called begins, with a CHALLENGE
+(random bytes) that the call has to repeat: a call that was recorded is worth nothing.
 """
 
 import struct

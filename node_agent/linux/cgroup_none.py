@@ -26,6 +26,7 @@ class _Watched:
     def __init__(self) -> None:
         self.mark = b""
         self.supervisors: dict[int, int] = {}  # pid -> start, for numbers are used again
+        self.forked_on: dict[int, set[int]] = {}  # pid of one whose command has not begun -> processors allowed then
         self.memory_bytes: int | None = None
 
 
@@ -99,11 +100,13 @@ class CgroupsNone(Cgroups):
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
     def began(self, name: str, pid: int) -> None:
-        """As the interface says: the affinity may have changed between the fork and the command's start."""
-        with contextlib.suppress(OSError):  # it has ended
-            if os.sched_getaffinity(pid) != self._allowed:
-                for each in {pid, *self.procs(name)}:
-                    self._place(each)
+        """As the interface says. Where nothing has changed since the fork, a command keeps what it chose itself."""
+        found, group = process.stat_of(pid), self._groups.get(name)
+        if found is None or group is None:
+            return  # it has ended
+        if group.forked_on.pop(found.parent, self._allowed) != self._allowed:
+            for each in {pid, *self.procs(name)}:
+                self._place(each)
 
     def watch_over(self, name: str, mark: str, supervisor: int | None, memory_bytes: int | None) -> None:
         """As the interface says."""
@@ -114,6 +117,7 @@ class CgroupsNone(Cgroups):
             found = process.stat_of(supervisor)
             if found is not None:
                 group.supervisors[supervisor] = found.start_ticks
+                group.forked_on[supervisor] = self._allowed
 
     def names(self) -> list[str]:
         """As the interface says."""
@@ -128,6 +132,7 @@ class CgroupsNone(Cgroups):
         if group is None:
             return []
         group.supervisors = {pid: start for pid, start in group.supervisors.items() if scan.started.get(pid) == start}
+        group.forked_on = {pid: on for pid, on in group.forked_on.items() if pid in group.supervisors}
         members: set[int] = set()
         waiting = [child for pid in group.supervisors for child in scan.below.get(pid, [])]
         while waiting:

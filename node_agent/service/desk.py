@@ -130,7 +130,7 @@ class Desk:
     async def _look(self) -> None:
         now_s = time.monotonic()
         if now_s - self._loaded_s >= 0.9 * self._period_s:  # over less, a short-lived process is much
-            self.usage = Usage(*self._load.look())
+            self.usage = self._load.look()
             self._loaded_s = now_s
         now = self._habit()
         sights = []

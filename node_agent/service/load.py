@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
+from cosched.model.node import Usage
 from node_agent.linux import files
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -21,19 +22,6 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _SCAN_EVERY_S = 5.0
 _NOBODY = 65_534
 _SHORTEST_S = 0.05  # a period below this says nothing
-
-
-class Use(NamedTuple):
-    """CPU in CPUs over the last period, memory in bytes; -1 where a figure cannot be had."""
-
-    cpu_parallel: float = -1.0
-    cpu_local: float = -1.0
-    cpu_system: float = -1.0
-    memory_parallel_bytes: int = -1
-    memory_local_bytes: int = -1
-    memory_system_bytes: int = -1
-    memory_free_bytes: int = -1
-    load_1min: float = -1.0
 
 
 class _Sides(NamedTuple):
@@ -72,10 +60,10 @@ class Load:
         self._before_s = 0.0
         self._seen: dict[int, tuple[float, float]] = {}  # pid -> start, CPU seconds (where there are no cgroups)
         self._spent = [0.0, 0.0]
-        self._last = Use()
+        self._last = Usage()
         self.by_groups = False  # whether the last look had both cgroups to ask
 
-    def look(self) -> Use:
+    def look(self) -> Usage:
         """The use since the last look; the first one has no CPU figures."""
         now_s = time.monotonic()
         by_groups = self._by_groups()
@@ -89,7 +77,7 @@ class Load:
         self._before, self._before_s = sides, now_s
         used = sides.parallel_bytes + sides.local_bytes
         available = psutil.virtual_memory().available
-        self._last = Use(
+        self._last = Usage(
             *(_rates(before, sides, period_s) if before else (-1.0, -1.0, -1.0)),
             sides.parallel_bytes,
             sides.local_bytes,

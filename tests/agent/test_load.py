@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from kit.agents import remove_groups
 
+from cosched.model.node import Usage
 from node_agent.service import load
-from node_agent.service.load import Load, Use
+from node_agent.service.load import Load
 
 MOUNT = Path("/sys/fs/cgroup")
 BURN = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
@@ -30,7 +31,7 @@ def burner() -> Iterator["subprocess.Popen[bytes]"]:
         process.communicate()
 
 
-def looked(it: Load, enough: Callable[[Use], bool]) -> Use:
+def looked(it: Load, enough: Callable[[Usage], bool]) -> Usage:
     end_s = time.monotonic() + 20
     while not enough(use := it.look()):
         assert time.monotonic() < end_s, use

@@ -133,15 +133,14 @@ def in_state(client: Client, state: str, script: str = _STUBBORN) -> int:
 
 def caught_starting(client: Client) -> int:
     """A job that is being launched; one that ran before anybody looked, as on a busy machine, is ended again."""
-    seen = ""
-    while seen != "starting":
+    for _ in range(100):
         job_id = submit(client, "#!/bin/sh\nexec sleep 600\n")
         until(lambda: client.job(job_id).state in ("starting", "running"), f"job {job_id} to be launched", BOUND_S)  # noqa: B023
-        seen = client.job(job_id).state
-        if seen != "starting":
-            client.cancel(job_id)
-            assert ended(client, job_id).state == "cancelled"
-    return job_id
+        if client.job(job_id).state == "starting":
+            return job_id
+        client.cancel(job_id)
+        assert ended(client, job_id).state == "cancelled"
+    raise AssertionError("no launch lasted until it was looked at")
 
 
 def ended(client: Client, job_id: int) -> JobDoc:

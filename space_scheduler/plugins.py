@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
 from space_scheduler.machine.state import BadPlan
-from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot, traits_of
+from space_scheduler.policy.interface import Plan, PlannedChange, Policy, Snapshot, traits_of
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.place import mpl_of, place_of
 from space_scheduler.policy.presets import PRESETS, compose
@@ -165,8 +165,8 @@ class _Guarded:
             raise BadPlan(f"policy {self._name}: plan() gave {type(plan).__name__}, expected a Plan")
         if plan.wake_us is not None and not isinstance(plan.wake_us, int):
             raise BadPlan(f"policy {self._name}: wake_us is {plan.wake_us!r}, expected whole microseconds")
-        if not all(isinstance(start, PlannedStart) for start in plan.starts):
-            raise BadPlan(f"policy {self._name}: starts has something that is no PlannedStart")
+        if not all(isinstance(change, PlannedChange) for change in plan.changes):
+            raise BadPlan(f"policy {self._name}: changes has something that is no PlannedStart")
         return plan
 
     def _asked(self, method: Callable[..., Answer], *arguments: object) -> Answer:

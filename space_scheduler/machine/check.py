@@ -8,11 +8,11 @@ from space_scheduler.policy.interface import Plan, PlannedStart
 
 def placed(machine: MachineView, plan: Plan) -> Plan:
     """The plan with a place on named nodes for every start: a policy that counts processors names none."""
-    if all(start.allocation for start in plan.starts):
+    if all(start.allocation for start in plan.changes):
         return plan
     room = machine.capacity.room()
     starts: list[PlannedStart] = []
-    for start in plan.starts:
+    for start in plan.changes:
         allocation = start.allocation or room.placed(start.job)
         if allocation is None:
             raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
@@ -26,7 +26,7 @@ def check(machine: MachineView, plan: Plan) -> None:
     now_us, queue, room = machine.now_us, machine.jobs.queue, machine.capacity.room()
     free_procs = room.free_procs
     starting: set[int] = set()
-    for start in plan.starts:
+    for start in plan.changes:
         job = start.job
         allocation = start.allocation or Allocation(job.procs)
         problem = room.misfit(job, allocation)

@@ -158,7 +158,7 @@ class SchedulerState:
         if machine.nodes is not None:
             plan = check.placed(machine, plan)
         instructions: list[Instruction] = []
-        if plan.starts or plan.told or plan.wake_us is not None:
+        if plan.changes or plan.told or plan.wake_us is not None:
             self._check(plan)  # 5. check and apply
             instructions = self._apply(plan, event)
         if machine.rates is not None:  # 6. rates of those who share nodes with what starts
@@ -182,7 +182,7 @@ class SchedulerState:
         rates, limits = machine.rates, machine.rules.kill_at_limit
         cause = machine.trigger or event
         instructions: list[Instruction] = []
-        for start in plan.starts:
+        for start in plan.changes:
             job = start.job
             record = jobs.records[job.id]
             allocation = start.allocation if nodes is not None and start.allocation else Allocation(job.procs)

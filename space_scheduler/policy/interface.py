@@ -86,14 +86,18 @@ class PlannedStart(msgspec.Struct, frozen=True, gc=False):
     allocation: Allocation | None = None
 
 
+#: What a plan can change, each a type of its own.
+PlannedChange = PlannedStart
+
+
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """A policy's answer, applied at once or not at all.
 
-    ``starts`` in the order in which they are to happen; ``memory`` replaces the policy's memory; ``wake_us`` asks for a
-    pass at that time even if nothing happens; ``told`` are promises made or moved: (job id, promised start, reason).
+    ``changes`` in the order in which they are to happen; ``memory`` replaces the policy's memory; ``wake_us`` asks for
+    a pass at that time even if nothing happens; ``told`` are promises made or moved: (job id, promised start, reason).
     """
 
-    starts: Sequence[PlannedStart] = ()
+    changes: Sequence[PlannedChange] = ()
     memory: Any = None
     wake_us: int | None = None
     told: Sequence[tuple[int, int, Reason]] = ()

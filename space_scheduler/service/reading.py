@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from space_scheduler.machine.decision import Decision
+from space_scheduler.machine.decision import Decision, decoded
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.snapshot import SavedState
@@ -18,7 +18,6 @@ from space_scheduler.service.records import Transition
 from space_scheduler.service.schema import JournalRefused, checksum
 
 _event: Final = msgspec.json.Decoder(AnyEvent)
-_decision: Final = msgspec.json.Decoder(Decision)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +118,7 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
                 now_us=now_us,
                 event=_event.decode(event),
                 note=note,
-                decision=_decision.decode(decision) if decision is not None else None,
+                decision=decoded(decision) if decision is not None else None,
                 instructions=tuple(text.encode() for text in texts),
             )
         except msgspec.DecodeError as error:

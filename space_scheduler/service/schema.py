@@ -15,8 +15,9 @@ from cosched.errors import Failed
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
-#: Older software then refuses the journal by its number, instead of missing the table.
-VERSION: Final = 2
+#: Up to format 2 a decision had starts alone: those are read as they are (``machine.decision``), and stay.
+#: Older software then refuses the journal by its number, instead of missing the table or what was decided.
+VERSION: Final = 3
 _BUSY_S: Final = 5.0
 
 _TABLES: Final = """

@@ -126,7 +126,7 @@ class Watched:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         plan = self.policy.plan(snapshot)
-        started = {start.job.id for start in plan.starts}
+        started = {start.job.id for start in plan.changes}
         waiting = list(snapshot.queue)
         heads = 0
         while heads < len(waiting) and waiting[heads].id in started:

@@ -79,7 +79,7 @@ class Idler(Mutant):
         if count % 2 and snapshot.ends:  # on an idle machine it is awake, or nothing would ever happen again
             return Plan(memory=(count + 1, None))
         plan = self.easy.plan(replace(snapshot, memory=memory))
-        return Plan(plan.starts, (count + 1, None), plan.wake_us, plan.told)
+        return Plan(plan.changes, (count + 1, None), plan.wake_us, plan.told)
 
 
 class OneReservation(Mutant):
@@ -204,7 +204,7 @@ class HalfApplier(SchedulerState):
 
     def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
         done: list[Instruction] = []
-        for start in plan.starts:
+        for start in plan.changes:
             one = Plan([start], plan.memory)
             super()._check(one)
             done += super()._apply(one, event)
@@ -316,7 +316,7 @@ class SilentMover(SchedulerState):
 
     def _apply(self, plan: Plan, event: Event) -> list[Instruction]:
         told = [(job_id, promised_us, Reason(Why.RESERVED)) for job_id, promised_us, _ in plan.told]
-        return super()._apply(Plan(plan.starts, plan.memory, plan.wake_us, told), event)
+        return super()._apply(Plan(plan.changes, plan.memory, plan.wake_us, told), event)
 
 
 class DeafToLaunches(SchedulerState):

@@ -212,14 +212,14 @@ class WatchedHead:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         plan = self.policy.plan(snapshot)
-        started = {start.job.id: start for start in plan.starts}
+        started = {start.job.id: start for start in plan.changes}
         waiting = list(snapshot.queue)
         heads = next((i for i, job in enumerate(waiting) if job.id not in started), len(waiting))
         if heads < len(waiting) and snapshot.nodes is not None:
             head, in_order = waiting[heads], {job.id for job in waiting[:heads]}
             late = [start for job_id, start in started.items() if job_id not in in_order]
             without = self.reservation(snapshot, head, [started[job_id] for job_id in in_order])
-            hold(without == self.reservation(snapshot, head, plan.starts), f"{head} of {without} is delayed by {late}")
+            hold(without == self.reservation(snapshot, head, plan.changes), f"{head} of {without} is delayed by {late}")
             self.past += len(late)
         return plan
 

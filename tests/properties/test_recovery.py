@@ -247,7 +247,7 @@ def test_the_decision_of_a_pass_in_full() -> None:
     drive.submit(2, procs=1, estimate_s=60)
     drive.decide()
     assert drive.state.decision() == Decision(
-        starts=(
+        changes=(
             DecidedStart(1, drive.state.records[1].allocation or Allocation(0), Reason(Why.FITS, {"free_procs": 2})),
         ),
         memory={"type": "Promises", "starts_us": {"2": 60_000_000}},

@@ -211,7 +211,7 @@ class WatchedPass:
         plan = self.policy.plan(snapshot)
         assert snapshot.nodes is not None
         room, waiting = snapshot.nodes.room.copy(), list(snapshot.queue)
-        for start in plan.starts:
+        for start in plan.changes:
             self.before_start(room, waiting, start.job)
             waiting.remove(start.job)
             assert start.allocation is not None

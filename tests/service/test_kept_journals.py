@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from kit.journals import SCRIPT
 
+from cosched.model.job import Job, JobState
+from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
@@ -16,7 +19,7 @@ from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.journal import Journal
 from space_scheduler.service.reading import Saved, read_entries, read_runs, read_snapshot
 from space_scheduler.service.recovery import Recorded
-from space_scheduler.service.schema import connect
+from space_scheduler.service.schema import VERSION, connect
 
 KEPT = Path(__file__).parents[1] / "kept"
 
@@ -71,6 +74,32 @@ def test_a_service_starts_on_it(tmp_path: Path, name: str) -> None:
         assert set(core.records) == alive
     finally:
         journal.close()
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_what_a_service_adds_replays_with_what_was_there(tmp_path: Path, name: str) -> None:
+    """Decisions of two formats in one journal: those of before have starts alone, those of now have changes."""
+    path = unpacked(name, tmp_path)
+    journal, policy = Journal(path), JOURNALS[name].policy
+    rules, at_us = journal.runs[-1].rules, journal.last_us + 1
+    try:
+        journal.begin_run(journal.runs[-1].anchor, "this one", policy, None, rules)
+        core = JournalledCore(journal, resolve(policy), rules)
+        core.take_in(ev.NodeJoined(Node("zebra", 64, 64 << 30)) if core.state.nodes() else ev.NodesJoined(64), at_us)
+        number = core.submit(Job(0, 1, 60_000_000, at_us), SCRIPT, "ada", at_us, hold=False)
+        core.decide(at_us)
+        assert core.state.records[number].state is JobState.STARTING
+        core.commit()
+    finally:
+        journal.close()
+    with closing(sqlite3.connect(path)) as db:
+        texts = [text for (text,) in db.execute("SELECT decision FROM decisions ORDER BY seq")]
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert any('"starts":[{"job_id"' in text for text in texts[:-1])
+    assert '"changes":[{"change":"start","job_id":' in texts[-1]
+    found = replay(path)
+    assert found.agrees, str(found.difference)
+    assert found.passes > JOURNALS[name].passes
 
 
 @pytest.mark.parametrize("name", JOURNALS)

@@ -42,7 +42,7 @@ class Forgetful:
         count, memory = snapshot.memory or (0, None)
         plan = policy_named("easy").plan(replace(snapshot, memory=memory))
         told = [] if count % 3 else plan.told
-        return Plan(plan.starts, (count + 1, plan.memory), plan.wake_us, told)
+        return Plan(plan.changes, (count + 1, plan.memory), plan.wake_us, told)
 
 
 async def live_run(

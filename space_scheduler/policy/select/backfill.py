@@ -89,10 +89,10 @@ class Backfill:
         if snapshot.nodes is None and self.reservations == 1 and (plan := self._short_cut(snapshot)):
             return plan
         plan, more = self._pass(snapshot, ())
-        while more and plan.starts:  # what was promised before the last start is not told
-            before = len(plan.starts)
-            plan, _ = self._pass(snapshot, plan.starts)
-            more = len(plan.starts) > before
+        while more and plan.changes:  # what was promised before the last start is not told
+            before = len(plan.changes)
+            plan, _ = self._pass(snapshot, plan.changes)
+            more = len(plan.changes) > before
         return plan
 
     def _pass(self, snapshot: Snapshot, begun: Sequence[PlannedStart]) -> tuple[Plan, bool]:

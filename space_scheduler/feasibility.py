@@ -295,6 +295,29 @@ class Room:
             return f"{len(allocation.nodes)} nodes, and a job may use {self.most_nodes}"
         return None
 
+    def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
+        """What is wrong with this place for a job that holds the old one, in words, or None. What it keeps, it has.
+
+        Where the place has a rule of company, all of the new one has to keep it.
+        """
+        if self.place.allows:
+            room = self.copy()
+            room.give(job, old)
+            return room.misfit(job.at(new.procs), new)
+        if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
+            return f"{len(new.nodes)} nodes, and a job may use {self.most_nodes}"
+        more = new.beyond(old)
+        return self._too_much(job.at(more.procs), more)
+
+    def lacks(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the job would hold more of some node than is free there, whatever the rules of placing say."""
+        index = self.index
+        for share in allocation.nodes:
+            at = index.get(share.node)
+            if at is None or share.tasks > self.procs[at] or share.tasks * job.memory_bytes > self.memory_bytes[at]:
+                return True
+        return False
+
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
         free_procs = self.free_procs

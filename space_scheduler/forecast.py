@@ -12,7 +12,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
-from space_scheduler.progress import ALONE_PPM, Floor, end_us
+from space_scheduler.progress import ALONE_PPM, Floor, Rate, end_us
 
 
 class Going(NamedTuple):
@@ -20,11 +20,11 @@ class Going(NamedTuple):
 
     job: Job
     allocation: Allocation
-    left: int
+    left: Rate
     as_of_us: int
-    rate_ppm: int
+    rate_ppm: Rate
 
-    def left_at(self, now_us: int) -> int:
+    def left_at(self, now_us: int) -> Rate:
         """Work that is left then, if its rate stays."""
         return max(0, self.left - (now_us - self.as_of_us) * self.rate_ppm)
 

@@ -24,6 +24,7 @@ nobody, and pays nothing.
 """
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,6 +34,8 @@ from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 
+#: Millionths of what a job does alone in its own width: a whole number wherever it is one, exact anyway.
+Rate = int | Fraction
 #: The rate of a job that has its nodes to itself.
 ALONE_PPM: Final = 1_000_000
 #: The kind of an owner in tables of costs.
@@ -72,11 +75,15 @@ class Site(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A job as rates depend on it: its kind, what each task uses of a CPU alone, and its tasks by node."""
+    """A job as rates depend on it: its kind, what each task uses of a CPU alone, and its tasks by node.
+
+    ``speed_up``: how fast it would be with nobody beside it, against the width it asked for.
+    """
 
     kind: str
     cpu: float
     tasks: Mapping[str, int]
+    speed_up: Rate = 1
 
 
 class Floor:
@@ -99,7 +106,8 @@ class Floor:
     def enter(self, job: Job, allocation: Allocation) -> None:
         """A job begins there."""
         tasks = {share.node: share.tasks for share in allocation.nodes}
-        self.jobs[job.id] = Load(job.kind or "cpu", max(_LEAST_CPU, job.cpu_permille / 1000), tasks)
+        cpu = max(_LEAST_CPU, job.cpu_permille / 1000)
+        self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed_up(job, allocation))
         for name in tasks:
             self._on[name] = (*self._on.get(name, ()), job.id)
 
@@ -127,10 +135,16 @@ class Floor:
                         border += self.jobs[job_id].tasks
         return jobs
 
-    def rates_ppm(self, touched: Iterable[str]) -> dict[int, int]:
+    def rates_ppm(self, touched: Iterable[str]) -> dict[int, Rate]:
         """The rates of all jobs whose rate may be another one since something changed on these nodes."""
-        if self.sharing.mode is Mode.CCS:
-            return self._balanced(touched)
+        shares = self._balanced(touched) if self.sharing.mode is Mode.CCS else self._each_node(touched)
+        for job_id in shares:
+            if (speed_up := self.jobs[job_id].speed_up) != 1:
+                shares[job_id] = whole(shares[job_id] * Fraction(speed_up))
+        return shares
+
+    def _each_node(self, touched: Iterable[str]) -> dict[int, Rate]:
+        """The rates of everybody on these nodes, where each node shares for itself."""
         jobs = self.near(touched)
         paces = {name: self._paces(name) for name in {name for job_id in jobs for name in self.jobs[job_id].tasks}}
         return {
@@ -158,7 +172,7 @@ class Floor:
                 paces[job_id] = got / wants[job_id] / self._cost(name, job_id)
         return paces
 
-    def _balanced(self, touched: Iterable[str]) -> dict[int, int]:
+    def _balanced(self, touched: Iterable[str]) -> dict[int, Rate]:
         """The rates of everybody who shares a node with somebody who does, and so on: they depend on each other."""
         jobs = self.near(touched)
         names = {name for job_id in jobs for name in self.jobs[job_id].tasks}
@@ -206,11 +220,21 @@ class Floor:
         return cost / 1000 * (1 + site.lacking_permille * self.sharing.paging_permille / 1_000_000)
 
 
-def end_us(now_us: int, left: int, rate_ppm: int) -> int:
+def speed_up(job: Job, allocation: Allocation) -> Rate:
+    """How fast a job would be with nobody beside it: linear in its processes, 1 with as many as it asked for."""
+    return 1 if allocation.procs == job.procs else whole(Fraction(allocation.procs, job.procs))
+
+
+def whole(value: Fraction) -> Rate:
+    """The same value, as a whole number where it is one."""
+    return value.numerator if value.denominator == 1 else value
+
+
+def end_us(now_us: int, left: Rate, rate_ppm: Rate) -> int:
     """When so much work is done at this rate: a moment before FOREVER_US, unless the rate is 0 (not known yet)."""
     if rate_ppm <= 0:
         return FOREVER_US
-    end_us = now_us - -left // rate_ppm
+    end_us = now_us - -left // rate_ppm  # rounded up, also of fractions
     return end_us if end_us < FOREVER_US else FOREVER_US - 1
 
 

@@ -38,6 +38,12 @@ class Why(StrEnum):
     HELD = "held by its user or an operator"
     RELEASED = "released: waits in its old place"
     ACCEPTED = "accepted: no pass has decided about it yet"
+    # a running job is changed by a plan
+    SHRUNK = "shrunk: others need some of its processors"
+    WIDENED = "widened: processors are free that it can use"
+    ABORTED = "ended to make room, and waits again in its old place: it runs from its beginning"
+    AWAITS_PROCESSORS = "starts when jobs that shrink or are ended have given back what it needs"
+    RESIZE_REFUSED = "what was to be changed stays as it was: a job could not be resized, or nodes are away"
     # a promise is made or moved
     RESERVED = "reserved: the earliest start that delays nobody ahead"
     MOVED_EARLIER = "moved earlier: processors came free before they were expected"

@@ -175,7 +175,7 @@ def fair_pace(run: Paced, asked: Mapping[str, int]) -> float:
     places = Allocation(len(floor.sites), tuple(Share(name, 1) for name in floor.sites))
     for job_id, name in enumerate(run.programs):
         floor.enter(Job(job_id, places.procs, 1, 0, kind=KINDS[name], cpu_permille=asked[name]), places)
-    return max(1, floor.rates_ppm(floor.sites)[run.programs.index(run.program)]) / ALONE_PPM
+    return float(floor.rates_ppm(floor.sites)[run.programs.index(run.program)] / ALONE_PPM)
 
 
 def fitted(found: Sequence[Observed], seed: int = 1) -> dict[str, dict[str, dict[str, Cost]]]:

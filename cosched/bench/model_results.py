@@ -25,7 +25,7 @@ from cosched.report.plots import figure
 from cosched.report.table import Table
 from cosched.workload.rules import Tasks, Workload
 from space_scheduler.plugins import resolve
-from space_scheduler.progress import ALONE_PPM, Floor, Sharing
+from space_scheduler.progress import ALONE_PPM, Floor, Rate, Sharing
 from space_scheduler.progress import Site as Usable
 from space_scheduler.simulator.host import Site, simulate
 
@@ -111,11 +111,11 @@ def _done_s(jobs: Sequence[Ran], alone: Mapping[str, tuple[float, float]], shari
     moments = [(run.start_s, 1, at) for at, run in enumerate(jobs)]
     moments += [(run.start_s + run.run_s, 0, at) for at, run in enumerate(jobs)]
     done = [0.0] * len(jobs)
-    rates: dict[int, int] = {}
+    rates: dict[int, Rate] = {}
     last_s = 0.0
     for now_s, begins, at in sorted(moments):
         for job_id, rate_ppm in rates.items():
-            done[job_id] += (now_s - last_s) * rate_ppm / ALONE_PPM
+            done[job_id] += (now_s - last_s) * float(rate_ppm) / ALONE_PPM
         last_s, run = now_s, jobs[at]
         if begins:
             shares = tuple(Share(*each) for each in run.nodes.items())

@@ -5,19 +5,22 @@ from typing import Final
 
 import msgspec
 
+from cosched.model.width import Rigid, Shape, Width
+
 #: Of a job whose submitter says none; what most systems give their users.
 DEFAULT_UMASK: Final = 0o022
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A rigid job as a policy may see it: what the user said, never how long it will really run.
+    """A job as a policy may see it: what the user said, never how long it will really run.
 
     ``estimate_us`` is the user's estimate of the time alone on idle nodes, in microseconds, at least 1; on a dedicated
     machine it is also the limit at which the job is killed when the rules say so. ``procs`` is at least 1: one for each
     task. ``memory_bytes`` is what each task needs; it counts where nodes have names. ``avoid`` names nodes that it is
     not put on: a launch of it has failed there. ``requeue``: if it loses a node it waits again, and runs from its
     beginning. ``kind`` is its orientation, "cpu" or "comm" (empty: not known); ``cpu_permille`` the share of a CPU that
-    each task uses when it has one for itself.
+    each task uses when it has one for itself. ``shape`` says which other widths it can have (``cosched.model.width``;
+    None: none); ``procs`` is one of them then, and the estimate is the time in that one.
     """
 
     id: int
@@ -30,6 +33,16 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     requeue: bool = False
     kind: str = ""
     cpu_permille: int = 1000
+    shape: Shape | None = None
+
+    @property
+    def width(self) -> Width:
+        """How wide it can be."""
+        return self.shape or Rigid(self.procs)
+
+    def at(self, procs: int) -> "Job":
+        """The job as one that is so wide, for whatever asks where it fits."""
+        return self if procs == self.procs else msgspec.structs.replace(self, procs=procs)
 
 
 class JobState(StrEnum):

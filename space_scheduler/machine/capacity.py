@@ -46,8 +46,20 @@ class Free(Protocol):
         """What is wrong with this place for this job, in words, or None."""
         ...
 
+    def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
+        """What is wrong with this place for a job that holds the old one, in words, or None."""
+        ...
+
+    def lacks(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the job would hold more of some node than is free there, whatever the rules of placing say."""
+        ...
+
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold."""
+        ...
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """Give back what a job has held."""
         ...
 
 
@@ -167,8 +179,25 @@ class PooledRoom:
                 return f"{share.tasks} processors of {share.node}, where {self.free.get(share.node, 0)} are free"
         return obstacle(job.procs, job.estimate_us, 0, self.free_procs)
 
+    def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
+        """What is wrong with this place for a job that holds the old one, in words, or None."""
+        more = new.beyond(old)
+        return self.misfit(job.at(more.procs), more)
+
+    def lacks(self, job: Job, allocation: Allocation) -> bool:
+        """Whether the job would hold more than is free, of all of them or of some pool."""
+        return allocation.procs > self.free_procs or any(
+            share.tasks > self.free.get(share.node, 0) for share in allocation.nodes
+        )
+
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold."""
         self.free_procs -= allocation.procs
         for share in allocation.nodes:
             self.free[share.node] -= share.tasks
+
+    def give(self, job: Job, allocation: Allocation) -> None:
+        """Give back what a job has held."""
+        self.free_procs += allocation.procs
+        for share in allocation.nodes:
+            self.free[share.node] += share.tasks

@@ -1,48 +1,125 @@
 """A plan against the state, with the feasibility function that planned it, before anything of it is applied."""
 
+from collections.abc import Mapping, Sequence
+
 from cosched.model.allocation import Allocation
+from cosched.model.job import Job, JobState
+from space_scheduler.machine.capacity import Free
+from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.view import MachineView
-from space_scheduler.policy.interface import Plan, PlannedStart
+from space_scheduler.policy.interface import Plan, PlannedChange, PlannedResize, PlannedStart
+
+Records = Mapping[int, Record]
+
+
+def in_order(changes: Sequence[PlannedChange], records: Records) -> Sequence[PlannedChange]:
+    """In the order in which they happen: jobs are ended, then shrunk, then all else as the plan has it."""
+    if all(type(change) is PlannedStart for change in changes):
+        return changes
+
+    def turn(change: PlannedChange) -> int:
+        if isinstance(change, PlannedStart):
+            return 2
+        if isinstance(change, PlannedResize):
+            return 1 if (record := records.get(change.job.id)) and change.allocation.procs < record.procs else 2
+        return 0
+
+    return sorted(changes, key=turn)
 
 
 def placed(machine: MachineView, plan: Plan) -> Plan:
     """The plan with a place on named nodes for every start: a policy that counts processors names none."""
-    if all(start.allocation for start in plan.changes):
+    if all(change.allocation for change in plan.changes if isinstance(change, PlannedStart)):
         return plan
-    room = machine.capacity.room()
-    starts: list[PlannedStart] = []
-    for start in plan.changes:
-        allocation = start.allocation or room.placed(start.job)
+    records, room = machine.jobs.records, machine.capacity.room()
+    changes: list[PlannedChange] = []
+    for change in in_order(plan.changes, records):
+        if not isinstance(change, PlannedStart):
+            if not _problem(change, records.get(change.job.id)):
+                _take(room, change, records)
+            changes.append(change)
+            continue
+        allocation = change.allocation or room.placed(change.job)
         if allocation is None:
-            raise BadPlan(f"job {start.job.id} has no place on the nodes: {room.obstacle(start.job)}")
-        room.take(start.job, allocation)
-        starts.append(PlannedStart(start.job, start.reason, allocation))
-    return Plan(starts, plan.memory, plan.wake_us, plan.told)
+            raise BadPlan(f"job {change.job.id} has no place on the nodes: {room.obstacle(change.job)}")
+        room.take(change.job, allocation)
+        changes.append(PlannedStart(change.job, change.reason, allocation))
+    return Plan(changes, plan.memory, plan.wake_us, plan.told)
 
 
 def check(machine: MachineView, plan: Plan) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied."""
     now_us, queue, room = machine.now_us, machine.jobs.queue, machine.capacity.room()
+    records = machine.jobs.records
     free_procs = room.free_procs
-    starting: set[int] = set()
-    for start in plan.changes:
-        job = start.job
-        allocation = start.allocation or Allocation(job.procs)
-        problem = room.misfit(job, allocation)
-        room.take(job, allocation)
-        if job.id not in queue or job.id in starting:
-            problem = "it is not in the queue"
-        elif job != queue.job(job.id):
-            problem = "the queue has another job of this number"
-        if problem:
-            raise BadPlan(f"job {job.id} ({job.procs} processors) cannot start with {free_procs} free: {problem}")
-        starting.add(job.id)
-        free_procs -= job.procs
+    changed: set[int] = set()
+    for change in in_order(plan.changes, records):
+        job = change.job
+        if isinstance(change, PlannedStart):
+            allocation = change.allocation or Allocation(job.procs)
+            problem = _width(job, allocation) or room.misfit(job.at(allocation.procs), allocation)
+            room.take(job, allocation)
+            if job.id not in queue or job.id in changed:
+                problem = "it is not in the queue"
+            elif job != queue.job(job.id):
+                problem = "the queue has another job of this number"
+            if problem:
+                raise BadPlan(
+                    f"job {job.id} ({allocation.procs} processors) cannot start with {free_procs} free: {problem}"
+                )
+            free_procs -= allocation.procs
+        else:
+            record = records.get(job.id)
+            problem = "the plan changes it twice" if job.id in changed else _problem(change, record)
+            if problem is None:
+                problem = _take(room, change, records)
+            if problem:
+                what = "be resized" if isinstance(change, PlannedResize) else "be queued again"
+                raise BadPlan(f"job {job.id} cannot {what}: {problem}")
+            free_procs = room.free_procs
+        changed.add(job.id)
     for job_id, promised_us, _ in plan.told:
-        if job_id not in queue or job_id in starting:
+        if job_id not in queue or job_id in changed:
             raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
         if promised_us < now_us:
             raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")
     if plan.wake_us is not None and plan.wake_us <= now_us:
         raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
+
+
+def _width(job: Job, allocation: Allocation) -> str | None:
+    """What is wrong with so many processors for a job, in words, or None."""
+    if job.width.allows(allocation.procs):
+        return None
+    return f"it cannot have {allocation.procs} processors: {job.width}"
+
+
+def _problem(change: PlannedChange, record: Record | None) -> str | None:
+    """Why a job cannot be changed, whatever is free, or None."""
+    if record is None or record.job != change.job:
+        return "it is not here"
+    if record.state is not JobState.RUNNING or record.released:
+        return f"it is {record.state}"
+    return None if record.change is None else "a change of it is under way"
+
+
+def _take(room: Free, change: PlannedChange, records: Records) -> str | None:
+    """Have a running job hold what the change says; what is wrong with it, in words, or None."""
+    job, old = change.job, records[change.job.id].allocation
+    assert old is not None
+    if not isinstance(change, PlannedResize):
+        room.give(job, old)
+        return None
+    new, tasks = change.allocation, [share.tasks for share in change.allocation.nodes]
+    if new == old:
+        return "it holds that already"
+    if bool(new.nodes) != bool(old.nodes) or (tasks and (sum(tasks) != new.procs or min(tasks) < 1)):
+        return f"{new} is nothing that it can hold"
+    problem = _width(job, new)
+    if problem is None and new.beyond(old).procs:
+        problem = room.misfit_wider(job, old, new)
+    if problem is None:
+        room.give(job, old)
+        room.take(job, new)
+    return problem

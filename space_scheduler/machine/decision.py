@@ -5,10 +5,18 @@ from typing import Any, Final
 import msgspec
 
 from cosched.model.allocation import Allocation
+from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.rules import BadPlan
-from space_scheduler.policy.interface import Plan, PlannedStart, Policy, traits_of
+from space_scheduler.policy.interface import (
+    Plan,
+    PlannedChange,
+    PlannedRequeue,
+    PlannedResize,
+    PlannedStart,
+    Policy,
+    traits_of,
+)
 from space_scheduler.policy.memory import packed, unpacked
-from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason
 
 
@@ -20,8 +28,23 @@ class DecidedStart(msgspec.Struct, frozen=True, gc=False, tag_field="change", ta
     reason: Reason
 
 
+class DecidedResize(msgspec.Struct, frozen=True, gc=False, tag_field="change", tag="resize"):
+    """A running job to hold something else, and why."""
+
+    job_id: int
+    allocation: Allocation
+    reason: Reason
+
+
+class DecidedRequeue(msgspec.Struct, frozen=True, gc=False, tag_field="change", tag="requeue"):
+    """A running job to be ended and to wait again, and why."""
+
+    job_id: int
+    reason: Reason
+
+
 #: All of them, for decoding: the tag says which.
-DecidedChange = DecidedStart
+DecidedChange = DecidedStart | DecidedResize | DecidedRequeue
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,25 +79,41 @@ def decoded(text: str) -> Decision:
 
 def decision_of(plan: Plan, policy: Policy) -> Decision:
     """A plan of this policy that was applied, as plain values."""
-    changes = tuple(
-        DecidedStart(start.job.id, start.allocation or Allocation(start.job.procs), start.reason)
-        for start in plan.changes
-    )
     memory, forgotten = memory_kept(plan.memory, policy)
-    return Decision(changes, memory, plan.wake_us, tuple(plan.told), forgotten)
+    return Decision(tuple(map(_decided, plan.changes)), memory, plan.wake_us, tuple(plan.told), forgotten)
 
 
-def plan_of(decided: Decision, queue: JobQueue, policy: Policy) -> tuple[Plan, bool]:
-    """The plan of a decision about this queue, and whether this policy does not understand the memory.
+def _decided(change: PlannedChange) -> DecidedChange:
+    job, reason = change.job, change.reason
+    if isinstance(change, PlannedStart):
+        return DecidedStart(job.id, change.allocation or Allocation(job.procs), reason)
+    if isinstance(change, PlannedResize):
+        return DecidedResize(job.id, change.allocation, reason)
+    return DecidedRequeue(job.id, reason)
 
-    Raises :class:`BadPlan` where it starts a job that does not wait.
+
+def plan_of(decided: Decision, jobs: JobBook, policy: Policy) -> tuple[Plan, bool]:
+    """The plan of a decision about these jobs, and whether this policy does not understand the memory.
+
+    Raises :class:`BadPlan` where it starts a job that does not wait, or changes one that is not here.
     """
-    for start in decided.changes:
-        if start.job_id not in queue:
-            raise BadPlan(f"a recorded decision starts job {start.job_id}, which is not in the queue")
-    changes = [PlannedStart(queue.job(each.job_id), each.reason, each.allocation) for each in decided.changes]
+    changes = [_planned(each, jobs) for each in decided.changes]
     memory, forgotten = memory_found(decided.memory, decided.forgotten, policy)
     return Plan(changes, memory, decided.wake_us, decided.told), forgotten
+
+
+def _planned(decided: DecidedChange, jobs: JobBook) -> PlannedChange:
+    job_id, reason = decided.job_id, decided.reason
+    if isinstance(decided, DecidedStart):
+        if job_id not in jobs.queue:
+            raise BadPlan(f"a recorded decision starts job {job_id}, which is not in the queue")
+        return PlannedStart(jobs.queue.job(job_id), reason, decided.allocation)
+    if job_id not in jobs.records:
+        raise BadPlan(f"a recorded decision changes job {job_id}, which is not here")
+    job = jobs.records[job_id].job
+    if isinstance(decided, DecidedResize):
+        return PlannedResize(job, reason, decided.allocation)
+    return PlannedRequeue(job, reason)
 
 
 def memory_kept(memory: object, policy: Policy) -> tuple[Any, bool]:

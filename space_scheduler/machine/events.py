@@ -58,6 +58,19 @@ class JobEnded(Event, frozen=True, gc=False):
     outcome: JobState = JobState.COMPLETED
 
 
+class JobResized(Event, frozen=True, gc=False):
+    """A job that was to be resized holds what it was to hold, and nothing else any more."""
+
+    job_id: int
+
+
+class ResizeFailed(Event, frozen=True, gc=False):
+    """A job that was to be resized holds for certain what it held before. ``why`` is for people."""
+
+    job_id: int
+    why: str = ""
+
+
 class NodesJoined(Event, frozen=True, gc=False):
     """Interchangeable processors came into service (new nodes, or drained ones resumed)."""
 
@@ -139,6 +152,8 @@ AnyEvent = (
     | JobLaunched
     | LaunchFailed
     | JobEnded
+    | JobResized
+    | ResizeFailed
     | NodesJoined
     | NodesDrained
     | NodesLost

@@ -1,10 +1,13 @@
 """What the host is to do. Each instruction carries the event that caused it and the reason of the decision."""
 
+from fractions import Fraction
+
 import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from space_scheduler.machine.events import AnyEvent
+from space_scheduler.progress import Rate
 from space_scheduler.reasons import Reason
 
 
@@ -18,6 +21,19 @@ class Start(Instruction, frozen=True, gc=False):
     job: Job
     allocation: Allocation
     limit_us: int | None
+    cause: AnyEvent
+    reason: Reason
+
+
+class Resize(Instruction, frozen=True, gc=False):
+    """A running job is to hold ``new`` instead of ``old``; the answer is a ``JobResized`` or a ``ResizeFailed``.
+
+    Until then it holds whatever it had of both: what it gives back is nobody else's before the answer.
+    """
+
+    job_id: int
+    old: Allocation
+    new: Allocation
     cause: AnyEvent
     reason: Reason
 
@@ -47,17 +63,24 @@ class Tell(Instruction, frozen=True, gc=False):
     reason: Reason
 
 
-class Pace(Instruction, frozen=True, gc=False):
+class Pace(Instruction, frozen=True, gc=False, omit_defaults=True):
     """From now on a job does so many millionths of what it does alone: its limit and its end are that much further off.
 
-    Told only where jobs share nodes, and only when it changes; a job begins at the rate of one that is alone.
+    Told only when it changes: where jobs share nodes, or where one has another width than it has asked for. A job
+    begins at the rate of one that is alone. The rate is ``rate_ppm / per`` exactly.
     """
 
     job_id: int
     rate_ppm: int
     cause: AnyEvent
     reason: Reason
+    per: int = 1
+
+    @property
+    def rate(self) -> Rate:
+        """The rate itself, in millionths."""
+        return self.rate_ppm if self.per == 1 else Fraction(self.rate_ppm, self.per)
 
 
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Kill | SetTimer | Tell | Pace
+AnyInstruction = Start | Resize | Kill | SetTimer | Tell | Pace

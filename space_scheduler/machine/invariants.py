@@ -24,14 +24,17 @@ def walk(machine: MachineView) -> None:
     assert keys == sorted(set(keys)), "the queue is out of order"
     assert len(queued) == len(machine.jobs.queue)
     assert set(queued) == {i for i, record in machine.jobs.records.items() if record.state is JobState.QUEUED}
-    ends = sorted((record.end_us, record.job.id, record.job.procs) for record in machine.jobs.running())
+    ends = sorted((record.end_us, record.job.id, record.procs) for record in machine.jobs.running())
     assert ends == machine.jobs.ends, "the predicted ends differ from the records"
+    aside = [each for each in machine.changing.values() if each.awaits]
+    assert not aside or len(aside) < len(machine.changing), f"nobody gives back what {aside[0].job} awaits"
     for job_id, record in machine.jobs.records.items():
         assert record.job.id == job_id
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
         waits = record.state in (JobState.QUEUED, JobState.HELD)
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
-        assert record.allocation is None or record.allocation.procs == record.job.procs
+        assert record.allocation is None or record.job.width.allows(record.allocation.procs), f"{record.allocation}"
+        assert (record.change is not None) == (job_id in machine.changing), f"job {job_id}: {record.change}"
         assert record.story[-1][1] is record.state
 
 
@@ -42,7 +45,7 @@ def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
     for record in machine.jobs.running():
         assert record.allocation is not None
         shares, job = record.allocation.nodes, record.job
-        assert sum(share.tasks for share in shares) == job.procs, f"job {job.id} holds {shares} for {job.procs} tasks"
+        assert sum(share.tasks for share in shares) == record.procs, f"job {job.id}: {shares} for {record.procs} tasks"
         assert len({share.node for share in shares}) == len(shares), f"job {job.id} has a node twice"
         assert most is None or len(shares) <= max(most, capacity.widest), (
             f"job {job.id} lies on {len(shares)} nodes, {most} may be used"

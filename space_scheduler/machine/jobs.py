@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from typing import Final
 
+from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
 from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.machine.events import Event
@@ -54,7 +55,7 @@ class JobBook:
         if record.state is JobState.QUEUED:
             self.queue.add(job, record.rank)
         elif record.holds_processors:
-            insort(self.ends, (record.end_us, job.id, job.procs))
+            insort(self.ends, (record.end_us, job.id, record.procs))
 
     def become(self, record: Record, state: JobState, now_us: int) -> None:
         """One step of a job's life; what starts has its ``end_us`` already.
@@ -82,7 +83,13 @@ class JobBook:
         """Move the predicted end of a job that holds processors."""
         self._forget_end(record)
         record.end_us = end_us
-        insort(self.ends, (end_us, record.job.id, record.job.procs))
+        insort(self.ends, (end_us, record.job.id, record.procs))
+
+    def hold(self, record: Record, allocation: Allocation) -> None:
+        """A job is to hold this from now on; its end is still the predicted one."""
+        self._forget_end(record)
+        record.allocation = allocation
+        insort(self.ends, (record.end_us, record.job.id, record.procs))
 
     def release(self, record: Record) -> None:
         """By rule a job holds nothing more, though nobody has said that it has ended."""
@@ -98,7 +105,7 @@ class JobBook:
         return (self.records[job_id] for _, job_id, _ in self.ends)
 
     def _forget_end(self, record: Record) -> None:
-        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.job.procs))]
+        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.procs))]
 
     # what steps move
 
@@ -111,7 +118,7 @@ class JobBook:
     def _start(self, record: Record) -> None:
         job = record.job
         self.queue.remove(job)
-        insort(self.ends, (record.end_us, job.id, job.procs))
+        insort(self.ends, (record.end_us, job.id, record.procs))
 
     def _requeue(self, record: Record) -> None:
         if not record.released:

@@ -6,10 +6,10 @@ A function for each event, in the table :data:`JOB_EVENTS`. Starting is not here
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S
 from space_scheduler.machine import events as ev
-from space_scheduler.machine import explain
+from space_scheduler.machine import explain, holdings
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Infeasible, Record, avoiding
@@ -67,8 +67,18 @@ def released(machine: Machine, event: ev.JobReleased) -> list[Instruction]:
 def cancelled(machine: Machine, event: ev.JobCancelled) -> list[Instruction]:
     """A job that waits is gone; one that holds something is to be ended."""
     record = machine.jobs[event.job_id]
+    if record.requeues:  # it is being ended already
+        record.requeues = False
+        record.decided(CANCELLED, machine.now_us, event)
+        return []
+    if record.awaits_start:
+        machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
+        machine.vacate(record)
+        machine.trigger = event
+        return []
     if record.allocation is not None:
-        return [machine.kill(record, CANCELLED, event)]
+        told = holdings.drop(machine, record, event) if record.awaits else []
+        return [*told, machine.kill(record, CANCELLED, event)]
     was_queued = record.state is JobState.QUEUED
     machine.jobs.become(record, JobState.CANCELLED, machine.now_us)
     if was_queued:
@@ -95,6 +105,8 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if record.state is JobState.ENDING:
         return []  # cancelled while it was being launched
+    if record.awaits_start:
+        raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, JobState.RUNNING, machine.now_us)
     if record.started_us != machine.now_us and not record.released:
         machine.work_anew(record, record.job.estimate_us)
@@ -106,6 +118,8 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     """A job waits again, for other nodes, or has ended as one that could not be launched."""
     record, rules = machine.jobs[event.job_id], machine.rules
     again = avoiding(record.job, event.nodes)
+    if record.awaits_start:
+        raise record.illegal(JobState.LAUNCH_FAILED, machine.now_us)
     tried_enough = record.failed_launches >= rules.launch_retries
     if record.state is JobState.ENDING and record.reason == CANCELLED:
         return ended(machine, ev.JobEnded(event.job_id, JobState.CANCELLED))
@@ -113,7 +127,7 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
         return ended(machine, ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
     record.failed_launches += 1
     numbers = {"failed_launches": record.failed_launches, "launch_retries": rules.launch_retries}
-    _wait_again(machine, record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
+    machine.wait_again(record, again, Reason(Why.LAUNCH_RETRIED, numbers, ", ".join(event.nodes)), event)
     return []
 
 
@@ -123,10 +137,13 @@ def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
     outcome = event.outcome
     if outcome not in TERMINAL:
         raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
-    if record.allocation is None:  # what waits does not end: it is cancelled
+    if record.allocation is None or record.awaits_start:  # what waits does not end: it is cancelled
         raise record.illegal(outcome, machine.now_us)
+    if record.requeues and outcome is not JobState.COMPLETED:  # a plan wanted it so
+        machine.wait_again(record, record.job, record.reason, event)
+        return []
     if outcome is JobState.NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
-        _wait_again(machine, record, record.job, Reason(Why.REQUEUED), event)
+        machine.wait_again(record, record.job, Reason(Why.REQUEUED), event)
         return []
     machine.jobs.become(record, outcome, machine.now_us)
     machine.trigger = event
@@ -134,13 +151,23 @@ def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
     return []
 
 
-def _wait_again(machine: Machine, record: Record, job: Job, reason: Reason, event: ev.Event) -> None:
-    machine.jobs.become(record, JobState.QUEUED, machine.now_us)
-    machine.vacate(record)
-    machine.jobs.wait_again(record, job)
-    record.decided(reason, machine.now_us, event)
+def resized(machine: Machine, event: ev.JobResized) -> list[Instruction]:
+    """A job holds what it was to hold."""
+    holdings.carried_out(machine, _resizing(machine, event))
     machine.trigger = event
-    machine.changes.submitted.append(job)
+    return []
+
+
+def resize_failed(machine: Machine, event: ev.ResizeFailed) -> list[Instruction]:
+    """A job holds what it held."""
+    return holdings.refused(machine, _resizing(machine, event), event)
+
+
+def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Record:
+    record = machine.jobs[event.job_id]
+    if record.change is None or not record.change.sent or record.released:
+        raise ValueError(f"job {event.job_id} was not to be resized")
+    return record
 
 
 JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
@@ -151,6 +178,8 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobLaunched: launched,
     ev.LaunchFailed: launch_failed,
     ev.JobEnded: ended,
+    ev.JobResized: resized,
+    ev.ResizeFailed: resize_failed,
 }
 
 # what their limits do
@@ -161,7 +190,7 @@ def past_their_ends(machine: Machine) -> None:
     jobs, now_us = machine.jobs, machine.now_us
     while jobs.ends and jobs.ends[0][0] <= now_us:
         record = jobs.records[jobs.ends[0][1]]
-        if machine.rules.release_at_limit:
+        if machine.rules.release_at_limit and record.change is None:
             assert record.allocation is not None
             machine.capacity.give(record.job, record.allocation)
             jobs.release(record)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import JobState
+from cosched.model.job import Job, JobState
 from space_scheduler.feasibility import FIELDS, Place
 from space_scheduler.machine.capacity import Capacity, PooledCapacity
 from space_scheduler.machine.events import AnyEvent, Event
@@ -28,10 +28,23 @@ class Machine:
 
     ``capacity`` is what there is and what is held of it, ``nodes`` the same where nodes have names (else None).
     ``rates`` are kept where nodes have names and the rules say how jobs share them (None: jobs go as if alone).
-    ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
+    ``changing`` are the jobs whose holdings are being changed, by number, in the order in which that was planned
+    (``holdings``). ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
     """
 
-    __slots__ = ("capacity", "changes", "jobs", "nodes", "now_us", "place", "rates", "rules", "timer_us", "trigger")
+    __slots__ = (
+        "capacity",
+        "changes",
+        "changing",
+        "jobs",
+        "nodes",
+        "now_us",
+        "place",
+        "rates",
+        "rules",
+        "timer_us",
+        "trigger",
+    )
 
     def __init__(self, order: Order, rules: MachineRules, place: Place) -> None:
         self.rules = rules
@@ -42,6 +55,7 @@ class Machine:
         self.nodes: NamedCapacity | None = None
         self.rates: Rates | None = None
         self.changes = Changes()
+        self.changing: dict[int, Record] = {}
         self.trigger: Event | None = None
         self.timer_us: int | None = None
 
@@ -93,14 +107,28 @@ class Machine:
 
     def vacate(self, record: Record) -> None:
         """A job gives back what it holds, whatever of it that is; its end is still the predicted one."""
-        allocation = record.allocation
-        self.changes.vacated.append((record.end_us, record.job.procs))
-        if allocation is None or record.released:
+        self.changing.pop(record.job.id, None)
+        if record.allocation is None or record.released:
+            self.changes.vacated.append((record.end_us, record.procs))
             return
+        self.give_back(record, record.allocation)
+
+    def give_back(self, record: Record, allocation: Allocation) -> None:
+        """Plans may use what a job was to hold from now on; its end is still the predicted one."""
+        self.changes.vacated.append((record.end_us, allocation.procs))
         self.capacity.give(record.job, allocation)
         if self.rates is not None:
             self.rates.end(record)
             self.see(share.node for share in allocation.nodes)
+
+    def wait_again(self, record: Record, job: Job, reason: Reason, event: AnyEvent | Event) -> None:
+        """A job is queued again, as ``job`` from now on, and holds nothing."""
+        self.jobs.become(record, JobState.QUEUED, self.now_us)
+        self.vacate(record)
+        self.jobs.wait_again(record, job)
+        record.decided(reason, self.now_us, event)
+        self.trigger = event
+        self.changes.submitted.append(job)
 
     def work_anew(self, record: Record, estimate_us: int) -> None:
         """From now on a job has so much to do, and ends accordingly."""

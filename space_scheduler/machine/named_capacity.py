@@ -129,9 +129,13 @@ class NamedCapacity:
             self._room.take(job, allocation)
 
     def change(self, job: Job, old: Allocation, new: Allocation) -> None:
-        """A job that held the old holds the new, in one step."""
+        """A job that held the old holds the new, in one step: what it keeps of a node that has shrunk stays its own."""
+        before = {share.node: self.members[share.node].before for share in old.nodes}
         self.give(job, old)
         self.take(job, new)
+        for name, (procs, memory_bytes) in before.items():
+            member = self.members[name]
+            member.before = min(procs, member.used_procs), min(memory_bytes, member.used_memory_bytes)
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """A job holds this no more."""
@@ -142,6 +146,11 @@ class NamedCapacity:
             self.free_procs += member.free_procs
         if self._room is not None:
             self._room.give(job, allocation)
+
+    def still_held(self, allocation: Allocation) -> None:
+        """A job has not given back what it was to: it is rightly its own, also on nodes that have shrunk meanwhile."""
+        for share in allocation.nodes:
+            self.members[share.node].shrunk()
 
     def settle(self) -> None:
         """All that jobs held in a past under other rules or on other nodes has been taken, and is rightly theirs."""

@@ -9,6 +9,7 @@ from typing import Final
 from cosched.model.job import TRANSITIONS, JobState
 from cosched.model.node import Owner
 from space_scheduler.machine import events as ev
+from space_scheduler.machine import holdings
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.lifecycle import Handler, ended
 from space_scheduler.machine.machine import Machine
@@ -31,7 +32,7 @@ def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
     """So many processors less, and the jobs that had tasks there have ended."""
     for job_id in event.job_ids:
         record = machine.jobs[job_id]
-        if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.allocation is None:
+        if JobState.NODE_LOST not in TRANSITIONS[record.state] or record.holds is None:
             raise record.illegal(JobState.NODE_LOST, machine.now_us)
     if len(set(event.job_ids)) != len(event.job_ids):
         raise ValueError(f"a job is named twice among the lost: {event.job_ids}")
@@ -48,7 +49,7 @@ def resize(machine: Machine, procs: int, event: ev.NodesJoined | ev.NodesDrained
         raise ValueError(f"a number of processors cannot be negative: {event}")
     capacity.resize(procs)
     machine.disturbed(Why.CAPACITY_CHANGED, event)
-    return []
+    return holdings.put_back(machine, event) if procs < 0 else []
 
 
 # nodes by name
@@ -61,6 +62,7 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
     if machine.joinable(event).join(event.node):
         machine.see([event.node.name])
         machine.disturbed(Why.CAPACITY_CHANGED, event)
+        return holdings.put_back(machine, event)
     return []
 
 
@@ -68,6 +70,7 @@ def node_drained(machine: Machine, event: ev.NodeDrained) -> list[Instruction]:
     """Nothing more is started there."""
     if machine.named(event).drain(event.name, event.reason):
         machine.disturbed(Why.CAPACITY_CHANGED, event)
+        return holdings.put_back(machine, event)
     return []
 
 
@@ -84,8 +87,10 @@ def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
     if not capacity.lose(event.name):
         return []
     machine.disturbed(Why.CAPACITY_CHANGED, event)
-    records = [machine.jobs[job_id] for job_id in sorted(capacity[event.name].residents)]
-    return [
+    told = holdings.put_back(machine, event)
+    there = {*capacity[event.name].residents, *holdings.not_yet_gone(machine, event.name)}
+    records = [machine.jobs[job_id] for job_id in sorted(there)]
+    return told + [
         machine.kill(record, Reason(Why.NODE_LOST, node=event.name), event)
         for record in records
         if record.state is not JobState.ENDING
@@ -111,6 +116,7 @@ def _owned(machine: Machine, event: ev.OwnerCame | ev.OwnerLeft, owner: Owner | 
     if machine.named(event).own(event.name, owner):
         machine.see([event.name])
         machine.disturbed(Why.OWNER_CHANGED, event)
+        return holdings.put_back(machine, event)
     return []
 
 

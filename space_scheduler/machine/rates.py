@@ -6,9 +6,10 @@ same ends everywhere.
 
 from collections.abc import Mapping
 
+from cosched.model.allocation import Allocation
 from space_scheduler.machine.nodes import Member
 from space_scheduler.machine.record import Record
-from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
+from space_scheduler.progress import Floor, Sharing, Site
 
 
 class Rates:
@@ -33,12 +34,18 @@ class Rates:
             self._touched.add(node.name)
 
     def begin(self, record: Record, now_us: int) -> None:
-        """A job has been given its nodes; it goes as if alone until rates are asked for."""
+        """A job has been given its nodes; it goes as it would alone in its width until rates are asked for."""
         assert record.allocation is not None
-        record.rate_ppm = ALONE_PPM
-        self.floor.enter(record.job, record.allocation)
         record.begin_work(record.job.estimate_us, now_us)
+        self.floor.enter(record.job, record.allocation)
         self._touched.update(share.node for share in record.allocation.nodes)
+
+    def move(self, record: Record, old: Allocation) -> None:
+        """A job holds other nodes, or another part of them."""
+        assert record.allocation is not None
+        self.floor.leave(record.job.id)
+        self.floor.enter(record.job, record.allocation)
+        self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
 
     def end(self, record: Record) -> None:
         """A job holds nothing any more."""

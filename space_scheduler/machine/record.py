@@ -7,7 +7,7 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import plain_seconds
 from space_scheduler.forecast import Going
 from space_scheduler.machine.events import Event
-from space_scheduler.progress import ALONE_PPM
+from space_scheduler.progress import ALONE_PPM, Rate
 from space_scheduler.reasons import ACCEPTED, Reason
 
 
@@ -32,10 +32,21 @@ class Infeasible(ValueError):
         self.reason = reason
 
 
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What a job holds is being changed: it held ``old`` (None: nothing), and whether the host has been told to."""
+
+    old: Allocation | None
+    sent: bool
+
+
 class Record:
     """One live job. Times in microseconds; ``end_us`` is the predicted end while it holds processors.
 
-    Where jobs share nodes it had ``left`` to do ``as_of_us`` and does ``rate_ppm`` of it each microsecond (``rates``).
+    ``allocation`` is what it is to hold, as plans count it. Where that is not yet what it holds, ``change`` says what
+    is (:attr:`holds`). ``requeues``: it is being ended by a plan, and waits again then.
+
+    Where jobs share nodes, or it has another width than it asked for, it had ``left`` to do ``as_of_us`` and does
+    ``rate_ppm`` of it each microsecond (``rates``).
     ``failed_launches`` counts those that were tried again, ``overruns`` how often its predicted end has been moved on.
     ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
     """
@@ -44,6 +55,7 @@ class Record:
         "allocation",
         "as_of_us",
         "cause",
+        "change",
         "decided_us",
         "end_us",
         "failed_launches",
@@ -56,6 +68,7 @@ class Record:
         "rate_ppm",
         "reason",
         "released",
+        "requeues",
         "started_us",
         "state",
         "story",
@@ -68,11 +81,12 @@ class Record:
         self.story: tuple[tuple[int, JobState], ...] = ((now_us, JobState.QUEUED),)
         self.started_us: int | None = None
         self.end_us = 0
-        self.left = 0
-        self.rate_ppm = ALONE_PPM
+        self.left: Rate = 0
+        self.rate_ppm: Rate = ALONE_PPM
         self.as_of_us = now_us
         self.allocation: Allocation | None = None
-        self.released = False
+        self.change: Change | None = None
+        self.released = self.requeues = False
         self.failed_launches = 0
         self.overruns = 0
         self.promise_us: int | None = None
@@ -83,12 +97,13 @@ class Record:
 
     def wait_again(self) -> None:
         """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
-        self.allocation = self.started_us = self.promise_us = None
-        self.end_us = self.overruns = 0
-        self.released = False
+        self.allocation = self.started_us = self.promise_us = self.change = None
+        self.end_us = self.overruns = self.left = 0
+        self.rate_ppm = ALONE_PPM
+        self.released = self.requeues = False
 
     def begin_work(self, estimate_us: int, now_us: int) -> None:
-        """From now on it has so much to do, by the rate it has."""
+        """From now on it has so much to do in the width it asked for, by the rate it has."""
         self.left = estimate_us * ALONE_PPM
         self.as_of_us = now_us
 
@@ -116,9 +131,29 @@ class Record:
         )
 
     @property
+    def procs(self) -> int:
+        """How many processors it is to hold; as many as it asks for while it waits."""
+        return self.job.procs if self.allocation is None else self.allocation.procs
+
+    @property
     def holds_processors(self) -> bool:
-        """Whether its processors are not free."""
+        """Whether its processors are not free for plans."""
         return self.allocation is not None and not self.released and self.state not in TERMINAL
+
+    @property
+    def awaits(self) -> bool:
+        """Whether what it is to hold is still held by others, so that the host has been told nothing yet."""
+        return self.change is not None and not self.change.sent
+
+    @property
+    def awaits_start(self) -> bool:
+        """Whether it is to start, and the host has not been told."""
+        return self.change is not None and self.change.old is None
+
+    @property
+    def holds(self) -> Allocation | None:
+        """What it holds for certain, or held when the host was told to change it."""
+        return self.allocation if self.change is None else self.change.old
 
 
 def avoiding(job: Job, nodes: tuple[str, ...]) -> Job:

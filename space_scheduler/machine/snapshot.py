@@ -5,6 +5,7 @@ under the rules of now and having each job take what it holds (``capacity``). So
 than those that it was saved under.
 """
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -16,9 +17,9 @@ from space_scheduler.machine.capacity import PooledCapacity
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
-from space_scheduler.machine.record import Record
+from space_scheduler.machine.record import Change, Record
 from space_scheduler.policy.interface import Changes
-from space_scheduler.progress import ALONE_PPM
+from space_scheduler.progress import ALONE_PPM, whole
 from space_scheduler.reasons import ACCEPTED, Reason, Why
 
 
@@ -43,6 +44,10 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     left: int = 0
     rate_ppm: int = ALONE_PPM
     as_of_us: int = 0
+    left_per: int = 1  # these two: left / left_per and rate_ppm / rate_per are meant
+    rate_per: int = 1
+    change: Change | None = None
+    requeues: bool = False
 
 
 class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +69,7 @@ class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     released: bool = False
     due: bool = False
     disturbed: Why | None = None
+    resized: bool = False
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +84,7 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: tuple[SavedJob, ...] = ()
     nodes: tuple[SavedNode, ...] | None = None  # None: counted processors
     changes: SavedChanges = SavedChanges()
+    changing: tuple[int, ...] = ()
     trigger: AnyEvent | None = None
     memory: Any = None
     forgotten: bool = False
@@ -103,7 +110,9 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
             changes.released,
             changes.due,
             changes.disturbed,
+            changes.resized,
         ),
+        changing=tuple(machine.changing),
         trigger=machine.trigger,  # type: ignore[arg-type]
         memory=memory,
         forgotten=forgotten,
@@ -121,6 +130,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         changes.released,
         changes.due,
         changes.disturbed,
+        changes.resized,
     )
     if saved.nodes is None:
         machine.capacity = counted = PooledCapacity(saved.procs_total)
@@ -135,6 +145,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         machine.jobs.restore(record)
         if record.holds_processors and record.allocation is not None:
             machine.hold_again(record, record.allocation)
+    machine.changing = {job_id: machine.jobs[job_id] for job_id in saved.changing}
     if saved.nodes is not None:
         nodes.settle()
         machine.see(nodes.members)
@@ -157,9 +168,13 @@ def _saved_job(record: Record) -> SavedJob:
         record.reason,
         record.decided_us,
         record.cause,  # type: ignore[arg-type]
-        record.left,
-        record.rate_ppm,
+        record.left.numerator,
+        ALONE_PPM if record.rate_ppm == ALONE_PPM else record.rate_ppm.numerator,  # msgspec omits this very object
         record.as_of_us,
+        record.left.denominator,
+        record.rate_ppm.denominator,
+        record.change,
+        record.requeues,
     )
 
 
@@ -176,7 +191,9 @@ def _record(saved: SavedJob) -> Record:
     record.overruns = saved.overruns or 0
     record.failed_launches = saved.failed_launches
     record.reason = saved.reason
-    record.left, record.rate_ppm, record.as_of_us = saved.left, saved.rate_ppm, saved.as_of_us
+    record.left = whole(Fraction(saved.left, saved.left_per))
+    record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
+    record.as_of_us, record.change, record.requeues = saved.as_of_us, saved.change, saved.requeues
     return record
 
 

@@ -15,16 +15,17 @@ batch runs one pass:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
-from space_scheduler.machine import check, explain, invariants, snapshot
+from space_scheduler.machine import check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import Decision, decision_of, memory_found, memory_kept, plan_of
 from space_scheduler.machine.events import Boundary
-from space_scheduler.machine.instructions import Instruction, Pace, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Instruction, SetTimer, Tell
 from space_scheduler.machine.lifecycle import JOB_EVENTS, Handler, past_their_ends
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
@@ -34,9 +35,20 @@ from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
-from space_scheduler.policy.interface import Changes, Nodes, Plan, Policy, SelfChecking, Snapshot, traits_of
+from space_scheduler.policy.interface import (
+    Changes,
+    Nodes,
+    Plan,
+    PlannedResize,
+    PlannedStart,
+    Policy,
+    RunningJob,
+    SelfChecking,
+    Snapshot,
+    traits_of,
+)
 from space_scheduler.policy.place import place_of
-from space_scheduler.progress import end_us
+from space_scheduler.progress import ALONE_PPM, end_us
 from space_scheduler.reasons import Reason, Why
 
 __all__ = ["BadPlan", "MachineRules", "SchedulerState"]
@@ -83,7 +95,10 @@ class SchedulerState:
         machine.now_us = now_us
         if type(event) is Boundary:
             return self._boundary(event)
-        return self.handlers[type(event)](machine, event)
+        instructions = self.handlers[type(event)](machine, event)
+        if machine.changing:  # what was deferred may be possible now
+            instructions = instructions + holdings.send_due(machine, event)  # type: ignore[arg-type]
+        return instructions
 
     # recovery
 
@@ -105,7 +120,7 @@ class SchedulerState:
             return []
         if machine.rates is not None:
             self._follow_rates(event, machine.rates)
-        plan, forgotten = plan_of(decided, self.queue, self.policy)
+        plan, forgotten = plan_of(decided, self.machine.jobs, self.policy)
         instructions = self._carry_out(plan, event)
         if forgotten:
             machine.changes.disturbed = Why.RESTARTED
@@ -178,24 +193,19 @@ class SchedulerState:
 
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         machine = self.machine
-        jobs, capacity, nodes, now_us = machine.jobs, machine.capacity, machine.nodes, machine.now_us
-        rates, limits = machine.rates, machine.rules.kill_at_limit
+        jobs, now_us = machine.jobs, machine.now_us
         cause = machine.trigger or event
         instructions: list[Instruction] = []
-        for start in plan.changes:
-            job = start.job
-            record = jobs.records[job.id]
-            allocation = start.allocation if nodes is not None and start.allocation else Allocation(job.procs)
-            record.started_us = now_us
-            record.end_us = now_us + job.estimate_us
-            record.reason, record.decided_us, record.cause = start.reason, now_us, cause
-            record.allocation = allocation
-            jobs.become(record, JobState.STARTING, now_us)
-            capacity.take(job, allocation)
-            if rates is not None:
-                rates.begin(record, now_us)
-                machine.see(share.node for share in allocation.nodes)
-            instructions.append(Start(job, allocation, job.estimate_us if limits else None, event, start.reason))
+        for change in check.in_order(plan.changes, jobs.records):
+            record = jobs.records[change.job.id]
+            record.reason, record.decided_us, record.cause = change.reason, now_us, cause
+            if isinstance(change, PlannedStart):
+                allocation = change.allocation or Allocation(change.job.procs)
+                instructions += holdings.start(machine, record, allocation, event)
+            elif isinstance(change, PlannedResize):
+                instructions += holdings.resize(machine, record, change.allocation, event)
+            else:
+                instructions += holdings.requeue(machine, record, event)
         for job_id, promised_us, reason in plan.told:
             record = jobs.records[job_id]
             record.promise_us = promised_us
@@ -213,8 +223,8 @@ class SchedulerState:
         machine = self.machine
         for record in rates.changed(self.records, machine.now_us):
             machine.jobs.predict(record, end_us(machine.now_us, record.left, record.rate_ppm))
-            reason = Reason(Why.PACE, {"rate_ppm": record.rate_ppm})
-            self._rated.append(Pace(record.job.id, record.rate_ppm, event, reason))
+            reason = Reason(Why.PACE, {"rate_ppm": round(record.rate_ppm)})
+            self._rated.append(holdings.paced(record, event, reason))
 
     def happened(self) -> Changes:
         """What the coming pass is told of."""
@@ -235,7 +245,11 @@ class SchedulerState:
             changes,
             self.memory,
             nodes,
+            self._running,
         )
+
+    def _running(self) -> list[RunningJob]:
+        return [_running_job(record, self.machine.now_us) for record in self.machine.jobs.running()]
 
     # looking at it
 
@@ -301,6 +315,14 @@ class SchedulerState:
         seen_all = not self.happened() and not (ends and ends[0][0] <= machine.now_us)
         if seen_all and isinstance(self.policy, SelfChecking):
             self.policy.validate(self.view(Changes()))
+
+
+def _running_job(record: Record, now_us: int) -> RunningJob:
+    assert record.allocation is not None
+    work = record.left and record.going().left_at(now_us)
+    left_us = Fraction(work, ALONE_PPM) if work else (record.end_us - now_us) * Fraction(record.rate_ppm, ALONE_PPM)
+    resizable = record.state is JobState.RUNNING and record.change is None
+    return RunningJob(record.job, record.allocation, record.started_us or 0, left_us, record.rate_ppm, resizable)
 
 
 def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:

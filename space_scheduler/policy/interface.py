@@ -7,7 +7,7 @@ policy declares its type as ``memory_type`` (see ``policy.memory``); without one
 may declare is in :class:`PolicyTraits`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from space_scheduler.feasibility import Room
 from space_scheduler.forecast import Going
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import JobQueue
-from space_scheduler.progress import Floor
+from space_scheduler.progress import Floor, Rate
 from space_scheduler.reasons import Reason, Why
 
 
@@ -29,7 +29,8 @@ class Changes:
 
     ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that
     ended; the time is not after now where it ended when expected. ``released`` is set when processors came free at a
-    job's limit, by rule, before its end was handled: what had been predicted came true. ``disturbed`` is set when
+    job's limit, by rule, before its end was handled: what had been predicted came true. ``resized`` is set when a job
+    holds what it was resized to. ``disturbed`` is set when
     predicted ends moved later or the machine's size changed: then no earlier promise holds as such.
     """
 
@@ -39,9 +40,18 @@ class Changes:
     released: bool = False
     due: bool = False
     disturbed: Why | None = None
+    resized: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.submitted or self.vacated or self.withdrawn or self.released or self.due or self.disturbed)
+        return bool(
+            self.submitted
+            or self.vacated
+            or self.withdrawn
+            or self.released
+            or self.due
+            or self.disturbed
+            or self.resized
+        )
 
 
 @dataclass(slots=True)
@@ -59,13 +69,28 @@ class Nodes:
     going: Sequence[Going] = ()
 
 
+class RunningJob(NamedTuple):
+    """A job that runs, for a policy that resizes: what it is to hold, the time alone that it has left, and its rate.
+
+    ``left_us`` is work, by the user's estimate: microseconds alone in the width that it asked for. ``rate_ppm`` are
+    millionths of that width's speed, sharing included. ``resizable``: it runs, and no change of it is under way.
+    """
+
+    job: Job
+    allocation: Allocation
+    started_us: int
+    left_us: Rate
+    rate_ppm: Rate
+    resizable: bool
+
+
 @dataclass(slots=True)
 class Snapshot:
     """The state as a policy sees it at ``now_us``. ``free_procs`` of ``procs_total`` processors are free now.
 
     ``ends`` are (predicted end, job id, processors) of what runs, in order of time, all after now. ``procs_total``
     counts processors in service: drained and lost ones are neither free nor coming back. ``nodes`` is None where
-    processors are counted.
+    processors are counted. ``running()`` lists what runs, in the order in which the jobs came; it is made when asked.
     """
 
     now_us: int
@@ -76,6 +101,7 @@ class Snapshot:
     changes: Changes
     memory: Any = None
     nodes: Nodes | None = None
+    running: Callable[[], list[RunningJob]] = list
 
 
 class PlannedStart(msgspec.Struct, frozen=True, gc=False):
@@ -86,21 +112,43 @@ class PlannedStart(msgspec.Struct, frozen=True, gc=False):
     allocation: Allocation | None = None
 
 
+class PlannedResize(msgspec.Struct, frozen=True, gc=False):
+    """One running job to hold something else from now on, and why: a width that its shape allows."""
+
+    job: Job
+    reason: Reason
+    allocation: Allocation
+
+
+class PlannedRequeue(msgspec.Struct, frozen=True, gc=False):
+    """One running job to be ended and to wait again in its old place, and why: it begins anew."""
+
+    job: Job
+    reason: Reason
+
+
 #: What a plan can change, each a type of its own.
-PlannedChange = PlannedStart
+PlannedChange = PlannedStart | PlannedResize | PlannedRequeue
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """A policy's answer, applied at once or not at all.
 
-    ``changes`` in the order in which they are to happen; ``memory`` replaces the policy's memory; ``wake_us`` asks for
-    a pass at that time even if nothing happens; ``told`` are promises made or moved: (job id, promised start, reason).
+    ``changes`` in the order in which they are to happen, but that jobs are ended and shrunk before any other is started
+    or grows. A change that needs what another gives back is sent when that has happened. ``memory`` replaces the
+    policy's memory; ``wake_us`` asks for a pass at that time even if nothing happens; ``told`` are promises made or
+    moved: (job id, promised start, reason).
     """
 
     changes: Sequence[PlannedChange] = ()
     memory: Any = None
     wake_us: int | None = None
     told: Sequence[tuple[int, int, Reason]] = ()
+
+    @property
+    def starts(self) -> list[PlannedStart]:
+        """The changes that are starts."""
+        return [change for change in self.changes if isinstance(change, PlannedStart)]
 
 
 @runtime_checkable

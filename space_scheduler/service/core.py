@@ -15,7 +15,7 @@ from cosched.errors import Failed
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
@@ -30,6 +30,10 @@ RESUMED: Final = "the state was built again from the journal before this pass"
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
+
+
+#: What a policy is told that resizes a job of a live system.
+NOT_RESIZED: Final = "agents of this version resize no job"
 
 
 class QueueFull(Failed):
@@ -221,6 +225,12 @@ class JournalledCore:
         else:
             self._resumed = False
 
+    def refuse_resizes(self, now_us: int) -> None:
+        """Stage that no job is resized that was to be when the service ended: no agent of this version does it."""
+        changing = self.state.machine.changing.items()
+        for job_id in [job_id for job_id, each in changing if not each.awaits and not each.released]:
+            self.take_in(ev.ResizeFailed(job_id, NOT_RESIZED), now_us)
+
     def annotate(self, job_id: int, facts: Facts) -> None:
         """Stage facts of a job, alive or ended. Raises ``UnknownJob``."""
         record = self._changed.get(job_id) or self.records.get(job_id) or self.journal.job(job_id)
@@ -260,7 +270,9 @@ class JournalledCore:
             changes["history"] = (*kept.history, *(step for _, _, step in steps))
             changes["state"] = record.state
         if start is not None:
-            changes |= {"allocation": start.allocation, "limit_us": start.limit_us, "attempt": kept.attempt + 1}
+            changes |= {"limit_us": start.limit_us, "attempt": kept.attempt + 1}
+        if not again and record.holds != kept.allocation:
+            changes["allocation"] = record.holds
         for at_us, state in new_steps:
             if state is JobState.RUNNING:
                 changes["start_us"] = at_us
@@ -341,7 +353,7 @@ def caused(event: ev.Event) -> str:
 def _job_of(instruction: Instruction) -> int | None:
     if isinstance(instruction, Start):
         return instruction.job.id
-    return instruction.job_id if isinstance(instruction, Kill | Tell) else None
+    return instruction.job_id if isinstance(instruction, Resize | Kill | Tell) else None
 
 
 def _reason(record: Record, state: JobState) -> Reason | None:

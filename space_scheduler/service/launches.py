@@ -19,10 +19,11 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Failure
 from space_scheduler.launch import diagnose, unnoticed
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Start
+from space_scheduler.machine.instructions import Kill, Resize, Start
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
+from space_scheduler.service.core import NOT_RESIZED
 from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
@@ -111,6 +112,8 @@ class Launches:
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
+            elif isinstance(instruction, Resize):
+                self._post(ev.ResizeFailed(instruction.job_id, NOT_RESIZED), note=NOT_RESIZED)
             elif isinstance(instruction, Kill) and (flight := self.flights.get(instruction.job_id)):
                 lost = instruction.reason.why is Why.NODE_LOST
                 outcome = JobState.NODE_LOST if lost else JobState.CANCELLED

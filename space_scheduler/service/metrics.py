@@ -18,7 +18,7 @@ from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Kill, Resize, SetTimer, Start, Tell
 from space_scheduler.service.core import Most
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.launches import Core
@@ -68,7 +68,7 @@ class Metrics(Collector):
         """Count an event and what followed from it."""
         self._events[type(committed.event).__name__] += 1
         for instruction in committed.instructions:
-            if isinstance(instruction, Start | Kill | SetTimer | Tell):
+            if isinstance(instruction, Start | Resize | Kill | SetTimer | Tell):
                 self._instructions[type(instruction).__name__, instruction.reason.why.name.lower()] += 1
             if isinstance(instruction, Start):
                 self._wait.observe(max(0, committed.now_us - instruction.job.submit_us) / US_PER_S)

@@ -5,7 +5,7 @@ import re
 
 from cosched.model.time import seconds
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
 from space_scheduler.reasons import Reason
 from space_scheduler.service.documents import When, promised
 from space_scheduler.service.log import Log
@@ -58,6 +58,9 @@ def _decision(log: Log, instruction: Instruction, when: When) -> None:
     if isinstance(instruction, Start):
         nodes = {share.node: share.tasks for share in instruction.allocation.nodes}
         log.info("start", job=instruction.job.id, **_why(instruction.reason, when), nodes=nodes)
+    elif isinstance(instruction, Resize):
+        procs = {"procs": instruction.new.procs, "procs_before": instruction.old.procs}
+        log.info("resize", job=instruction.job_id, **_why(instruction.reason, when), **procs)
     elif isinstance(instruction, Kill):
         log.info("kill", job=instruction.job_id, **_why(instruction.reason, when))
     elif isinstance(instruction, Tell):

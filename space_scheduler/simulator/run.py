@@ -11,8 +11,18 @@ from cosched.errors import Failed
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from cosched.workload.rules import Times, Workload
-from space_scheduler.machine.events import Boundary, Event, JobEnded, JobLaunched, JobSubmitted, NodesJoined, TimerDue
-from space_scheduler.machine.instructions import Instruction, SetTimer, Start, Tell
+from space_scheduler.machine.events import (
+    Boundary,
+    Event,
+    JobEnded,
+    JobLaunched,
+    JobResized,
+    JobSubmitted,
+    NodesJoined,
+    TimerDue,
+)
+from space_scheduler.machine.instructions import Instruction, Kill, Pace, Resize, SetTimer, Start, Tell
+from space_scheduler.progress import ALONE_PPM, Rate, end_us
 from space_scheduler.reasons import Why
 
 _CHUNK = 4096
@@ -55,14 +65,23 @@ class Run:
         self.entries = 0
         self.idle_wake_ups = 0
         self.timer_us = FOREVER_US
+        #: Jobs that have changed while they ran: work left at a time, and the rate since.
+        self.going: dict[int, tuple[Rate, int, Rate]] = {}
+        #: Of those, the entry of their end in the agenda: others of theirs are not their end any more.
+        self.end_entry: dict[int, int] = {}
+        #: Whether jobs were resized or ended by the last pass, so that there is another at the same time.
+        self.again = False
 
     def happenings(self) -> Iterator[tuple[int, Event]]:
         """What comes next, in order of time."""
         for joined in self.joining():
             yield 0, joined
         yield 0, Boundary()
-        submissions, agenda, sequential = self.submissions, self.agenda, self.sequential
+        submissions, agenda = self.submissions, self.agenda
+        after_each, after_all = (self._passes, _none) if self.sequential else (_none, self._passes)
         while True:
+            if self.end_entry:
+                self._pass_over()
             next_end_us = agenda[0][0] if agenda else FOREVER_US
             next_us = submissions.next_us if submissions.next_us < next_end_us else next_end_us
             now_us = next_us if next_us < self.timer_us else self.timer_us
@@ -72,8 +91,7 @@ class Run:
             while submissions.next_us == now_us:
                 self.rows[submissions.next_id] = submissions.done
                 yield now_us, JobSubmitted(submissions.take())
-                if sequential:
-                    yield now_us, Boundary()
+                yield from after_each(now_us)
             if self.progress and submissions.done >= self.tell_at:
                 self.tell_at = submissions.done + _CHUNK
                 self.progress(submissions.done)
@@ -82,15 +100,23 @@ class Run:
                 yield now_us, event
                 if isinstance(event, JobEnded):
                     del self.rows[event.job_id]
-                if sequential:
-                    yield now_us, Boundary()
+                yield from after_each(now_us)
+                if self.end_entry:
+                    self._pass_over()
             if self.timer_us <= now_us:
                 self.timer_us = FOREVER_US
                 yield now_us, TimerDue()
-                if sequential:
-                    yield now_us, Boundary()
-            if not sequential:
-                yield now_us, Boundary()
+                yield from after_each(now_us)
+            yield from after_all(now_us)
+
+    def _passes(self, now_us: int) -> Iterator[tuple[int, Event]]:
+        """A pass, and others while what it has changed changes more."""
+        self.again = False
+        yield now_us, Boundary()
+        while self.again:
+            self._count_wake_ups(alone=True)
+            self.again = False
+            yield now_us, Boundary()
 
     def _count_wake_ups(self, *, alone: bool) -> None:
         """A policy that asks for the timer again and again while nothing else happens is stopped."""
@@ -103,7 +129,7 @@ class Run:
         return [NodesJoined(self.workload.procs_total)]
 
     def carry_out(self, instructions: list[Instruction], now_us: int) -> list[Event]:
-        """Start jobs, and note what they are told."""
+        """Start, resize and end jobs, have them go at the rates they are told, and note what else they are told."""
         launched: list[Event] = []
         for instruction in instructions:
             if isinstance(instruction, Start):
@@ -116,6 +142,15 @@ class Run:
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
+            elif isinstance(instruction, Pace):
+                self.go_on(instruction.job_id, instruction.rate, now_us)
+            elif isinstance(instruction, Resize):
+                self.again = True
+                launched.append(JobResized(instruction.job_id))
+            elif isinstance(instruction, Kill):
+                self.again = True
+                self.end_entry[instruction.job_id] = -1
+                launched.append(JobEnded(instruction.job_id, JobState.CANCELLED))
         return launched
 
     def start(self, start: Start, now_us: int) -> None:
@@ -131,6 +166,31 @@ class Run:
         if self.launch_delay_us:
             self.enter(up_us, JobLaunched(start.job.id))
         self.enter(until_us, self.end_of(start.job.id))
+        if start.job.id in self.end_entry:  # it has run before, and was queued again
+            self.end_entry[start.job.id] = self.entries
+            self.going.pop(start.job.id, None)
+
+    def go_on(self, job_id: int, rate_ppm: Rate, now_us: int) -> None:
+        """A job goes at another rate from now on, and ends at another time than was entered."""
+        row = self.rows[job_id]
+        up_us = int(self.starts_us[row])
+        work, as_of_us, before_ppm = self.going.get(job_id) or (self.run_us[row] * ALONE_PPM, up_us, ALONE_PPM)
+        since_us = max(now_us, as_of_us)  # not before it is up
+        work = max(0, work - (since_us - as_of_us) * before_ppm)
+        self.going[job_id] = work, since_us, rate_ppm
+        until_us = end_us(since_us, work, rate_ppm)
+        self.ends_us[row] = until_us
+        self.enter(until_us, self.end_of(job_id))
+        self.end_entry[job_id] = self.entries
+
+    def _pass_over(self) -> None:
+        """Take ends off the agenda that are not their jobs' any more, or never come."""
+        agenda = self.agenda
+        while agenda and isinstance(event := agenda[0][2], JobEnded):
+            at_us, entry, _ = agenda[0]
+            if self.end_entry.get(event.job_id, entry) == entry and at_us < FOREVER_US:
+                return
+            heappop(agenda)
 
     def enter(self, at_us: int, event: Event) -> None:
         """It will happen then."""
@@ -140,6 +200,11 @@ class Run:
     def end_of(self, job_id: int) -> JobEnded:
         """How a job ends by itself, or at its limit."""
         return JobEnded(job_id, JobState.TIMED_OUT if self.timed_out[self.rows[job_id]] else JobState.COMPLETED)
+
+
+def _none(_now_us: int) -> tuple[()]:
+    """No pass."""
+    return ()
 
 
 class Submissions:

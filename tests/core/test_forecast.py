@@ -43,7 +43,7 @@ def test_who_stays_goes_faster_when_somebody_ends() -> None:
 
 def test_a_start_in_one_future_is_none_in_another() -> None:
     found = future(("a", 1.0), ("b", 1.0))
-    found.start(job(1, 10), on("a", "b"))
+    found.start(job(1, 10).at(2), on("a", "b"))
     other = found.copy()
     other.start(job(2, 10), on("b"))
     assert (other.next_us(), found.next_us()) == (20 * SECOND, 10 * SECOND)

@@ -156,6 +156,11 @@ class Driven:
                     self.event()
         self.commit()
 
+    def job(self) -> Job:
+        """What somebody submits."""
+        procs, estimate_us = self.random.choice((1, 1, 2, 3, 6, 50)), self.random.randrange(1, 900) * SECOND
+        return Job(0, procs, estimate_us, 0, memory_bytes=1 << 28)
+
     def event(self) -> None:
         core, chance, now_us = self.core, self.random, self.clock.now_us()
         job_id = chance.choice(list(core.state.records) or [99])
@@ -163,10 +168,9 @@ class Driven:
         state = record.state if record else None
         match chance.randrange(12):
             case 0 | 1 | 2 | 3:
-                job = Job(
-                    0, chance.choice((1, 1, 2, 3, 6, 50)), chance.randrange(1, 900) * SECOND, 0, memory_bytes=1 << 28
+                number = core.submit(
+                    self.job(), SCRIPT, chance.choice(("ann", "bob")), now_us, hold=chance.random() < 0.1
                 )
-                number = core.submit(job, SCRIPT, chance.choice(("ann", "bob")), now_us, hold=chance.random() < 0.1)
                 assert number not in self.accepted
                 self.accepted.add(number)
             case 4:

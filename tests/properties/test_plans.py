@@ -6,16 +6,18 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 from kit.checks import Broken, hold
-from kit.drive import Drive
+from kit.drive import Drive, said
 from kit.dump import dump
 from kit.mutants import FITS, Gullible, HalfApplier, Told
 
-from cosched.model.job import Job
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
+from cosched.model.width import Range
 from space_scheduler import feasibility
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import BadPlan, SchedulerState
-from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.interface import Plan, PlannedRequeue, PlannedResize, PlannedStart, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
 
@@ -89,6 +91,129 @@ def test_a_refused_plan_says_who_and_why() -> None:
     policy.answer = BAD_PLANS["over-commits alone"](jobs)
     with pytest.raises(BadPlan, match=r"job 3 \(4 processors\) cannot start with 1 free: fewer processors are free"):
         state.handle(ev.Boundary(), 10_000_000)
+
+
+# --- changes of running jobs ------------------------------------------------------------------------------------------
+
+WHY = Reason(Why.SHRUNK)
+
+
+def resized(job: Job, procs: int) -> PlannedResize:
+    return PlannedResize(job, WHY, Allocation(procs))
+
+
+def running_machine(policy: Told) -> tuple[SchedulerState, list[Job]]:
+    """Eight processors: jobs 0 (4 of 2 to 6) and 1 (3, rigid) run, 2 is launched (1); 3 (4 of 2 to 4) waits."""
+    shapes = (Range(2, 6), None, None, Range(2, 4))
+    jobs = [Job(at, procs, 60_000_000, 0, shape=shapes[at]) for at, procs in enumerate((4, 3, 1, 4))]
+    state = SchedulerState(policy)
+    policy.answer = Plan([start(job) for job in jobs[:3]])
+    events = (ev.NodesJoined(8), *map(ev.JobSubmitted, jobs), ev.Boundary(), ev.JobLaunched(0), ev.JobLaunched(1))
+    for event in events:
+        state.handle(event, 0)
+    state.handle(ev.NodesDrained(0), 10_000_000)
+    return state, jobs
+
+
+BAD_CHANGES: dict[str, tuple[str, Callable[[list[Job]], Plan]]] = {
+    "widens beyond the machine": ("fewer processors are free", lambda jobs: Plan([resized(jobs[0], 5)])),
+    "widens beyond its range": ("cannot have 7", lambda jobs: Plan([resized(jobs[0], 7)])),
+    "shrinks below its range": ("cannot have 1", lambda jobs: Plan([resized(jobs[0], 1)])),
+    "shrinks a rigid job": ("cannot have 2", lambda jobs: Plan([resized(jobs[1], 2)])),
+    "changes nothing": ("holds that already", lambda jobs: Plan([resized(jobs[0], 4)])),
+    "names nodes": (
+        "nothing that it can hold",
+        lambda jobs: Plan([PlannedResize(jobs[0], WHY, Allocation(2, (Share("a", 2),)))]),
+    ),
+    "resizes what starts": ("it is starting", lambda jobs: Plan([resized(jobs[2], 2)])),
+    "resizes what waits": ("it is queued", lambda jobs: Plan([resized(jobs[3], 2)])),
+    "resizes a stranger": ("not here", lambda jobs: Plan([resized(Job(9, 4, 1, 0), 2)])),
+    "resizes twice": ("changes it twice", lambda jobs: Plan([resized(jobs[0], 2), resized(jobs[0], 3)])),
+    "ends what starts": ("it is starting", lambda jobs: Plan([PlannedRequeue(jobs[2], WHY)])),
+    "ends and resizes": ("changes it twice", lambda jobs: Plan([PlannedRequeue(jobs[0], WHY), resized(jobs[0], 2)])),
+    "starts beside too little": (
+        "fewer processors are free",
+        lambda jobs: Plan([resized(jobs[0], 2), PlannedStart(jobs[3], FITS, Allocation(3))]),
+    ),
+    "starts outside of a range": (
+        "cannot have 1",
+        lambda jobs: Plan([resized(jobs[0], 2), PlannedStart(jobs[3], FITS, Allocation(1))]),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD_CHANGES)
+def test_a_bad_change_is_refused_with_the_whole_plan(what: str) -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    before = dump(state)
+    said, bad = BAD_CHANGES[what]
+    policy.answer = bad(jobs)
+    with pytest.raises(BadPlan, match=said):
+        state.handle(ev.Boundary(), 10_000_000)
+    assert dump(state) == before
+    state.validate()
+
+
+def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    policy.answer = Plan([PlannedStart(jobs[3], FITS, Allocation(2)), resized(jobs[0], 2)])  # put in order
+    assert said(state.handle(ev.Boundary(), 10_000_000)) == [
+        "resize 0 from 4 to 2: SHRUNK",
+        "pace 0 0.5",
+        "tell 3 10 s: AWAITS_PROCESSORS",
+    ]
+    assert (state.free_procs, state.records[3].holds) == (0, None)
+    assert state.explain(3).why is Why.AWAITS_PROCESSORS
+    assert said(state.handle(ev.JobResized(0), 25_000_000)) == [
+        "start 3 on 2 (limit 60 s): AWAITS_PROCESSORS",
+        "pace 3 0.5",
+    ]
+    assert state.records[3].end_us == 25_000_000 + 2 * 60_000_000  # with half of the processors it asked for
+    assert state.records[0].end_us == 10_000_000 + 2 * 50_000_000
+    state.validate()
+
+
+def test_a_start_waits_again_where_what_it_needs_is_refused() -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    policy.answer = Plan([resized(jobs[0], 2), PlannedStart(jobs[3], FITS, Allocation(2))])
+    state.handle(ev.Boundary(), 10_000_000)
+    assert said(state.handle(ev.ResizeFailed(0, "dust"), 25_000_000)) == [
+        "tell 3 nothing promised: RESIZE_REFUSED",
+        "pace 0 1",
+    ]
+    assert state.records[3].state is JobState.QUEUED
+    assert (state.records[0].holds, state.free_procs) == (Allocation(4), 0)
+    policy.answer = Plan()
+    assert state.handle(ev.Boundary(), 25_000_000) == []
+    assert state.passes == 3
+    state.validate()
+
+
+def test_a_job_that_a_plan_ends_waits_again_in_its_old_place() -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    policy.answer = Plan([PlannedStart(jobs[3], FITS), PlannedRequeue(jobs[0], Reason(Why.ABORTED))])
+    told = said(state.handle(ev.Boundary(), 10_000_000))
+    assert told == ["kill 0: ABORTED", "tell 3 10 s: AWAITS_PROCESSORS"]
+    assert said(state.handle(ev.JobEnded(0, JobState.CANCELLED), 11_000_000)) == [
+        "start 3 on 4 (limit 60 s): AWAITS_PROCESSORS"
+    ]
+    assert [job.id for job in state.queue] == [0]
+    assert state.records[0].left == 0
+    state.validate()
+
+
+def test_who_is_cancelled_while_a_plan_ends_it_is_cancelled() -> None:
+    policy = Told(Plan())
+    state, jobs = running_machine(policy)
+    policy.answer = Plan([PlannedRequeue(jobs[0], Reason(Why.ABORTED))])
+    state.handle(ev.Boundary(), 10_000_000)
+    assert state.handle(ev.JobCancelled(0), 10_000_001) == []
+    state.handle(ev.JobEnded(0, JobState.CANCELLED), 11_000_000)
+    assert 0 not in state.records
 
 
 def test_a_policy_that_fails_loses_nothing() -> None:

@@ -91,7 +91,7 @@ class Backfill:
         plan, more = self._pass(snapshot, ())
         while more and plan.changes:  # what was promised before the last start is not told
             before = len(plan.changes)
-            plan, _ = self._pass(snapshot, plan.changes)
+            plan, _ = self._pass(snapshot, plan.starts)
             more = len(plan.changes) > before
         return plan
 

@@ -1,0 +1,233 @@
+"""How what jobs hold changes while they live: started, resized, queued again by a plan; carried out, or refused.
+
+Plans count what each job is *to hold*; a job that gives processors back *holds* them until the host says that it has.
+So a change that needs what another job still holds is planned and deferred: its instruction is sent when everything
+that it needs is free indeed. No processor is ever two jobs' at once, and nobody else can be planned onto it meanwhile.
+A change that is refused takes with it those that were deferred: they are planned anew in the next pass.
+"""
+
+from fractions import Fraction
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US
+from space_scheduler.machine.capacity import Free
+from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.instructions import Instruction, Pace, Resize, Start, Tell
+from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.record import Change, Record
+from space_scheduler.progress import ALONE_PPM, end_us, speed_up, whole
+from space_scheduler.reasons import Reason, Why
+
+NOTHING = Allocation(0)
+
+# what plans do; the reason and the cause have been noted
+
+
+def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEvent) -> list[Instruction]:
+    """A queued job is given processors."""
+    job, now_us = record.job, machine.now_us
+    record.started_us = now_us
+    record.end_us = now_us + job.estimate_us
+    record.allocation = allocation
+    machine.jobs.become(record, JobState.STARTING, now_us)
+    machine.capacity.take(job, allocation)
+    if machine.rates is not None:
+        machine.rates.begin(record, now_us)
+        machine.see(share.node for share in allocation.nodes)
+    elif allocation.procs != job.procs:
+        _follow_width(machine, record)
+    if not machine.changing:
+        return _started(machine, record, event)
+    defer(machine, record, None)
+    if sent := _send(machine, record, event):
+        return sent
+    reason = record.reason
+    record.reason = Reason(Why.AWAITS_PROCESSORS, reason.numbers, reason.node)
+    return [Tell(job.id, now_us, event, record.reason)]
+
+
+def resize(machine: Machine, record: Record, new: Allocation, event: AnyEvent) -> list[Instruction]:
+    """A running job is given other processors."""
+    old = record.allocation
+    assert old is not None
+    _hold(machine, record, new)
+    defer(machine, record, old)
+    return _send(machine, record, event)
+
+
+def requeue(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
+    """A running job is ended, and waits again in its old place: it begins anew."""
+    assert record.allocation is not None
+    kill = machine.kill(record, record.reason, event)
+    record.requeues = True
+    record.change = Change(record.allocation, sent=True)
+    machine.changing[record.job.id] = record
+    machine.give_back(record, record.allocation)
+    machine.jobs.release(record)
+    record.end_us = machine.now_us
+    return [kill]
+
+
+def defer(machine: Machine, record: Record, old: Allocation | None) -> None:
+    """A job is to hold something else than it holds, and the host has not been told."""
+    record.change = Change(old, sent=False)
+    machine.changing[record.job.id] = record
+
+
+def _hold(machine: Machine, record: Record, new: Allocation) -> None:
+    """Plans count the new from now on."""
+    old = record.allocation
+    assert old is not None
+    machine.capacity.change(record.job, old, new)
+    machine.jobs.hold(record, new)
+    machine.see({share.node for share in (*old.nodes, *new.nodes)})
+
+
+# what the host is told
+
+
+def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
+    """Tell the host of a change that was deferred, if all that it needs is free; else nothing."""
+    assert record.change is not None
+    assert record.allocation is not None
+    old = record.change.old
+    if lacks(machine, record.job, record.allocation.beyond(old or NOTHING)):
+        return []
+    if old is not None:
+        record.change = Change(old, sent=True)
+        resized = Resize(record.job.id, old, record.allocation, event, record.reason)
+        return [resized, *_moved(machine, record, old, event)]
+    record.change = None
+    del machine.changing[record.job.id]
+    return _started(machine, record, event)
+
+
+def _started(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
+    job, allocation = record.job, record.allocation
+    assert allocation is not None
+    limit_us = job.estimate_us if machine.rules.kill_at_limit else None
+    started = Start(job, allocation, limit_us, event, record.reason)
+    if machine.rates is None and record.rate_ppm != ALONE_PPM:
+        return [started, paced(record, event, record.reason)]
+    return [started]
+
+
+def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent) -> list[Instruction]:
+    """From now on a job goes as fast as what it is to hold lets it."""
+    if machine.rates is not None:
+        machine.rates.move(record, old)
+        return []  # its rate follows with those of everybody else
+    return [paced(record, event, record.reason)] if _follow_width(machine, record) else []
+
+
+def _follow_width(machine: Machine, record: Record) -> bool:
+    """The rate and the end of a job of another width where no rates are kept; whether they are others than before."""
+    assert record.allocation is not None
+    if record.state is JobState.STARTING:
+        record.begin_work(record.job.estimate_us, machine.now_us)
+    elif record.left:
+        record.settle(machine.now_us)
+    else:  # until its first change no work was kept: its end says what is left
+        record.left = (record.end_us - machine.now_us) * ALONE_PPM
+        record.as_of_us = machine.now_us
+    rate = whole(Fraction(ALONE_PPM * speed_up(record.job, record.allocation)))
+    if rate == record.rate_ppm:
+        return False
+    record.rate_ppm = rate
+    machine.jobs.predict(record, end_us(machine.now_us, record.left, rate))
+    return True
+
+
+def paced(record: Record, event: AnyEvent, reason: Reason) -> Pace:
+    """Tell the host of a job's rate."""
+    rate = record.rate_ppm
+    return Pace(record.job.id, rate.numerator, event, reason, rate.denominator)
+
+
+# what becomes of it
+
+
+def carried_out(machine: Machine, record: Record) -> None:
+    """A job holds what it was to hold."""
+    record.change = None
+    del machine.changing[record.job.id]
+    machine.changes.resized = True
+
+
+def refused(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
+    """A job holds what it held: plans count that again, and nobody waits for its processors any longer."""
+    return put_back(machine, event) + drop(machine, record, event)
+
+
+def send_due(machine: Machine, event: AnyEvent) -> list[Instruction]:
+    """Send what was deferred and is free now."""
+    told: list[Instruction] = []
+    for record in _awaiting(machine):
+        if record.change is not None and record.change.old is None:
+            record.started_us = machine.now_us
+            machine.work_anew(record, record.job.estimate_us)
+        told += _send(machine, record, event)
+    return told
+
+
+def put_back(machine: Machine, event: AnyEvent) -> list[Instruction]:
+    """Nothing is deferred any more: who was to start waits again, who was to grow stays as it is."""
+    told: list[Instruction] = []
+    for record in _awaiting(machine):
+        told += drop(machine, record, event)
+    return told
+
+
+def drop(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
+    """Plans count what a job holds, as before its change; who was to start waits again."""
+    assert record.change is not None
+    old, sent = record.change.old, record.change.sent
+    reason = Reason(Why.RESIZE_REFUSED)
+    machine.disturbed(Why.RESIZE_REFUSED, event)
+    if old is None:
+        machine.wait_again(record, record.job, reason, event)
+        return [Tell(record.job.id, FOREVER_US, event, reason)]
+    new = record.allocation
+    assert new is not None
+    record.change = None
+    del machine.changing[record.job.id]
+    _hold(machine, record, old)
+    if machine.nodes is not None:
+        machine.nodes.still_held(old)
+    record.decided(reason, machine.now_us, event)
+    return _moved(machine, record, new, event) if sent else []
+
+
+def _awaiting(machine: Machine) -> list[Record]:
+    return [record for record in machine.changing.values() if record.awaits]
+
+
+# what is free indeed
+
+
+def present(machine: Machine) -> Free:
+    """What nobody holds at this moment; plans count what will be free when all changes are carried out."""
+    room = machine.capacity.room()
+    for record in machine.changing.values():
+        assert record.change is not None
+        old, planned = record.change.old or NOTHING, record.allocation
+        assert planned is not None
+        if not record.released:
+            room.give(record.job, planned)
+            held = old.with_all_of(planned) if record.change.sent else old
+        else:
+            held = old
+        room.take(record.job, held)
+    return room
+
+
+def not_yet_gone(machine: Machine, name: str) -> list[int]:
+    """The jobs that are to give a node back, and have not said yet that they have."""
+    changing = [(job_id, record.holds) for job_id, record in machine.changing.items()]
+    return [job_id for job_id, held in changing if held and any(share.node == name for share in held.nodes)]
+
+
+def lacks(machine: Machine, job: Job, more: Allocation) -> bool:
+    """Whether a job cannot hold so much more at this moment."""
+    return more.procs > 0 and present(machine).lacks(job, more)

@@ -59,6 +59,7 @@ class Why(StrEnum):
     )
     RESTARTED = "the scheduler was restarted with a policy that does not know what was promised"
     RULES_CHANGED = "the scheduler was restarted under other rules: how many tasks share a CPU, how nodes are shared"
+    POLICY_CHANGED = "an operator has chosen another policy: what the one before has promised is not promised any more"
     # a job is refused, or ended by the core
     WIDER_THAN_MACHINE = "needs more processors than the machine has"
     TASK_TOO_LARGE = "one task needs more memory than any node has"

@@ -21,6 +21,8 @@ from cosched.wire.api import (
     NewToken,
     NodeDoc,
     NodeList,
+    PolicyDoc,
+    PolicyRequest,
     Problem,
     RemoveRequest,
     Submission,
@@ -144,6 +146,10 @@ class Client:
     def resume(self, name: str) -> NodeDoc:
         """POST /v1/nodes/NAME/resume: jobs may start there again."""
         return self._document("POST", f"/v1/nodes/{quote(name, safe='')}/resume", NodeDoc)
+
+    def choose_policy(self, request: PolicyRequest) -> PolicyDoc:
+        """POST /v1/policy: another one decides from now on."""
+        return self._document("POST", "/v1/policy", PolicyDoc, request)
 
     def admit(self, name: str) -> MemberDoc:
         """POST /v1/nodes/NAME/admit: it may join from now on."""

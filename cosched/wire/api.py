@@ -19,6 +19,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     GET  /v1/tokens                    TokenList
     POST /v1/tokens/ID/revoke          TokenDoc
     GET  /v1/cluster                   ClusterDoc
+    POST /v1/policy                    PolicyRequest -> PolicyDoc
 
 Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known, 403 not yours, 404 no such thing,
 409 not in this state, 503 not now.
@@ -274,6 +275,22 @@ class ClusterDoc(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     running: int
     restart: RestartDoc = RestartDoc()
+
+
+class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/policy: a name as in ``policy`` of the cluster's settings, and an order's where it is not its own."""
+
+    policy: str
+    order: str | None = None
+
+
+class PolicyDoc(msgspec.Struct, frozen=True):
+    """The policy that decides now, the one before, and that of the settings, which the next start has again."""
+
+    policy: str
+    order: str | None
+    before: str
+    settings: str
 
 
 class CoschedulingDoc(msgspec.Struct, frozen=True):

@@ -135,6 +135,16 @@ class OwnerLeft(Event, frozen=True, gc=False):
     name: str
 
 
+class RulesChanged(Event, frozen=True, gc=False):
+    """An operator has chosen another policy, and with it what holds on the machine; from now on those are in force.
+
+    ``order`` is the name of an order of the queue, where the policy was given another than its own.
+    """
+
+    policy: str
+    order: str | None = None
+
+
 class TimerDue(Event, frozen=True, gc=False):
     """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
 
@@ -163,6 +173,7 @@ AnyEvent = (
     | NodeLost
     | OwnerCame
     | OwnerLeft
+    | RulesChanged
     | TimerDue
     | Boundary
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cosched.model.job import TERMINAL, JobState
-from cosched.model.time import US_PER_S
+from cosched.model.time import FOREVER_US, US_PER_S
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
-from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.instructions import Instruction, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Infeasible, Record, avoiding
 from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
@@ -170,6 +170,20 @@ def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Recor
     return record
 
 
+def rules_changed(machine: Machine, event: ev.RulesChanged) -> list[Instruction]:
+    """What the policy before has promised is not promised any more: the next pass tells what is."""
+    reason = Reason(Why.POLICY_CHANGED)
+    told: list[Instruction] = []
+    for record in machine.jobs.records.values():
+        if record.state is JobState.QUEUED and record.promise_us is not None:
+            record.promise_us = None
+            record.decided(reason, machine.now_us, event)
+            told.append(Tell(record.job.id, FOREVER_US, event, reason))
+    machine.timer_us = None
+    machine.disturbed(Why.POLICY_CHANGED, event)
+    return told
+
+
 JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobSubmitted: submitted,
     ev.JobHeld: held,
@@ -180,6 +194,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobEnded: ended,
     ev.JobResized: resized,
     ev.ResizeFailed: resize_failed,
+    ev.RulesChanged: rules_changed,
 }
 
 # what their limits do

@@ -95,6 +95,8 @@ class SchedulerState:
         machine.now_us = now_us
         if type(event) is Boundary:
             return self._boundary(event)
+        if type(event) is ev.RulesChanged:  # the host has restored this state under them
+            self.memory = self.unread = None
         instructions = self.handlers[type(event)](machine, event)
         if machine.changing:  # what was deferred may be possible now
             instructions = instructions + holdings.send_due(machine, event)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from cosched.errors import BadInput, nearest
 from cosched.identity.names import CA_PEM, checked_name
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
+from space_scheduler.plugins import resolve
 from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.host import CoreHost
@@ -23,6 +24,7 @@ from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import SERIAL, Members
 from space_scheduler.service.problems import Refusal, answer
+from space_scheduler.service.sharing import rules_of, shared, shares_nodes
 from space_scheduler.service.tokens import Token, Tokens
 
 _MOST_SERIALS: Final = 1000
@@ -85,6 +87,29 @@ class Administration:
         self._link.remove(name)
         self._log.info("node removed", node=name, by=caller.user, certificates=len(serials))
         return self._membership()
+
+    # the policy
+
+    async def policy(self, request: web.Request) -> web.Response:
+        """Another policy decides from now on."""
+        caller = self._operator(request, "the policy is chosen")
+        asked = await self._asked(request, caller, docs.PolicyRequest, "policy")
+        config, before = self._config, self._host.policy_name
+        if ":" in asked.policy and asked.policy != config.policy:  # its code would run with the service's rights
+            raise BadInput(
+                "policy", f"found {asked.policy!r}", "an installed policy; modules are for cluster.yaml to name"
+            )
+        policy = resolve(asked.policy, asked.order, where="policy", directory=config.policy_directory)
+        if (shares := shares_nodes(policy)) != shared(config):
+            what = "has jobs share nodes" if shares else "has each node for one job alone"
+            message = (
+                f"{asked.policy} {what}, and {config.policy} does not: agents keep other limits then; "
+                "write policy in cluster.yaml and start the scheduler again"
+            )
+            raise Refusal(409, message, where="policy", found=asked.policy)
+        await self._host.choose(policy, asked.policy, asked.order, rules_of(config, policy))
+        self._log.info("policy chosen", policy=asked.policy, order=asked.order, before=before, by=caller.user)
+        return answer(docs.PolicyDoc(asked.policy, asked.order, before, config.policy))
 
     def _membership(self) -> web.Response:
         return answer(docs.MemberDoc(self._members.nodes, len(self._members.revoked)))

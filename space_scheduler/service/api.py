@@ -282,7 +282,7 @@ class Api:
                 cluster_id=self.host.cluster_id,
                 epoch=self.host.epoch,
                 version=cosched.__version__,
-                policy=self.config.policy,
+                policy=self.host.policy_name,
                 started=self.started.isoformat(timespec="milliseconds"),
                 time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
                 accepting=view.accepting,

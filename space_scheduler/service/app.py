@@ -23,8 +23,6 @@ from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
-from space_scheduler.machine.state import MachineRules
-from space_scheduler.policy.interface import traits_of
 from space_scheduler.service import garbage, listen, openapi
 from space_scheduler.service.accepting import Acceptor
 from space_scheduler.service.administration import Administration
@@ -47,7 +45,7 @@ from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
-from space_scheduler.service.sharing import policy_of, sharing_of
+from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
 from space_scheduler.service.waiting import Jobs
@@ -264,14 +262,7 @@ def host_of(
         policy,
         policy_name=config.policy,
         order_name=config.order,
-        rules=MachineRules(
-            max_nodes_per_job=config.max_nodes_per_job,
-            place=config.place,
-            awaits_nodes=True,
-            launch_retries=config.launch.retries,
-            sharing=sharing_of(config),
-            mpl=traits_of(policy).mpl,
-        ),
+        rules=rules_of(config, policy),
         pass_interval_us=config.time_us("pass_interval"),
         on_committed=on_committed,
         on_problem=on_problem,

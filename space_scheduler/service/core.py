@@ -17,11 +17,11 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
 from space_scheduler.machine.record import Record, UnknownJob
-from space_scheduler.machine.state import MachineRules
+from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Entry, Saved, text_of
+from space_scheduler.service.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Transition, View
 from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.schema import JournalRefused, readable
@@ -74,6 +74,8 @@ class JournalledCore:
         self.keep_events = keep_events
         self.records: dict[int, JobRecord] = {}
         self.ended: dict[JobState, int] = {}
+        self._chosen: list[Chosen] = []
+        self._committed_with = policy, rules  # in force by the journal, whatever is staged
         self.recover()
 
     # to and from the journal
@@ -83,6 +85,8 @@ class JournalledCore:
         self._entries: list[Entry] = []
         self._changed: dict[int, JobRecord] = {}
         self._committed: list[Committed] = []
+        self._chosen.clear()
+        self.policy, self.rules = self._committed_with
         self._resumed = True
         with readable(self.journal.path):
             self.rebuilt = found = rebuild(self.journal)
@@ -117,7 +121,9 @@ class JournalledCore:
         After that the state is ahead of the journal: :meth:`recover` before anything else.
         """
         if self.staged:
-            self.journal.write(self._entries, self._changed.values())
+            self.journal.write(self._entries, self._changed.values(), self._chosen)
+        self._committed_with = self.policy, self.rules
+        self._chosen.clear()
         committed, changed = self._committed, self._changed
         self._entries, self._changed, self._committed = [], {}, []
         for job_id, record in changed.items():
@@ -224,6 +230,23 @@ class JournalledCore:
             self._committed.pop()
         else:
             self._resumed = False
+
+    def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules, now_us: int) -> None:
+        """Stage that another policy, by its name and its order's, is in force from now on, and these rules with it.
+
+        Raises ``Failed`` where it cannot order the queue; then nothing has changed.
+        """
+        try:
+            state = SchedulerState.restore(policy, rules, self.state.snapshot())
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(f"policy {name} cannot order the queue: {type(error).__name__}: {error}") from error
+        if rules != self.rules:
+            state.rules_changed()
+        self.state, self.policy, self.rules = state, policy, rules
+        committed = self.take_in(ev.RulesChanged(name, order), now_us)
+        self._chosen.append(Chosen(committed.seq, name, order, rules))
 
     def refuse_resizes(self, now_us: int) -> None:
         """Stage that no job is resized that was to be when the service ended: no agent of this version does it."""

@@ -69,6 +69,7 @@ class CoreHost:
         journal takes over nodes that have obeyed another.
         """
         self.path = path
+        self.policy_name, self.order_name = policy_name, order_name
         settings = Settings(
             path,
             policy,
@@ -119,6 +120,14 @@ class CoreHost:
             raise ValueError(f"{type(event).__name__} is the host's own to say")
         wish = isinstance(event, WISHES)
         return await self._do(lambda core, now_us: core.take_in(event, now_us, note, facts), wish=wish)
+
+    async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:
+        """Have another policy decide from now on, until the service ends. Answered when it is in the journal.
+
+        Raises ``Failed`` where it cannot order the queue, and :class:`NotAccepting`.
+        """
+        await self._do(lambda core, now_us: core.choose(policy, name, order, rules, now_us), wish=True)
+        self.policy_name, self.order_name = name, order
 
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job, alive or ended. Raises ``UnknownJob``."""

@@ -17,7 +17,7 @@ from cosched.model.job import JobState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service import jobs
 from space_scheduler.service.clock import Anchor
-from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot
+from space_scheduler.service.reading import Chosen, Entry, Run, Saved, read_entries, read_runs, read_snapshot
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.schema import (
     JournalRefused,
@@ -101,11 +101,12 @@ class Journal:
         self.runs = (*self.runs, run)
         return run
 
-    def write(self, entries: Sequence[Entry], changed: Iterable[JobRecord] = ()) -> None:
-        """One transaction: events with what followed, jobs as they are now. All of it or nothing.
+    def write(self, entries: Sequence[Entry], changed: Iterable[JobRecord] = (), chosen: Sequence[Chosen] = ()) -> None:
+        """One transaction: events with what followed, jobs as they are now, policies that were chosen. All or nothing.
 
         Raises :class:`JournalUnwritable`; then nothing is written.
         """
+        runs = (*self.runs, *(self.runs[-1].under(each) for each in chosen))
         chain, step = self.chain, self._steps
         events, decisions, instructions, transitions = [], [], [], []
         ended_by: dict[int, int] = {}
@@ -133,8 +134,10 @@ class Journal:
                 ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
                 (jobs.INSERT, new),
                 (jobs.UPDATE, rows),
+                ("UPDATE runs SET run = ? WHERE epoch = ?", [_with_chosen(runs)] if chosen else []),
             ]
         )
+        self.runs = runs
         self.chain, self._steps = chain, step
         if entries:
             self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
@@ -215,6 +218,13 @@ def packed(saved: Saved) -> SnapshotRow:
     """A snapshot as the journal has it; from any thread. Takes long where many jobs wait."""
     blob = zlib.compress(_json.encode(saved.state), 1)
     return saved.seq, saved.now_us, saved.chain, blob, checksum(saved.seq, saved.now_us, saved.chain, blob)
+
+
+def _with_chosen(runs: Sequence[Run]) -> tuple[str, int]:
+    """The row of the last start, with the policies that have been chosen since, and its epoch."""
+    first, *others = (run for run in runs if run.epoch == runs[-1].epoch)
+    chosen = tuple(Chosen(each.first_seq, each.policy, each.order, each.rules) for each in others)
+    return _text(msgspec.structs.replace(first, chosen=chosen)), first.epoch
 
 
 def _text(value: object) -> str:

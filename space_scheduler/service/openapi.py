@@ -177,6 +177,15 @@ ROUTES: Final = (
         errors=(404, 503),
     ),
     Route(
+        method="POST",
+        path="/v1/policy",
+        name="policy",
+        summary="Another policy decides from now on, until the service is started again (operators)",
+        takes=api.PolicyRequest,
+        answers=api.PolicyDoc,
+        errors=(409, 503),
+    ),
+    Route(
         method="GET",
         path="/v1/survey",
         name="survey",

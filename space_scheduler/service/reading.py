@@ -20,8 +20,20 @@ from space_scheduler.service.schema import JournalRefused, checksum
 _event: Final = msgspec.json.Decoder(AnyEvent)
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of the service: who it was, when, by which software and policy; its events begin with ``first_seq``."""
+class Chosen(msgspec.Struct, frozen=True):
+    """A policy that an operator chose while the service ran, what holds under it, and from which event on."""
+
+    first_seq: int
+    policy: str
+    order: str | None
+    rules: MachineRules
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of the service: who it was, when, by which software and policy; its events begin with ``first_seq``.
+
+    Read, it is a stretch of events under one policy: where others were ``chosen`` later, each is a run of its own.
+    """
 
     epoch: int
     instance: str
@@ -31,6 +43,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     order: str | None = None
     rules: MachineRules = MachineRules()
     first_seq: int = 1
+    chosen: tuple[Chosen, ...] = ()
+
+    def parts(self) -> "tuple[Run, ...]":
+        """One for each policy."""
+        first = msgspec.structs.replace(self, chosen=())
+        return (first, *(first.under(each) for each in self.chosen))
+
+    def under(self, chosen: Chosen) -> "Run":
+        """The same start, under another policy."""
+        return msgspec.structs.replace(
+            self, policy=chosen.policy, order=chosen.order, rules=chosen.rules, first_seq=chosen.first_seq
+        )
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +87,10 @@ def text_of(instruction: Instruction) -> bytes:
 
 
 def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
-    """The starts of the service, oldest first."""
+    """The starts of the service, oldest first, and under each the policies that were chosen."""
     try:
         rows = db.execute("SELECT run FROM runs ORDER BY epoch")
-        return tuple(msgspec.json.decode(text, type=Run) for (text,) in rows)
+        return tuple(part for (text,) in rows for part in msgspec.json.decode(text, type=Run).parts())
     except (msgspec.DecodeError, sqlite3.DatabaseError) as error:
         raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.job import JobState
-from space_scheduler.machine.events import Event, TimerDue
+from space_scheduler.machine.events import Event, RulesChanged, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.snapshot import SavedState
@@ -134,7 +134,7 @@ def rebuild(journal: Journal) -> Recorded:
 
 def timer_after(timer_us: int | None, event: Event, instructions: Iterable[Instruction]) -> int | None:
     """What the timer is set to after an event and its instructions; it was set to ``timer_us``."""
-    if isinstance(event, TimerDue):
+    if isinstance(event, TimerDue | RulesChanged):
         timer_us = None
     for instruction in instructions:
         if isinstance(instruction, SetTimer):

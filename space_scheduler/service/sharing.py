@@ -2,6 +2,7 @@
 
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
+from space_scheduler.machine.rules import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.progress import Sharing
@@ -17,8 +18,25 @@ def policy_of(config: ClusterConfig, where: str = "policy") -> Policy:
 
 def shared(config: ClusterConfig) -> bool:
     """Whether the policy chooses nodes by who is there: then the core keeps rates and owners."""
-    traits = traits_of(policy_of(config))
+    return shares_nodes(policy_of(config))
+
+
+def shares_nodes(policy: Policy) -> bool:
+    """The same of a policy."""
+    traits = traits_of(policy)
     return bool(traits.place and traits.shares)
+
+
+def rules_of(config: ClusterConfig, policy: Policy) -> MachineRules:
+    """What holds on the cluster's machine under this policy, which shares nodes if the settings' own does."""
+    return MachineRules(
+        max_nodes_per_job=config.max_nodes_per_job,
+        place=config.place,
+        awaits_nodes=True,
+        launch_retries=config.launch.retries,
+        sharing=sharing_of(config),
+        mpl=traits_of(policy).mpl,
+    )
 
 
 def sharing_of(config: ClusterConfig) -> Sharing | None:

@@ -17,14 +17,16 @@ from kit.drive import policy_named
 from kit.journals import SCRIPT, HandTime
 from kit.loads import SECOND
 
+from cosched.errors import Failed
 from cosched.model.coscheduling import Mode
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node, Owner
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
+from space_scheduler.machine.record import IllegalTransition, Infeasible, Record, UnknownJob
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.interface import traits_of
+from space_scheduler.policy.interface import Plan, Policy, Snapshot, traits_of
+from space_scheduler.policy.order import Key
 from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
 from space_scheduler.service.core import JournalledCore
@@ -53,9 +55,10 @@ class Restarted:
     time: HandTime = field(default_factory=HandTime)
     accepted: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
+    chosen: int = 0
 
-    def open(self) -> None:
-        """Under any policy, as the service has its rules."""
+    def any_policy(self) -> tuple[Policy, str, MachineRules]:
+        """Any policy, its name, and rules as the service has them."""
         name = self.chance.choice(POLICIES)
         policy = policy_named(name)
         traits = traits_of(policy)
@@ -66,6 +69,21 @@ class Restarted:
             sharing=Sharing(self.chance.choice(list(Mode))) if traits.place else None,
             mpl=self.chance.choice([traits.mpl, traits.mpl, 2]),
         )
+        return policy, name, rules
+
+    def choose(self) -> None:
+        """An operator has another policy decide from now on."""
+        policy, name, self.rules = self.any_policy()
+        self.core.choose(policy, name, None, self.rules, self.now_us)
+        assert not any(record.promise_us is not None for record in self.waiting()), "a promise of the policy before"
+        self.chosen += 1
+
+    def waiting(self) -> list[Record]:
+        return [each for each in self.core.state.records.values() if each.state is JobState.QUEUED]
+
+    def open(self) -> None:
+        """Under any policy, as the service has its rules."""
+        policy, name, rules = self.any_policy()
         every = self.chance.choice([5, 40, 1 << 60])
         self.opened: Opened = opened(
             Settings(self.path, policy, name, None, rules, every, None, 1, self.time.sources())
@@ -92,6 +110,8 @@ class Restarted:
         self.time.pass_by(self.chance.randrange(1, 60 * SECOND))
         if self.chance.random() < 0.4:
             self.core.decide(self.now_us)
+        elif self.chance.random() < 0.1:
+            self.choose()
         else:
             for _ in range(self.chance.randrange(1, 4)):
                 with suppress(IllegalTransition, Infeasible, UnknownJob):
@@ -199,6 +219,40 @@ def test_under_more_tasks_on_a_cpu_wider_jobs_are_taken(tmp_path: Path) -> None:
     saved = found.journal.path
     assert saved == path
     assert replay(path, lambda run: policy_named(run.policy)).agrees
+
+
+def test_a_chosen_policy_is_forgotten_with_what_was_not_written(tmp_path: Path) -> None:
+    made = Restarted(tmp_path / "journal.db", Random(3))
+    made.open()
+    for _ in range(12):
+        made.step()
+    before, known = (made.core.policy, made.core.rules), made.core.state.snapshot()
+    made.core.choose(policy_named("firstfit"), "firstfit", None, MachineRules(), made.now_us)
+    made.core.recover()  # as where the journal could not be written
+    assert (made.core.policy, made.core.rules) == before
+    assert made.core.state.snapshot() == known
+    assert [run.policy for run in made.core.journal.runs][-1] != "firstfit"
+    made.crash()
+
+
+def test_a_policy_that_cannot_order_the_queue_is_not_chosen(tmp_path: Path) -> None:
+    class Disorder:
+        def order(self, job: Job, rank: int) -> Key:
+            raise ZeroDivisionError
+
+        def plan(self, snapshot: Snapshot) -> Plan:
+            return Plan()
+
+    made = Restarted(tmp_path / "journal.db", Random(3))
+    made.open()
+    while not made.waiting():
+        made.step()
+    before = made.core.state
+    with pytest.raises(Failed, match="policy disorder cannot order the queue: ZeroDivisionError"):
+        made.core.choose(Disorder(), "disorder", None, MachineRules(), made.now_us)
+    assert made.core.state is before
+    assert not made.core.staged
+    made.crash()
 
 
 def test_a_start_under_other_rules_writes_a_snapshot_first(tmp_path: Path) -> None:

@@ -137,6 +137,45 @@ class TestWaiting:
             assert (await waiting)["state"] == "held"
 
 
+class TestPolicy:
+    async def test_another_one_decides_from_now_on(self, service: Running) -> None:
+        async with service.agent("n1") as agent:
+            await agent.beat()
+            await joined(service, "n1")
+            await service.job_in(await service.submit(tasks=2), "running")
+            waits = await service.submit(tasks=2)
+            while not (await service.get(f"/v1/jobs/{waits}/explain"))["promised_start"]:  # EASY's, to the head
+                await asyncio.sleep(0.01)
+            chosen = await service.post("/v1/policy", {"policy": "fcfs"})
+            assert chosen == {"policy": "fcfs", "order": None, "before": "easy", "settings": "easy"}
+            assert (await service.get("/v1/cluster"))["policy"] == "fcfs"
+            assert (await service.get(f"/v1/jobs/{waits}/explain"))["promised_start"] is None
+            chosen = await service.post("/v1/policy", {"policy": "easy", "order": "sjf"})
+            assert (chosen["before"], chosen["order"]) == ("fcfs", "sjf")
+            while not (await service.get(f"/v1/jobs/{waits}/explain"))["promised_start"]:
+                await asyncio.sleep(0.01)
+        assert '"policy chosen"' in service.log.getvalue()
+
+    @pytest.mark.parametrize(
+        ("asked", "status", "words"),
+        [
+            ({"policy": "esay"}, 400, "easy"),
+            ({"policy": "easy", "order": "fsfc"}, 400, "fcfs"),
+            ({"policy": "os:system"}, 400, "modules are for cluster.yaml"),
+            ({"policy": "3dbf-light"}, 409, "has jobs share nodes"),
+            ({}, 400, "policy"),
+            ({"policy": 5}, 400, "expected str"),
+            ({"policy": "easy", "when": "now"}, 400, "unknown key"),
+        ],
+    )
+    async def test_what_cannot_be_chosen(
+        self, service: Running, asked: dict[str, object], status: int, words: str
+    ) -> None:
+        problem = await service.post("/v1/policy", asked, status)
+        assert words in str(problem)
+        assert (await service.get("/v1/cluster"))["policy"] == "easy"
+
+
 class TestNodes:
     async def test_drained_and_resumed(self, service: Running) -> None:
         async with service.agent("n1") as agent:

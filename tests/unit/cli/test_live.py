@@ -321,6 +321,19 @@ def test_nodes_and_drain_and_resume(call: Call, submit: Submit) -> None:
     assert (ended.status, "has not joined yet" in ended.err) == (1, True)
 
 
+def test_another_policy(call: Call) -> None:
+    assert call("policy", "show").out == "easy\n"
+    told = call("policy", "set", "conservative").out.splitlines()
+    assert told == [
+        "conservative decides from now on; before: easy",
+        "the next start has easy again, unless cluster.yaml says policy: conservative",
+    ]
+    assert json.loads(call("policy", "show", "--json").out) == {"policy": "conservative"}
+    ended = call("policy", "set", "esay")
+    assert (ended.status, "did you mean 'easy'" in ended.err) == (2, True), ended.err
+    assert json.loads(call("policy", "set", "easy", "--json").out)["before"] == "conservative"
+
+
 def test_over_tls_with_a_users_certificate(call: Call, service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     from cosched.identity import authority  # noqa: PLC0415
 
@@ -335,6 +348,8 @@ def test_over_tls_with_a_users_certificate(call: Call, service: Live, monkeypatc
     assert call("cancel", job["job_id"]).status == 0
     drained = call("node", "drain", "desk1")
     assert (drained.status, "operators" in drained.err) == (1, True)
+    chosen = call("policy", "set", "fcfs")
+    assert (chosen.status, "the policy is chosen by operators" in chosen.err) == (1, True)
     (service.place / other / "ca.pem").write_bytes(_other_authority(service.place / "unknown"))
     ended = call("queue")
     assert ended.status == 3

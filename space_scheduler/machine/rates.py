@@ -55,11 +55,12 @@ class Rates:
 
     def again(self, record: Record, now_us: int) -> None:
         """A job is as it was before the machine was restored; one of a machine that kept no rates has what is left."""
-        assert record.allocation is not None
+        allocation = record.goes_with
+        assert allocation is not None
         if not record.left:
             record.begin_work(max(1, record.end_us - now_us), now_us)
-        self.floor.enter(record.job, record.allocation)
-        self._touched.update(share.node for share in record.allocation.nodes)
+        self.floor.enter(record.job, allocation)
+        self._touched.update(share.node for share in allocation.nodes)
 
     def changed(self, records: Mapping[int, Record], now_us: int) -> list[Record]:
         """Those who go at another rate from now on, in order of their numbers."""

@@ -151,6 +151,11 @@ class Record:
         return self.change is not None and self.change.old is None
 
     @property
+    def goes_with(self) -> Allocation | None:
+        """What its rate follows from: what the host has been told it is to hold, or what it is to start on."""
+        return self.allocation if self.change is None or self.change.sent else self.change.old or self.allocation
+
+    @property
     def holds(self) -> Allocation | None:
         """What it holds for certain, or held when the host was told to change it."""
         return self.allocation if self.change is None else self.change.old

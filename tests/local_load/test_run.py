@@ -269,14 +269,17 @@ def test_a_nodes_memory_is_its_control_groups(small_group: Path) -> None:
 def test_a_recorded_presence_is_replayed(tmp_path: Path) -> None:
     """Present for a while, away, present again: as many sessions, and only then a terminal."""
     trace = tmp_path / "trace.csv"
-    trace.write_text("at_s,presence\n0,away\n0.5,present\n5.5,away\n7.5,present\n12.5,away\n")
-    with user("--seconds", "13", "--json", "--memory", "512MiB", "--presence", trace) as process:
-        wait_until_he_types(process)
+    trace.write_text("at_s,presence\n0,away\n0.5,present\n5.5,away\n7.5,present\n")
+    with user(*_HELD, "--presence", trace) as process:
+        assert process.stderr is not None
+        said = [line.split(maxsplit=2)[2].strip() for line, _ in zip(process.stderr, range(2), strict=False)]
+        assert said == ["he sits down", "he has left"]
         wait_for(lambda: "editor" not in modules(process.pid), "him to leave", 60)
         wait_until_he_types(process)
+        process.terminate()
         document = told(process)
     assert document["sessions"] == 2
-    assert 0 < document["present_s"] < 10.5
+    assert 0 < document["present_s"] < document["seconds"] - 2
     assert document["problems"] == []
 
 

@@ -18,6 +18,7 @@ from kit.reshaper import Held, Reshaper, ShapedAuthor, shaped
 from msgspec.structs import replace
 
 from cosched.model.allocation import Allocation
+from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
 from space_scheduler.machine.decision import Decision
@@ -33,12 +34,15 @@ from space_scheduler.machine.events import (
 )
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
 from space_scheduler.machine.snapshot import SavedJob, SavedState
-from space_scheduler.machine.state import SchedulerState
+from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart
+from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import drive
 from space_scheduler.simulator.run import Run, Submissions
 
 seeds = st.integers(0, 1 << 32)
+MACHINES = ("counted", "named", "shared")
+COSTS = {"cpu": {"cpu": 100, "owner": 50}}
 
 
 @dataclass
@@ -46,15 +50,22 @@ class Life:
     """A history of a machine, in which hosts answer late, or refuse."""
 
     seed: int
-    named: bool
+    machine: str  # counted, named, or shared: nodes whose jobs slow each other down
     held: Held = field(default_factory=Held)
     told: list[tuple[int, Event, Decision | None, list[Instruction]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.state = SchedulerState(Reshaper(self.seed))
+        self.named = self.machine != "counted"
+        self.state = SchedulerState(Reshaper(self.seed), self.rules)
         self.author = ShapedAuthor(self.seed, named=self.named)
         for at_us, event in self.author.begin():
             self.happens(at_us, event)
+
+    @property
+    def rules(self) -> MachineRules:
+        modes = list(Mode)
+        sharing = Sharing(modes[self.seed % len(modes)], COSTS) if self.machine == "shared" else None
+        return MachineRules(sharing=sharing)
 
     def happens(self, at_us: int, event: Event) -> None:
         instructions = self.state.handle(event, at_us)
@@ -81,22 +92,22 @@ class Life:
         assert not left or self.named or self.state.free_procs <= max(job.procs for job in self.state.queue)
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["counted", "named"])
+@pytest.mark.parametrize("machine", MACHINES)
 @given(seed=seeds)
-def test_nothing_is_held_twice_whatever_is_refused(named: bool, seed: int) -> None:
-    life = Life(seed, named)
+def test_nothing_is_held_twice_whatever_is_refused(machine: str, seed: int) -> None:
+    life = Life(seed, machine)
     for _ in range(80):
         life.step()
     life.end()
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["counted", "named"])
+@pytest.mark.parametrize("machine", MACHINES)
 @given(seed=seeds, at=st.integers(0, 80))
-def test_a_restored_machine_goes_on_as_the_other(named: bool, seed: int, at: int) -> None:
-    life = Life(seed, named)
+def test_a_restored_machine_goes_on_as_the_other(machine: str, seed: int, at: int) -> None:
+    life = Life(seed, machine)
     for _ in range(at):
         life.step()
-    restored = SchedulerState.restore(Reshaper(seed), None, life.state.snapshot())
+    restored = SchedulerState.restore(Reshaper(seed), life.rules, life.state.snapshot())
     assert restored.snapshot() == life.state.snapshot()
     before = len(life.told)
     for _ in range(40):
@@ -112,7 +123,7 @@ def test_whatever_a_snapshot_left_out_of_a_change_would_be_missed(field: str) ->
 
     def some_lives() -> None:
         for seed in range(200):
-            life = Life(seed, named=False)
+            life = Life(seed, "counted")
             for _ in range(45):
                 life.step()
             saved = life.state.snapshot()
@@ -146,13 +157,13 @@ def test_a_third_of_a_microsecond_of_work_is_kept() -> None:
         assert each.records[1].end_us == 10_000_001 + 53_333_333  # and a third, less two thirds
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["counted", "named"])
+@pytest.mark.parametrize("machine", MACHINES)
 @given(seed=seeds)
-def test_a_replay_asks_no_policy_and_says_the_same(named: bool, seed: int) -> None:
-    life = Life(seed, named)
+def test_a_replay_asks_no_policy_and_says_the_same(machine: str, seed: int) -> None:
+    life = Life(seed, machine)
     for _ in range(80):
         life.step()
-    replayed = SchedulerState(Reshaper(seed + 1))
+    replayed = SchedulerState(Reshaper(seed + 1), life.rules)
     for at_us, event, decided, instructions in life.told:
         assert replayed.replay(event, at_us, decided) == instructions
     assert replayed.snapshot() == life.state.snapshot()

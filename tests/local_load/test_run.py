@@ -269,7 +269,7 @@ def test_a_nodes_memory_is_its_control_groups(small_group: Path) -> None:
 def test_a_recorded_presence_is_replayed(tmp_path: Path) -> None:
     """Present for a while, away, present again: as many sessions, and only then a terminal."""
     trace = tmp_path / "trace.csv"
-    trace.write_text("at_s,presence\n0,away\n0.5,present\n5.5,away\n7.5,present\n")
+    trace.write_text("at_s,presence\n0,away\n0.5,present\n5.5,away\n7.5,present\n700,away\n")
     with user(*_HELD, "--presence", trace) as process:
         assert process.stderr is not None
         said = [line.split(maxsplit=2)[2].strip() for line, _ in zip(process.stderr, range(2), strict=False)]

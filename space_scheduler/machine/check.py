@@ -15,7 +15,10 @@ Records = Mapping[int, Record]
 
 def in_order(changes: Sequence[PlannedChange], records: Records) -> Sequence[PlannedChange]:
     """In the order in which they happen: jobs are ended, then shrunk, then all else as the plan has it."""
-    if all(type(change) is PlannedStart for change in changes):
+    for change in changes:
+        if type(change) is not PlannedStart:
+            break
+    else:
         return changes
 
     def turn(change: PlannedChange) -> int:
@@ -90,7 +93,7 @@ def check(machine: MachineView, plan: Plan) -> None:
 
 def _width(job: Job, allocation: Allocation) -> str | None:
     """What is wrong with so many processors for a job, in words, or None."""
-    if job.width.allows(allocation.procs):
+    if allocation.procs == job.procs or job.width.allows(allocation.procs):
         return None
     return f"it cannot have {allocation.procs} processors: {job.width}"
 

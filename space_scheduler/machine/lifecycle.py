@@ -35,6 +35,9 @@ def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
         raise ValueError(f"job {job.id} was submitted before and is still alive")
     if job.procs < 1 or job.estimate_us < 1:
         raise ValueError(f"job {job.id} asks for {job.procs} processors for {job.estimate_us} µs: at least 1 of each")
+    if job.shape is not None and (job.shape.trouble() or not job.shape.allows(job.procs)):
+        trouble = job.shape.trouble() or "its own width is none of these"
+        raise ValueError(f"job {job.id} of {job.procs} processors cannot have the shape {job.shape}: {trouble}")
     if refused := explain.refusal(machine, job):
         raise Infeasible(job.id, refused)
     machine.trigger = event

@@ -13,7 +13,7 @@ from kit.mutants import FITS, Gullible, HalfApplier, Told
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
-from cosched.model.width import Range
+from cosched.model.width import Components, Range, Shape
 from space_scheduler import feasibility
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import BadPlan, SchedulerState
@@ -153,6 +153,18 @@ def test_a_bad_change_is_refused_with_the_whole_plan(what: str) -> None:
         state.handle(ev.Boundary(), 10_000_000)
     assert dump(state) == before
     state.validate()
+
+
+@pytest.mark.parametrize(
+    "shape", [Range(0, 4), Range(4, 3), Range(1, 2), Range(1, 4, (2, 1)), Range(1, 4, (1, 2)), Components((1, 0, 2))]
+)
+def test_a_shape_that_cannot_be_is_refused(shape: Shape) -> None:
+    state = SchedulerState(Told(Plan()))
+    state.handle(ev.NodesJoined(8), 0)
+    with pytest.raises(ValueError, match="cannot have the shape"):
+        state.handle(ev.JobSubmitted(Job(1, 3, 1, 0, shape=shape)), 0)
+    assert not state.records
+    state.handle(ev.JobSubmitted(Job(1, 3, 1, 0, shape=Components((2, 1)))), 0)
 
 
 def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:

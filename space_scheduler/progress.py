@@ -60,7 +60,7 @@ class Sharing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paging_permille: int = 0
 
 
-class Site(NamedTuple):
+class NodeCpu(NamedTuple):
     """A node as rates depend on it: CPUs that parallel tasks may use together, CPUs it has, whether its owner is there.
 
     ``lacking_permille``: memory that is asked for and not there, in thousandths of what there is. ``bursts_permille``:
@@ -86,21 +86,21 @@ class Load(NamedTuple):
     speed_up: Rate = 1
 
 
-class Floor:
+class Occupancy:
     """Who is where. A copy costs little: what it holds for a node or a job is a value that is never changed."""
 
-    __slots__ = ("_on", "jobs", "sharing", "sites")
+    __slots__ = ("_on", "jobs", "nodes", "sharing")
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
-        self.sites: dict[str, Site] = {}
+        self.nodes: dict[str, NodeCpu] = {}
         self.jobs: dict[int, Load] = {}
         self._on: dict[str, tuple[int, ...]] = {}
 
-    def copy(self) -> "Floor":
+    def copy(self) -> "Occupancy":
         """An independent copy."""
-        other = Floor(self.sharing)
-        other.sites, other.jobs, other._on = self.sites.copy(), self.jobs.copy(), self._on.copy()
+        other = Occupancy(self.sharing)
+        other.nodes, other.jobs, other._on = self.nodes.copy(), self.jobs.copy(), self._on.copy()
         return other
 
     def enter(self, job: Job, allocation: Allocation) -> None:
@@ -154,16 +154,16 @@ class Floor:
 
     def _paces(self, name: str) -> dict[int, float]:
         """How fast each job on a node would be if this were its only node."""
-        site, here = self.sites[name], [(job_id, self.jobs[job_id]) for job_id in self.on(name)]
+        node, here = self.nodes[name], [(job_id, self.jobs[job_id]) for job_id in self.on(name)]
         mode = self.sharing.mode
         if mode is Mode.GANG:
-            turn = min(1.0, site.usable / sum(load.tasks[name] for _, load in here))
+            turn = min(1.0, node.usable / sum(load.tasks[name] for _, load in here))
             return {job_id: turn / self._cost(name, job_id) for job_id, load in here}
         wants = {job_id: 1.0 if mode is Mode.SPIN and load.kind == "comm" else load.cpu for job_id, load in here}
         groups = [here]
         if mode is Mode.DCS:
             groups = [[each for each in here if (each[1].kind == "comm") is first] for first in (True, False)]
-        left, paces = site.usable, {}
+        left, paces = node.usable, {}
         for group in groups:
             level = _level(left, [(wants[job_id], load.tasks[name]) for job_id, load in group])
             for job_id, load in group:
@@ -178,9 +178,9 @@ class Floor:
         names = {name for job_id in jobs for name in self.jobs[job_id].tasks}
         # nodes with room for all that their tasks use hold nobody back
         tight = {
-            name: site.usable
+            name: node.usable
             for name in names
-            if (site := self.sites[name]).usable
+            if (node := self.nodes[name]).usable
             < sum(self.jobs[job_id].cpu * self.jobs[job_id].tasks[name] for job_id in self.on(name))
         }
         held = {job_id for name in tight for job_id in self.on(name)}
@@ -200,24 +200,24 @@ class Floor:
         """Which part of the time no owner of a job's nodes computes."""
         part = 1.0
         for name in self.jobs[job_id].tasks:
-            if bursts := self.sites[name].bursts_permille:
+            if bursts := self.nodes[name].bursts_permille:
                 part *= 1 - bursts / 1000
         return max(IDLE_CLASS, part)
 
     def _cost(self, name: str, job_id: int) -> float:
         """How many times slower than its share of CPU a task is there."""
-        site, own = self.sites[name], self.jobs[job_id]
+        node, own = self.nodes[name], self.jobs[job_id]
         waits = sum(own.tasks.values()) > 1
         costs = self.sharing.cost_permille.get(own.kind, {}) if waits else {}
-        cost = 1000.0 + (costs.get(OWNER, 0) if site.owned else 0)
+        cost = 1000.0 + (costs.get(OWNER, 0) if node.owned else 0)
         here = [self.jobs[other] for other in self.on(name)]
         tasks = sum(load.tasks[name] for load in here)
-        if tasks > site.cpus and costs:
-            beyond = (tasks - site.cpus) / (tasks - 1)
+        if tasks > node.cpus and costs:
+            beyond = (tasks - node.cpus) / (tasks - 1)
             for load in here:
                 others = load.tasks[name] - (load is own)
                 cost += beyond * others * costs.get(load.kind, 0)
-        return cost / 1000 * (1 + site.lacking_permille * self.sharing.paging_permille / 1_000_000)
+        return cost / 1000 * (1 + node.lacking_permille * self.sharing.paging_permille / 1_000_000)
 
 
 def speed_up(job: Job, allocation: Allocation) -> Rate:

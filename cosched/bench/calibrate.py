@@ -24,7 +24,7 @@ from cosched.errors import BadInput
 from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
-from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
+from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Sharing
 
 KINDS: Final = {"cg": "comm", "is": "comm", "mg": "cpu", "bt": "cpu"}
 #: A size of which each does several iterations in a second.
@@ -168,14 +168,14 @@ def _observed(run: Paced, pace: float, asked: Mapping[str, int]) -> Observed:
 
 def fair_pace(run: Paced, asked: Mapping[str, int]) -> float:
     """What a job's share of a node would make of it, if sharing cost nothing."""
-    floor = Floor(Sharing(Mode(run.mode)))
+    occupancy = Occupancy(Sharing(Mode(run.mode)))
     for bursts in OWNERS_PERMILLE:
-        site = Site(OWNED_CPUS, 1, True, bursts_permille=bursts) if run.owned else Site(1.0, 1)
-        floor.sites[f"desk{len(floor.sites)}"] = site
-    places = Allocation(len(floor.sites), tuple(Share(name, 1) for name in floor.sites))
+        node_cpu = NodeCpu(OWNED_CPUS, 1, True, bursts_permille=bursts) if run.owned else NodeCpu(1.0, 1)
+        occupancy.nodes[f"desk{len(occupancy.nodes)}"] = node_cpu
+    places = Allocation(len(occupancy.nodes), tuple(Share(name, 1) for name in occupancy.nodes))
     for job_id, name in enumerate(run.programs):
-        floor.enter(Job(job_id, places.procs, 1, 0, kind=KINDS[name], cpu_permille=asked[name]), places)
-    return float(floor.rates_ppm(floor.sites)[run.programs.index(run.program)] / ALONE_PPM)
+        occupancy.enter(Job(job_id, places.procs, 1, 0, kind=KINDS[name], cpu_permille=asked[name]), places)
+    return float(occupancy.rates_ppm(occupancy.nodes)[run.programs.index(run.program)] / ALONE_PPM)
 
 
 def fitted(found: Sequence[Observed], seed: int = 1) -> dict[str, dict[str, dict[str, Cost]]]:

@@ -25,8 +25,7 @@ from cosched.report.plots import figure
 from cosched.report.table import Table
 from cosched.workload.rules import Tasks, Workload
 from space_scheduler.plugins import resolve
-from space_scheduler.progress import ALONE_PPM, Floor, Rate, Sharing
-from space_scheduler.progress import Site as Usable
+from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Rate, Sharing
 from space_scheduler.simulator.host import Site, simulate
 
 if TYPE_CHECKING:
@@ -106,8 +105,8 @@ def _cpu_permille(run: Ran, alone: Mapping[str, tuple[float, float]]) -> int:
 
 def _done_s(jobs: Sequence[Ran], alone: Mapping[str, tuple[float, float]], sharing: Sharing) -> list[float]:
     """How much of its work alone each has done by its end, at the rates of who was where when."""
-    floor = Floor(sharing)
-    floor.sites = {name: Usable(1.0, 1) for run in jobs for name in run.nodes}
+    occupancy = Occupancy(sharing)
+    occupancy.nodes = {name: NodeCpu(1.0, 1) for run in jobs for name in run.nodes}
     moments = [(run.start_s, 1, at) for at, run in enumerate(jobs)]
     moments += [(run.start_s + run.run_s, 0, at) for at, run in enumerate(jobs)]
     done = [0.0] * len(jobs)
@@ -121,11 +120,11 @@ def _done_s(jobs: Sequence[Ran], alone: Mapping[str, tuple[float, float]], shari
             shares = tuple(Share(*each) for each in run.nodes.items())
             shape, cpu_permille = BY_NAME[run.shape], _cpu_permille(run, alone)
             job = Job(at, shape.tasks, 1, 0, kind=shape.kind, cpu_permille=cpu_permille)
-            floor.enter(job, Allocation(shape.tasks, shares))
+            occupancy.enter(job, Allocation(shape.tasks, shares))
         else:
-            floor.leave(at)
+            occupancy.leave(at)
             rates.pop(at)
-        rates |= floor.rates_ppm(run.nodes)
+        rates |= occupancy.rates_ppm(run.nodes)
     return done
 
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from cosched.model.allocation import Allocation
 from space_scheduler.machine.nodes import Member
 from space_scheduler.machine.record import Record
-from space_scheduler.progress import Floor, Sharing, Site
+from space_scheduler.progress import NodeCpu, Occupancy, Sharing
 
 
 class Rates:
-    """The rates of a machine's jobs. ``floor`` is who is where, for whoever wants to look ahead."""
+    """The rates of a machine's jobs. ``occupancy`` is who is where, for whoever wants to look ahead."""
 
     def __init__(self, sharing: Sharing) -> None:
-        self.floor = Floor(sharing)
+        self.occupancy = Occupancy(sharing)
         self._touched: set[str] = set()
 
     def see(self, member: Member) -> None:
@@ -28,29 +28,29 @@ class Rates:
         lacking = 0 if asked <= total else 1000 * (asked - total) // max(1, total)
         usable = cpus * node.owned_cpu_permille / 1000 if owner else float(cpus)
         bursts = min(1000, owner.cpu_permille // max(1, cpus)) if owner else 0
-        site = Site(usable, cpus, owner is not None, lacking, bursts)
-        if self.floor.sites.get(node.name) != site:
-            self.floor.sites[node.name] = site
+        node_cpu = NodeCpu(usable, cpus, owner is not None, lacking, bursts)
+        if self.occupancy.nodes.get(node.name) != node_cpu:
+            self.occupancy.nodes[node.name] = node_cpu
             self._touched.add(node.name)
 
     def begin(self, record: Record, now_us: int) -> None:
         """A job has been given its nodes; it goes as it would alone in its width until rates are asked for."""
         assert record.allocation is not None
         record.begin_work(record.job.estimate_us, now_us)
-        self.floor.enter(record.job, record.allocation)
+        self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in record.allocation.nodes)
 
     def move(self, record: Record, old: Allocation) -> None:
         """A job holds other nodes, or another part of them."""
         assert record.allocation is not None
-        self.floor.leave(record.job.id)
-        self.floor.enter(record.job, record.allocation)
+        self.occupancy.leave(record.job.id)
+        self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
 
     def end(self, record: Record) -> None:
         """A job holds nothing any more."""
         assert record.allocation is not None
-        self.floor.leave(record.job.id)
+        self.occupancy.leave(record.job.id)
         self._touched.update(share.node for share in record.allocation.nodes)
 
     def again(self, record: Record, now_us: int) -> None:
@@ -59,14 +59,14 @@ class Rates:
         assert allocation is not None
         if not record.left:
             record.begin_work(max(1, record.end_us - now_us), now_us)
-        self.floor.enter(record.job, allocation)
+        self.occupancy.enter(record.job, allocation)
         self._touched.update(share.node for share in allocation.nodes)
 
     def changed(self, records: Mapping[int, Record], now_us: int) -> list[Record]:
         """Those who go at another rate from now on, in order of their numbers."""
         if not self._touched:
             return []
-        rates = self.floor.rates_ppm(self._touched)
+        rates = self.occupancy.rates_ppm(self._touched)
         self._touched.clear()
         found = []
         for job_id, rate_ppm in rates.items():

@@ -5,7 +5,7 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.time import plain_seconds
-from space_scheduler.forecast import Going
+from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event
 from space_scheduler.progress import ALONE_PPM, Rate
 from space_scheduler.reasons import ACCEPTED, Reason
@@ -109,13 +109,13 @@ class Record:
 
     def settle(self, now_us: int) -> None:
         """Count what it has done until now, at the rate it had."""
-        self.left = self.going().left_at(now_us)
+        self.left = self.progress().left_at(now_us)
         self.as_of_us = now_us
 
-    def going(self) -> Going:
+    def progress(self) -> Progress:
         """How far it is, while it holds nodes."""
         assert self.allocation is not None
-        return Going(self.job, self.allocation, self.left, self.as_of_us, self.rate_ppm)
+        return Progress(self.job, self.allocation, self.left, self.as_of_us, self.rate_ppm)
 
     def decided(self, reason: Reason, now_us: int, cause: Event | None) -> None:
         """Keep a decision about this job."""

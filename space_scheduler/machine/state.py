@@ -321,7 +321,7 @@ class SchedulerState:
 
 def _running_job(record: Record, now_us: int) -> RunningJob:
     assert record.allocation is not None
-    work = record.left and record.going().left_at(now_us)
+    work = record.left and record.progress().left_at(now_us)
     left_us = Fraction(work, ALONE_PPM) if work else (record.end_us - now_us) * Fraction(record.rate_ppm, ALONE_PPM)
     resizable = record.state is JobState.RUNNING and record.change is None
     return RunningJob(record.job, record.allocation, record.started_us or 0, left_us, record.rate_ppm, resizable)
@@ -332,6 +332,6 @@ def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:
     held = [(end_us, machine.jobs.records[job_id]) for end_us, job_id, _ in machine.jobs.ends]
     nodes = Nodes(capacity.room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
     if machine.rates is not None:
-        nodes.floor = machine.rates.floor
-        nodes.going = [each.going() for _, each in held]
+        nodes.occupancy = machine.rates.occupancy
+        nodes.progress = [each.progress() for _, each in held]
     return nodes

@@ -16,10 +16,10 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from space_scheduler.feasibility import Room
-from space_scheduler.forecast import Going
+from space_scheduler.lookahead import Progress
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import JobQueue
-from space_scheduler.progress import Floor, Rate
+from space_scheduler.progress import Occupancy, Rate
 from space_scheduler.reasons import Reason, Why
 
 
@@ -59,14 +59,14 @@ class Nodes:
     """The nodes of a machine where they have names: what is free on each in service, and what its jobs hold.
 
     ``held``: (predicted end, job, what it holds), in order of time, all after now. ``room`` is a copy; do what you
-    like with a copy of it. Where jobs share nodes, ``floor`` gives rates (``space_scheduler.progress``) and
-    ``going`` is how far each job is; predicted ends are then those at the rates of now.
+    like with a copy of it. Where jobs share nodes, ``occupancy`` gives rates (``space_scheduler.progress``) and
+    ``progress`` is how far each job is; predicted ends are then those at the rates of now.
     """
 
     room: Room
     held: Sequence[tuple[int, Job, Allocation]]
-    floor: Floor | None = None
-    going: Sequence[Going] = ()
+    occupancy: Occupancy | None = None
+    progress: Sequence[Progress] = ()
 
 
 class RunningJob(NamedTuple):

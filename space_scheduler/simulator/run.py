@@ -66,7 +66,7 @@ class Run:
         self.idle_wake_ups = 0
         self.timer_us = FOREVER_US
         #: Jobs that have changed while they ran: work left at a time, and the rate since.
-        self.going: dict[int, tuple[Rate, int, Rate]] = {}
+        self.paced: dict[int, tuple[Rate, int, Rate]] = {}
         #: Of those, the entry of their end in the agenda: others of theirs are not their end any more.
         self.end_entry: dict[int, int] = {}
         #: Whether jobs were resized or ended by the last pass, so that there is another at the same time.
@@ -168,16 +168,16 @@ class Run:
         self.enter(until_us, self.end_of(start.job.id))
         if start.job.id in self.end_entry:  # it has run before, and was queued again
             self.end_entry[start.job.id] = self.entries
-            self.going.pop(start.job.id, None)
+            self.paced.pop(start.job.id, None)
 
     def go_on(self, job_id: int, rate_ppm: Rate, now_us: int) -> None:
         """A job goes at another rate from now on, and ends at another time than was entered."""
         row = self.rows[job_id]
         up_us = int(self.starts_us[row])
-        work, as_of_us, before_ppm = self.going.get(job_id) or (self.run_us[row] * ALONE_PPM, up_us, ALONE_PPM)
+        work, as_of_us, before_ppm = self.paced.get(job_id) or (self.run_us[row] * ALONE_PPM, up_us, ALONE_PPM)
         since_us = max(now_us, as_of_us)  # not before it is up
         work = max(0, work - (since_us - as_of_us) * before_ppm)
-        self.going[job_id] = work, since_us, rate_ppm
+        self.paced[job_id] = work, since_us, rate_ppm
         until_us = end_us(since_us, work, rate_ppm)
         self.ends_us[row] = until_us
         self.enter(until_us, self.end_of(job_id))

@@ -7,15 +7,15 @@ import pytest
 from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
-from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site, end_us
+from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Sharing, end_us
 
 Nodes = dict[str, int]
 
 
-def floor(sharing: Sharing | Mode, sites: dict[str, Site], *jobs: tuple[str, int, Nodes]) -> Floor:
+def occupancy(sharing: Sharing | Mode, sites: dict[str, NodeCpu], *jobs: tuple[str, int, Nodes]) -> Occupancy:
     """Jobs 1, 2, ... of (kind, thousandths of a CPU, tasks by node)."""
-    found = Floor(sharing if isinstance(sharing, Sharing) else Sharing(sharing))
-    found.sites = dict(sites)
+    found = Occupancy(sharing if isinstance(sharing, Sharing) else Sharing(sharing))
+    found.nodes = dict(sites)
     for job_id, (kind, cpu_permille, nodes) in enumerate(jobs, 1):
         tasks = sum(nodes.values())
         job = Job(job_id, tasks, 1, 0, kind=kind, cpu_permille=cpu_permille)
@@ -23,18 +23,18 @@ def floor(sharing: Sharing | Mode, sites: dict[str, Site], *jobs: tuple[str, int
     return found
 
 
-def paces(found: Floor) -> dict[int, float]:
-    return {job_id: rate / ALONE_PPM for job_id, rate in found.rates_ppm(found.sites).items()}
+def paces(found: Occupancy) -> dict[int, float]:
+    return {job_id: rate / ALONE_PPM for job_id, rate in found.rates_ppm(found.nodes).items()}
 
 
-IDLE = {"a": Site(1.0, 1), "b": Site(1.0, 1)}
-OWNED = {"a": Site(0.5, 1, owned=True)}
+IDLE = {"a": NodeCpu(1.0, 1), "b": NodeCpu(1.0, 1)}
+OWNED = {"a": NodeCpu(0.5, 1, owned=True)}
 CROWDED = [("cpu", 1000, {"a": 1, "b": 1}), ("cpu", 1000, {"a": 1}), ("cpu", 1000, {"b": 1}), ("cpu", 1000, {"b": 1})]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_who_is_alone_goes_at_its_own_pace(mode: Mode) -> None:
-    assert paces(floor(mode, IDLE, ("cpu", 900, {"a": 1}), ("comm", 700, {"b": 1}))) == {1: 1.0, 2: 1.0}
+    assert paces(occupancy(mode, IDLE, ("cpu", 900, {"a": 1}), ("comm", 700, {"b": 1}))) == {1: 1.0, 2: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_who_is_alone_goes_at_its_own_pace(mode: Mode) -> None:
     ],
 )
 def test_the_slowest_node_sets_the_pace(mode: Mode, found: dict[int, float]) -> None:
-    assert paces(floor(mode, IDLE, *CROWDED)) == pytest.approx(found, abs=2e-6)
+    assert paces(occupancy(mode, IDLE, *CROWDED)) == pytest.approx(found, abs=2e-6)
 
 
 def test_only_those_are_told_whose_pace_may_have_changed() -> None:
     apart = [("cpu", 1000, {"a": 1}), ("cpu", 1000, {"b": 1})]
-    assert list(floor(Mode.NONE, IDLE, *apart).rates_ppm(["a"])) == [1]
-    assert list(floor(Mode.CCS, IDLE, *apart).rates_ppm(["a"])) == [1]
-    assert list(floor(Mode.NONE, IDLE, *CROWDED).rates_ppm(["a"])) == [1, 2]
-    assert list(floor(Mode.CCS, IDLE, *CROWDED).rates_ppm(["a"])) == [1, 2, 3, 4]
+    assert list(occupancy(Mode.NONE, IDLE, *apart).rates_ppm(["a"])) == [1]
+    assert list(occupancy(Mode.CCS, IDLE, *apart).rates_ppm(["a"])) == [1]
+    assert list(occupancy(Mode.NONE, IDLE, *CROWDED).rates_ppm(["a"])) == [1, 2]
+    assert list(occupancy(Mode.CCS, IDLE, *CROWDED).rates_ppm(["a"])) == [1, 2, 3, 4]
 
 
 def test_nobody_gets_more_than_he_uses() -> None:
@@ -63,13 +63,13 @@ def test_nobody_gets_more_than_he_uses() -> None:
     jobs = [("comm", 300, {"a": 1}), ("cpu", 900, {"a": 1}), ("cpu", 900, {"a": 1})]
     expected = {1: 1.0, 2: 0.35 / 0.9, 3: 0.35 / 0.9}
     for mode in (Mode.NONE, Mode.CCS):
-        assert paces(floor(mode, IDLE, *jobs)) == pytest.approx(expected, abs=2e-6)
+        assert paces(occupancy(mode, IDLE, *jobs)) == pytest.approx(expected, abs=2e-6)
 
 
 def test_two_tasks_of_one_job_on_a_cpu_share_it_too() -> None:
     for mode in (Mode.NONE, Mode.CCS, Mode.GANG):
-        assert paces(floor(mode, IDLE, ("cpu", 1000, {"a": 2, "b": 2}))) == pytest.approx({1: 0.5})
-    assert paces(floor(Mode.CCS, {"a": Site(2.0, 2)}, ("cpu", 1000, {"a": 2}))) == {1: 1.0}
+        assert paces(occupancy(mode, IDLE, ("cpu", 1000, {"a": 2, "b": 2}))) == pytest.approx({1: 0.5})
+    assert paces(occupancy(Mode.CCS, {"a": NodeCpu(2.0, 2)}, ("cpu", 1000, {"a": 2}))) == {1: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -85,38 +85,38 @@ def test_two_tasks_of_one_job_on_a_cpu_share_it_too() -> None:
 )
 def test_the_contract_is_what_there_is(mode: Mode, found: dict[int, float]) -> None:
     jobs = [("comm", 690, {"a": 1}), ("cpu", 930, {"a": 1})]
-    assert paces(floor(mode, OWNED, *jobs)) == pytest.approx(found, abs=2e-6)
+    assert paces(occupancy(mode, OWNED, *jobs)) == pytest.approx(found, abs=2e-6)
 
 
 def test_what_sharing_costs_is_counted_for_each_task_beyond_the_cpus() -> None:
     sharing = Sharing(Mode.NONE, {"comm": {"cpu": 200, "comm": 500, "owner": 100}})
     wide = ("comm", 1000, {"a": 1, "b": 1})
     jobs = [wide, ("cpu", 1000, {"a": 1}), wide]
-    assert paces(floor(sharing, IDLE, *jobs)) == pytest.approx({1: 1 / 3 / 1.7, 2: 1 / 3, 3: 1 / 3 / 1.7}, abs=2e-6)
-    assert paces(floor(sharing, IDLE | OWNED, wide)) == pytest.approx({1: 0.5 / 1.1}, abs=2e-6)
+    assert paces(occupancy(sharing, IDLE, *jobs)) == pytest.approx({1: 1 / 3 / 1.7, 2: 1 / 3, 3: 1 / 3 / 1.7}, abs=2e-6)
+    assert paces(occupancy(sharing, IDLE | OWNED, wide)) == pytest.approx({1: 0.5 / 1.1}, abs=2e-6)
     # three tasks on two CPUs: one of two neighbours is beyond them
-    assert paces(floor(sharing, {"a": Site(2.0, 2), "b": Site(2.0, 2)}, *jobs))[1] == pytest.approx(
+    assert paces(occupancy(sharing, {"a": NodeCpu(2.0, 2), "b": NodeCpu(2.0, 2)}, *jobs))[1] == pytest.approx(
         2 / 3 / 1.35, abs=2e-6
     )
 
 
 def test_a_job_of_one_task_waits_for_nobody_and_pays_nothing() -> None:
     sharing = Sharing(Mode.NONE, {"cpu": {"cpu": 400, "comm": 400, "owner": 400}})
-    assert paces(floor(sharing, IDLE, ("cpu", 1000, {"a": 1}), ("cpu", 1000, {"a": 1}))) == {1: 0.5, 2: 0.5}
+    assert paces(occupancy(sharing, IDLE, ("cpu", 1000, {"a": 1}), ("cpu", 1000, {"a": 1}))) == {1: 0.5, 2: 0.5}
 
 
 def test_a_job_stands_still_while_the_owner_of_one_of_its_desks_computes() -> None:
     """Half a CPU, and two owners who compute for a fifth and a quarter of their time, each when he likes."""
-    sites = {"a": Site(0.5, 1, True, bursts_permille=200), "b": Site(0.5, 1, True, bursts_permille=250)}
+    sites = {"a": NodeCpu(0.5, 1, True, bursts_permille=200), "b": NodeCpu(0.5, 1, True, bursts_permille=250)}
     jobs = [("cpu", 1000, {"a": 1, "b": 1}), ("cpu", 1000, {"a": 1})]
-    assert paces(floor(Mode.NONE, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
-    assert paces(floor(Mode.CCS, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
+    assert paces(occupancy(Mode.NONE, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
+    assert paces(occupancy(Mode.CCS, sites, *jobs)) == pytest.approx({1: 0.25 * 0.8 * 0.75, 2: 0.25 * 0.8}, abs=2e-6)
 
 
 def test_memory_that_is_not_there_costs_paging() -> None:
     sharing = Sharing(Mode.NONE, paging_permille=4000)
-    site = {"a": Site(1.0, 1, lacking_permille=250)}
-    assert paces(floor(sharing, site, ("cpu", 1000, {"a": 1}))) == pytest.approx({1: 0.5})
+    site = {"a": NodeCpu(1.0, 1, lacking_permille=250)}
+    assert paces(occupancy(sharing, site, ("cpu", 1000, {"a": 1}))) == pytest.approx({1: 0.5})
 
 
 def test_the_end_is_the_first_microsecond_at_which_all_is_done() -> None:
@@ -128,7 +128,7 @@ def test_the_end_is_the_first_microsecond_at_which_all_is_done() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_node_gives_more_than_it_has_and_ccs_leaves_nothing_that_somebody_could_use(seed: int) -> None:
     rng = random.Random(seed)
-    sites = {f"n{i}": Site(rng.choice([0.5, 1.0, 2.0]), 1) for i in range(6)}
+    sites = {f"n{i}": NodeCpu(rng.choice([0.5, 1.0, 2.0]), 1) for i in range(6)}
     jobs = [
         (
             rng.choice(["cpu", "comm"]),
@@ -138,7 +138,7 @@ def test_no_node_gives_more_than_it_has_and_ccs_leaves_nothing_that_somebody_cou
         for _ in range(8)
     ]
     for mode in (Mode.NONE, Mode.CCS, Mode.DCS, Mode.GANG):
-        found = paces(floor(mode, sites, *jobs))
+        found = paces(occupancy(mode, sites, *jobs))
         used = dict.fromkeys(sites, 0.0)
         for job_id, (_, cpu_permille, nodes) in enumerate(jobs, 1):
             for name in nodes:

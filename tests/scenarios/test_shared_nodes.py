@@ -225,7 +225,7 @@ def test_a_machine_that_kept_no_rates_goes_on_with_them() -> None:
     state.validate()
     assert all(each.promised_us == 60_000_000 for each in told)
     assert state.records[2].promise_us == 60_000_000
-    assert state.records[1].going().end_us == 60_000_000
+    assert state.records[1].progress().end_us == 60_000_000
 
 
 def test_a_job_that_runs_past_its_estimate_is_predicted_anew() -> None:

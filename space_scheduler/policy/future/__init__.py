@@ -32,7 +32,7 @@ def future_of(snapshot: Snapshot, reservations: int = 1) -> Future:
     nodes = snapshot.nodes
     if nodes is None:
         return CountedFuture(snapshot)
-    return NamedFuture(snapshot) if nodes.floor is None or reservations > 1 else SharedFuture(snapshot)
+    return NamedFuture(snapshot) if nodes.occupancy is None or reservations > 1 else SharedFuture(snapshot)
 
 
 def keeping(snapshot: Snapshot) -> CountedFuture | NamedFuture:

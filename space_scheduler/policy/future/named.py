@@ -162,7 +162,7 @@ class NamedFuture:
     @property
     def ends_moved(self) -> bool:
         """Whether predicted ends have moved to where reservations lie: possible where jobs share nodes alone."""
-        return self._nodes.floor is not None and self.over_committed
+        return self._nodes.occupancy is not None and self.over_committed
 
     @property
     def over_committed(self) -> bool:
@@ -215,7 +215,7 @@ def contradiction(snapshot: Snapshot, memory: Timetable) -> str | None:
 
     Where jobs slow each other down, predicted ends move after a pass, and the next one sees to it.
     """
-    if snapshot.nodes is None or snapshot.nodes.floor is not None:
+    if snapshot.nodes is None or snapshot.nodes.occupancy is not None:
         return None
     ahead = memory.reserved.items()  # one that is past will be made anew in the pass that is late
     book = {job_id: each for job_id, each in ahead if each.start_us >= snapshot.now_us}

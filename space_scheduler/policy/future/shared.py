@@ -14,7 +14,7 @@ from typing import Final
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
-from space_scheduler.forecast import Forecast
+from space_scheduler.lookahead import LookAhead
 from space_scheduler.policy.future.protocol import found_no_place
 from space_scheduler.policy.interface import Nodes, PlannedStart, Snapshot
 from space_scheduler.reasons import Reason, Why
@@ -33,11 +33,11 @@ class SharedFuture:
         self._room = self._nodes.room.copy()
         self.free_procs = self._room.free_procs
         self.by_company = self._room.place.by_company
-        self._begun: list[PlannedStart] = []  # starts of this pass, before there is a forecast
+        self._begun: list[PlannedStart] = []  # starts of this pass, before there is a look ahead
         self._found: tuple[Job, Allocation | None] | None = None  # by the last question
-        self._ahead: Forecast | None = None  # the future with what has started
+        self._ahead: LookAhead | None = None  # the future with what has started
         self._reserved: tuple[Job, int] | None = None
-        self._then: Forecast | None = None  # the future at the reserved moment
+        self._then: LookAhead | None = None  # the future at the reserved moment
         self._looks = LOOKS
 
     def obstacle(self, job: Job) -> Why | None:
@@ -60,7 +60,7 @@ class SharedFuture:
             self._found = job, allocation
             return self.now_us
         self._found = job, None
-        self._then = _with_a_place(self._forecast(), job, FOREVER_US)
+        self._then = _with_a_place(self._look_ahead(), job, FOREVER_US)
         return FOREVER_US if self._then is None else self._then.now_us
 
     def reserve(self, job: Job, start_us: int) -> None:
@@ -99,11 +99,11 @@ class SharedFuture:
             raise found_no_place(job, self._room.obstacle(job))
         return placed
 
-    def _forecast(self) -> Forecast:
+    def _look_ahead(self) -> LookAhead:
         """The future with what has started in this pass; from then on the room is what is free in it."""
         if self._ahead is None:
-            assert self._nodes.floor is not None
-            self._ahead = Forecast.of(self.now_us, self._nodes.room, self._nodes.floor, self._nodes.going)
+            assert self._nodes.occupancy is not None
+            self._ahead = LookAhead.of(self.now_us, self._nodes.room, self._nodes.occupancy, self._nodes.progress)
             for start in self._begun:
                 assert start.allocation is not None
                 self._ahead.start(start.job, start.allocation)
@@ -113,12 +113,12 @@ class SharedFuture:
     def _holds_with(self, job: Job, allocation: Allocation) -> bool:
         assert self._reserved is not None
         assert self._then is not None
-        ahead, (head, start_us) = self._forecast(), self._reserved
+        ahead, (head, start_us) = self._look_ahead(), self._reserved
         beside = ahead.beside(allocation)
         if not beside and ahead.ends_us(job, allocation) <= start_us:
             return True  # all others end as before
         # who is waited for ends as before; whoever else ends by then only makes room, unless who is there matters
-        if not beside or (beside <= self._then.going and not self.by_company):
+        if not beside or (beside <= self._then.running and not self.by_company):
             room = self._then.room.copy()
             room.take(job, allocation)
             if room.obstacle(head) is None:
@@ -133,9 +133,9 @@ class SharedFuture:
         return _with_a_place(with_it, head, start_us) is not None
 
 
-def _with_a_place(forecast: Forecast, job: Job, until_us: int) -> Forecast | None:
+def _with_a_place(lookahead: LookAhead, job: Job, until_us: int) -> LookAhead | None:
     """A future at the first end, ``until_us`` at the latest, after which a job has a place that has none now."""
-    future = forecast.copy()
+    future = lookahead.copy()
     tasks = future.room.tasks(job)
     fitting = sum(tasks)
     while (next_us := future.next_us()) <= until_us and next_us != FOREVER_US:

@@ -5,9 +5,9 @@ from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import Room
-from space_scheduler.forecast import Forecast, Going
+from space_scheduler.lookahead import LookAhead, Progress
 from space_scheduler.policy.place import PLACES
-from space_scheduler.progress import ALONE_PPM, Floor, Sharing, Site
+from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Sharing
 
 SECOND = 1_000_000
 
@@ -20,11 +20,11 @@ def on(*names: str) -> Allocation:
     return Allocation(len(names), tuple(Share(name, 1) for name in names))
 
 
-def future(*sites: tuple[str, float]) -> Forecast:
-    floor = Floor(Sharing(Mode.NONE))
-    floor.sites = {name: Site(usable, 1) for name, usable in sites}
-    room = Room([name for name, _ in sites], [4] * len(sites), [100] * len(sites), None, PLACES["normal"])
-    return Forecast.of(0, room, floor, [])
+def future(*nodes: tuple[str, float]) -> LookAhead:
+    occupancy = Occupancy(Sharing(Mode.NONE))
+    occupancy.nodes = {name: NodeCpu(usable, 1) for name, usable in nodes}
+    room = Room([name for name, _ in nodes], [4] * len(nodes), [100] * len(nodes), None, PLACES["normal"])
+    return LookAhead.of(0, room, occupancy, [])
 
 
 def test_who_stays_goes_faster_when_somebody_ends() -> None:
@@ -62,12 +62,12 @@ def test_what_can_hardly_go_on_ends_late_and_at_a_moment() -> None:
 
 
 def test_it_goes_on_from_where_jobs_are() -> None:
-    floor = Floor(Sharing(Mode.NONE))
-    floor.sites["a"] = Site(1.0, 1)
-    floor.enter(job(1, 10), on("a"))
+    occupancy = Occupancy(Sharing(Mode.NONE))
+    occupancy.nodes["a"] = NodeCpu(1.0, 1)
+    occupancy.enter(job(1, 10), on("a"))
     room = Room(["a"], [3], [100], None, PLACES["normal"])
-    going = Going(job(1, 10), on("a"), 8 * SECOND * ALONE_PPM, 2 * SECOND, ALONE_PPM)  # it has run for two seconds
-    found = Forecast.of(5 * SECOND, room, floor, [going])
+    progress = Progress(job(1, 10), on("a"), 8 * SECOND * ALONE_PPM, 2 * SECOND, ALONE_PPM)  # runs for 2 s
+    found = LookAhead.of(5 * SECOND, room, occupancy, [progress])
     assert found.next_us() == 10 * SECOND
     found.start(job(2, 10), on("a"))  # five seconds of work are left, at half the rate
     assert found.next_us() == 15 * SECOND

@@ -69,12 +69,12 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
     launches = Launches(config, host, book, orders, Orientations(host), log)
     link = Link(config, book, fence, log, launches)
     launches.link = link
-    link.answer = Coscheduling(config, book, launches.flights, clock).answer
+    link.answer = Coscheduling(config, book, launches.attempts, clock).answer
     launches.adopt(running(names, jobs, width))
     there: dict[str, list[int]] = {}
-    for flight in launches.flights.values():
-        for name in flight.gang.nodes:
-            there.setdefault(name, []).append(flight.job_id)
+    for launch in launches.attempts.values():
+        for name in launch.gang.nodes:
+            there.setdefault(name, []).append(launch.job_id)
     said = []
     for number, entry in enumerate(book):
         entry.hello = wire.Hello(

@@ -108,14 +108,14 @@ class Service:
         orientations = Orientations(self.host)
         self.launches = Launches(config, core, self.book, Orders(config, fence, key), orientations, self.log)
         self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches, members)
-        self.coscheduling = Coscheduling(config, self.book, self.launches.flights)
+        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
         self.link.answer = self.coscheduling.answer
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
         holding = self.launches.adopt(recovered.jobs.values())
         self.book.recovered(recovered.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
-        self.launches.comparison.begin(len(self.launches.flights), awaited)
+        self.launches.comparison.begin(len(self.launches.attempts), awaited)
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)

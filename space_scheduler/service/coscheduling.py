@@ -16,7 +16,7 @@ from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from cosched.wire.api import CoschedulingDoc
 from space_scheduler.service.nodes import NodeBook, NodeEntry, boottime_s
-from space_scheduler.service.orders import Flight
+from space_scheduler.service.orders import LaunchAttempt
 
 #: A node whose clock may be off by more than this share of a slot keeps no time (``node_agent.policy.gang.MOST_OFF``).
 MOST_OFF: Final = 0.1
@@ -27,7 +27,7 @@ _NEEDS_TURNS: Final = {Receives.POLLS.value, Receives.YIELDS.value}
 UNSEEN: Final = "not visible"
 
 
-class Plan(NamedTuple):
+class SharePlan(NamedTuple):
     """All jobs that hold nodes, at one moment. ``contended``: nodes with more tasks than processors.
 
     ``there``: the jobs on each node, so that an answer costs what its node has.
@@ -40,22 +40,22 @@ class Plan(NamedTuple):
 
 
 class Coscheduling:
-    """Answers heartbeats. ``flights`` are the jobs that hold nodes."""
+    """Answers heartbeats. ``attempts`` are the jobs that hold nodes."""
 
     def __init__(
         self,
         config: ClusterConfig,
         book: NodeBook,
-        flights: Mapping[int, Flight],
+        attempts: Mapping[int, LaunchAttempt],
         now_s: Callable[[], float] = boottime_s,
     ) -> None:
         self._mode = config.coscheduling.mode
         self._slot_us = duration_us(config.coscheduling.slot, "coscheduling.slot")
         self._keep_s = _KEPT * config.time_us("heartbeat") / US_PER_S
         self._book = book
-        self._flights = flights
+        self._attempts = attempts
         self._now_s = now_s
-        self._plan = Plan({}, {}, frozenset(), {})
+        self._plan = SharePlan({}, {}, frozenset(), {})
         self._until_s = 0.0
 
     def answer(self, entry: NodeEntry, beat: wire.Heartbeat) -> wire.Turns:
@@ -63,19 +63,19 @@ class Coscheduling:
         plan = self.plan()
         turns = []
         for job_id in plan.there.get(entry.name, ()):
-            flight = self._flights.get(job_id)
-            if flight is not None and (tasks := flight.tasks.get(entry.name, 0)):
-                row, count = plan.rows.get(flight.job_id, (0, 0))
-                share = plan.rates[flight.job_id] * tasks
-                turns.append(wire.Turn(*flight.key, self.mode(flight).value, share, row, count))
+            launch = self._attempts.get(job_id)
+            if launch is not None and (tasks := launch.tasks.get(entry.name, 0)):
+                row, count = plan.rows.get(launch.job_id, (0, 0))
+                share = plan.rates[launch.job_id] * tasks
+                turns.append(wire.Turn(*launch.key, self.mode(launch).value, share, row, count))
         contended = entry.name in plan.contended
         return wire.Turns(beat.asked_us, int(self._now_s() * US_PER_S), self._slot_us, contended, tuple(turns))
 
-    def mode(self, flight: Flight) -> Mode:
+    def mode(self, launch: LaunchAttempt) -> Mode:
         """The job's, or the cluster's."""
-        return Mode(flight.record.submission.coscheduling or self._mode)
+        return Mode(launch.record.submission.coscheduling or self._mode)
 
-    def plan(self) -> Plan:
+    def plan(self) -> SharePlan:
         """By what the nodes said last; made anew when the last one is half a heartbeat old."""
         if self._now_s() >= self._until_s:
             self._plan = self._planned()
@@ -84,15 +84,15 @@ class Coscheduling:
 
     def document(self, job_id: int) -> CoschedulingDoc | None:
         """For a job that holds nodes."""
-        flight = self._flights.get(job_id)
-        if flight is None:
+        launch = self._attempts.get(job_id)
+        if launch is None:
             return None
         plan = self._planned()
-        signs = {node: sign for node in flight.tasks if (sign := self._signs(node, flight.key)) is not None}
+        signs = {node: sign for node in launch.tasks if (sign := self._signs(node, launch.key)) is not None}
         row, count = plan.rows.get(job_id, (0, 0))
         transports = sorted({each for sign in signs.values() for each in sign.transports})
         return CoschedulingDoc(
-            self.mode(flight).value,
+            self.mode(launch).value,
             {node: sign.receives for node, sign in signs.items()},
             sum(sign.raises for sign in signs.values()),
             round(plan.rates.get(job_id, 1.0), 4),
@@ -103,8 +103,8 @@ class Coscheduling:
             [each for each in transports if UNSEEN in each],
         )
 
-    def _planned(self) -> Plan:
-        tasks = {flight.job_id: flight.tasks for flight in self._flights.values()}
+    def _planned(self) -> SharePlan:
+        tasks = {launch.job_id: launch.tasks for launch in self._attempts.values()}
         there: dict[str, list[int]] = {}
         for job_id, on in tasks.items():
             for node in on:
@@ -119,17 +119,17 @@ class Coscheduling:
                 able |= {node} if 0 <= beat.clock_bound_us <= MOST_OFF * self._slot_us else set()
             if sum(tasks[job_id][node] for job_id in jobs) > procs:
                 contended.add(node)
-        wanting = {flight.job_id for flight in self._flights.values() if self._wants_turns(flight)}
-        return Plan(fair_rates(cpus, tasks), rows(tasks, contended, wanting, able), frozenset(contended), there)
+        wanting = {launch.job_id for launch in self._attempts.values() if self._wants_turns(launch)}
+        return SharePlan(fair_rates(cpus, tasks), rows(tasks, contended, wanting, able), frozenset(contended), there)
 
-    def _wants_turns(self, flight: Flight) -> bool:
+    def _wants_turns(self, launch: LaunchAttempt) -> bool:
         """Whether a job needs its tasks to run at the same time: on several nodes, and nothing else would help it."""
-        nodes, mode = flight.tasks, self.mode(flight)
+        nodes, mode = launch.tasks, self.mode(launch)
         if mode is Mode.GANG:
             return True
         if mode is not Mode.CCS or len(nodes) < 2:
             return False
-        seen = {sign.receives for node in nodes if (sign := self._signs(node, flight.key)) is not None}
+        seen = {sign.receives for node in nodes if (sign := self._signs(node, launch.key)) is not None}
         return bool(seen & _NEEDS_TURNS) and Receives.BLOCKS.value not in seen
 
     def _signs(self, node: str, key: tuple[int, int]) -> wire.JobSigns | None:

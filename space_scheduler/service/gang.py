@@ -30,7 +30,7 @@ class Phase(StrEnum):
     OVER = "over"
 
 
-class Ask(IntEnum):
+class OrderKind(IntEnum):
     """What a node is asked to do. The value is the order's number: it rises along a job's way, and is never reused."""
 
     PREPARE = 1
@@ -40,7 +40,7 @@ class Ask(IntEnum):
     DISCARD = 5
 
 
-class Side(StrEnum):
+class NodePhase(StrEnum):
     """How one node stands to the gang."""
 
     ASKED = "asked"
@@ -54,7 +54,7 @@ class Order(msgspec.Struct, frozen=True):
     """To do: send this to a node (if it is not connected, it will be asked for when it reports)."""
 
     node: str
-    ask: Ask
+    kind: OrderKind
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class Gang:
         self.nodes = nodes
         self.first = nodes[0]
         self.phase = Phase.PREPARING
-        self.sides = dict.fromkeys(nodes, Side.ASKED)
+        self.node_phases = dict.fromkeys(nodes, NodePhase.ASKED)
         self.adopted = adopted is not None
         self._verdict: tuple[JobState, str, str | None] | None = None
         self._blamed: tuple[str, ...] = ()
@@ -127,44 +127,48 @@ class Gang:
 
     def gone(self, node: str) -> bool:
         """Whether a node is lost to this gang."""
-        return self.sides[node] is Side.GONE
+        return self.node_phases[node] is NodePhase.GONE
 
     def waits_for(self, node: str) -> bool:
         """Whether the job is ending, and that node has not said yet that it has no process of it."""
-        return self.phase is Phase.ENDING and self.sides.get(node) is Side.KILLING
+        return self.phase is Phase.ENDING and self.node_phases.get(node) is NodePhase.KILLING
 
     def begin(self) -> list[Action]:
         """The first orders."""
-        return [Order(node, Ask.PREPARE) for node in self.nodes]
+        return [Order(node, OrderKind.PREPARE) for node in self.nodes]
 
     def prepared(self, node: str) -> list[Action]:
         """A node is ready."""
-        if self.phase is not Phase.PREPARING or self.sides[node] is not Side.ASKED:
+        if self.phase is not Phase.PREPARING or self.node_phases[node] is not NodePhase.ASKED:
             return []
-        self.sides[node] = Side.READY
-        if any(side is not Side.READY for side in self.sides.values()):
+        self.node_phases[node] = NodePhase.READY
+        if any(phase is not NodePhase.READY for phase in self.node_phases.values()):
             return []
         self.phase = Phase.LAUNCHING
         self._asked_to_run = True
-        return [Order(self.first, Ask.RUN)]
+        return [Order(self.first, OrderKind.RUN)]
 
-    def refused(self, node: str, ask: int, code: str, message: str) -> list[Action]:
+    def refused(self, node: str, kind: int, code: str, message: str) -> list[Action]:
         """A node does not do what it was asked. What it cannot kill because it knows nothing of it, is not there."""
-        if ask == Ask.KILL and code == "unknown":
-            return self._knows_nothing(node, self.sides[node]) if self.sides[node] is Side.KILLING else []
-        if (ask == Ask.PREPARE and self.phase is Phase.PREPARING) or (
-            ask == Ask.RUN and self.phase is Phase.LAUNCHING and node == self.first
+        if kind == OrderKind.KILL and code == "unknown":
+            return (
+                self._knows_nothing(node, self.node_phases[node]) if self.node_phases[node] is NodePhase.KILLING else []
+            )
+        if (kind == OrderKind.PREPARE and self.phase is Phase.PREPARING) or (
+            kind == OrderKind.RUN and self.phase is Phase.LAUNCHING and node == self.first
         ):
-            if ask == Ask.RUN and code in _NOT_BEGUN:
+            if kind == OrderKind.RUN and code in _NOT_BEGUN:
                 self._asked_to_run = False
             # a Run that fails may be the script's own fault: it is held against nobody
-            return self._launch_failed(f"{node} refused: {message}", (node,), code if ask == Ask.PREPARE else "run")
+            return self._launch_failed(
+                f"{node} refused: {message}", (node,), code if kind == OrderKind.PREPARE else "run"
+            )
         return []
 
     def timed_out(self, after: str) -> list[Action]:
         """The launch takes longer than it may; ``after`` says how long for people."""
         if self.phase is Phase.PREPARING:
-            silent = [node for node, side in self.sides.items() if side is Side.ASKED]
+            silent = [node for node, phase in self.node_phases.items() if phase is NodePhase.ASKED]
             message = f"no answer within {after} from {', '.join(silent)}"
             return self._launch_failed(message, tuple(silent), "silent")
         if self.phase is Phase.LAUNCHING:
@@ -207,18 +211,18 @@ class Gang:
             self._peak_bytes[node] = max(self._peak_bytes.get(node, 0), memory_peak_bytes)
         if self.phase is Phase.RUNNING and node == self.first:
             actions = self._kill_all()
-            self.sides[node] = Side.EMPTY
+            self.node_phases[node] = NodePhase.EMPTY
             return actions + self._finished()
-        if self.phase is not Phase.ENDING or self.sides[node] is not Side.KILLING:
+        if self.phase is not Phase.ENDING or self.node_phases[node] is not NodePhase.KILLING:
             return []
-        self.sides[node] = Side.EMPTY
+        self.node_phases[node] = NodePhase.EMPTY
         return self._finished()
 
     def lost(self, node: str, message: str) -> list[Action]:
         """A node is gone, or has forgotten the job."""
-        if self.phase is Phase.OVER or self.sides[node] in (Side.GONE, Side.EMPTY):
+        if self.phase is Phase.OVER or self.node_phases[node] in (NodePhase.GONE, NodePhase.EMPTY):
             return []
-        self.sides[node] = Side.GONE
+        self.node_phases[node] = NodePhase.GONE
         if self.launching:
             return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
@@ -243,33 +247,33 @@ class Gang:
         """The end is in the journal: the nodes may forget the job. A lost one is told when it comes back with it."""
         if self.phase is not Phase.OVER:
             return []
-        return [Order(node, Ask.FORGET) for node, side in self.sides.items() if side is Side.EMPTY]
+        return [Order(node, OrderKind.FORGET) for node, phase in self.node_phases.items() if phase is NodePhase.EMPTY]
 
     def reported(self, node: str, report: GroupReport | None) -> list[Action]:
         """An agent came (back) and says what it has of the job; None: nothing. Asks again for what is missing."""
-        side = self.sides[node]
-        if side is Side.GONE:
-            return [] if report is None or report.state == "ended" else [Order(node, Ask.KILL)]
-        if self.phase is Phase.OVER or side is Side.EMPTY:
+        phase = self.node_phases[node]
+        if phase is NodePhase.GONE:
+            return [] if report is None or report.state == "ended" else [Order(node, OrderKind.KILL)]
+        if self.phase is Phase.OVER or phase is NodePhase.EMPTY:
             return []
         if report is None:
-            return self._knows_nothing(node, side)
+            return self._knows_nothing(node, phase)
         # a signal may have been the machine's own going down; a status is the script's
         known = node == self.first and report.exit is not None and report.exit.status is not None
         if report.rebooted and not known and self.phase is not Phase.ENDING:
             return self.lost(node, f"{node} was started anew")
         actions = self._first_reported(report) if node == self.first else []
-        if self.phase is Phase.ENDING and self.sides[node] is Side.KILLING:
-            if Order(node, Ask.KILL) not in actions:
-                actions.append(Order(node, Ask.KILL))  # what is empty says so again
+        if self.phase is Phase.ENDING and self.node_phases[node] is NodePhase.KILLING:
+            if Order(node, OrderKind.KILL) not in actions:
+                actions.append(Order(node, OrderKind.KILL))  # what is empty says so again
         elif self.phase is Phase.PREPARING and report.state in ("prepared", "running"):
             actions += self.prepared(node)
         return actions
 
-    def _knows_nothing(self, node: str, side: Side) -> list[Action]:
-        if side is Side.ASKED:
-            return [Order(node, Ask.PREPARE)]
-        if side is Side.KILLING:
+    def _knows_nothing(self, node: str, phase: NodePhase) -> list[Action]:
+        if phase is NodePhase.ASKED:
+            return [Order(node, OrderKind.PREPARE)]
+        if phase is NodePhase.KILLING:
             if node == self.first:
                 self._exit = self._exit or _UNKNOWN
             return self.emptied(node)
@@ -282,7 +286,7 @@ class Gang:
         if report.state == "running":
             return self.started(self.first)
         if self.phase is Phase.LAUNCHING:
-            return [Order(self.first, Ask.RUN)]
+            return [Order(self.first, OrderKind.RUN)]
         if self.phase is Phase.RUNNING:  # only prepared there, yet it was reported as running
             return self._over(_UNKNOWN)
         return []
@@ -300,9 +304,9 @@ class Gang:
 
     def _up(self) -> None:
         self.phase = Phase.RUNNING
-        for node, side in self.sides.items():
-            if side is Side.ASKED:
-                self.sides[node] = Side.READY
+        for node, phase in self.node_phases.items():
+            if phase is NodePhase.ASKED:
+                self.node_phases[node] = NodePhase.READY
 
     def _end(self, outcome: JobState, message: str, node: str | None = None) -> list[Action]:
         self._verdict = (outcome, message, node)
@@ -310,15 +314,17 @@ class Gang:
 
     def _kill_all(self) -> list[Action]:
         self.phase = Phase.ENDING
-        left = [node for node, side in self.sides.items() if side is not Side.GONE]
-        self.sides.update(dict.fromkeys(left, Side.KILLING))
-        return [Order(node, Ask.KILL) for node in left]
+        left = [node for node, phase in self.node_phases.items() if phase is not NodePhase.GONE]
+        self.node_phases.update(dict.fromkeys(left, NodePhase.KILLING))
+        return [Order(node, OrderKind.KILL) for node in left]
 
     def _finished(self) -> list[Action]:
         """The end, when all are empty or gone and it is known why."""
-        if self._verdict is None and self._exit is not None and self.sides[self.first] is not Side.KILLING:
+        if self._verdict is None and self._exit is not None and self.node_phases[self.first] is not NodePhase.KILLING:
             self._verdict = (*judged(self._exit), self.first)
-        if self._verdict is None or any(side not in (Side.EMPTY, Side.GONE) for side in self.sides.values()):
+        if self._verdict is None or any(
+            phase not in (NodePhase.EMPTY, NodePhase.GONE) for phase in self.node_phases.values()
+        ):
             return []
         self.phase = Phase.OVER
         outcome, message, node = self._verdict

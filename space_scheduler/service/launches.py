@@ -24,10 +24,10 @@ from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import NOT_RESIZED
-from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order
+from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
-from space_scheduler.service.orders import Flight, Orders
+from space_scheduler.service.orders import LaunchAttempt, Orders
 from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.owners import AtDesks, Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
@@ -70,7 +70,7 @@ class Launches:
         self.book = book
         self.log = log
         self.link: Sender
-        self.flights: dict[int, Flight] = {}
+        self.attempts: dict[int, LaunchAttempt] = {}
         self._orders = orders
         self._orientations = orientations
         self._timeout_us = config.time_us("launch_timeout")
@@ -95,11 +95,11 @@ class Launches:
                 adopted=record.state,
                 ending=JobState.NODE_LOST if lost else JobState.CANCELLED,
             )
-            flight = Flight(record, record.allocation, record.limit_us, gang)
-            flight.peers = record.facts.peers or ()
-            self.flights[record.id] = flight
+            launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
+            launch.peers = record.facts.peers or ()
+            self.attempts[record.id] = launch
             if gang.launching:
-                self._set_timer(flight)
+                self._set_timer(launch)
             names.update(gang.nodes)
         return names
 
@@ -114,33 +114,33 @@ class Launches:
                 self._start(instruction)
             elif isinstance(instruction, Resize):
                 self._post(ev.ResizeFailed(instruction.job_id, NOT_RESIZED), note=NOT_RESIZED)
-            elif isinstance(instruction, Kill) and (flight := self.flights.get(instruction.job_id)):
+            elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
                 lost = instruction.reason.why is Why.NODE_LOST
                 outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
-                self._do(flight, flight.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+                self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
 
     def _start(self, start: Start) -> None:
         record = self.core.view().jobs[start.job.id]
         gang = Gang(tuple(share.node for share in start.allocation.nodes))
-        flight = self.flights[record.id] = Flight(record, start.allocation, start.limit_us, gang)
-        self._set_timer(flight)
-        self._do(flight, gang.begin())
+        launch = self.attempts[record.id] = LaunchAttempt(record, start.allocation, start.limit_us, gang)
+        self._set_timer(launch)
+        self._do(launch, gang.begin())
 
-    def _set_timer(self, flight: Flight) -> None:
+    def _set_timer(self, launch: LaunchAttempt) -> None:
         loop = asyncio.get_running_loop()
-        flight.timer = loop.call_later(self._timeout_us / US_PER_S, self._timed_out, flight)
+        launch.timer = loop.call_later(self._timeout_us / US_PER_S, self._timed_out, launch)
 
-    def _timed_out(self, flight: Flight) -> None:
-        self._do(flight, flight.gang.timed_out(humanised(self._timeout_us)))
+    def _timed_out(self, launch: LaunchAttempt) -> None:
+        self._do(launch, launch.gang.timed_out(humanised(self._timeout_us)))
 
     # the nodes' side
 
     def beat(self, entry: NodeEntry) -> None:
         """A heartbeat has come: pass its owner's word on to the core, and keep what it says of jobs."""
         for sign in entry.beat.jobs if entry.beat else ():
-            flight = self.flights.get(sign.job_id)
-            if flight and sign.attempt == flight.attempt and entry.name in flight.gang.sides:
-                flight.efforts[entry.name] = sign.effort
+            launch = self.attempts.get(sign.job_id)
+            if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
+                launch.efforts[entry.name] = sign.effort
         self._give_up_unguarded(entry)
         if event := self._owners.event(entry):
             self._post(event, note="by the node")
@@ -159,28 +159,28 @@ class Launches:
         entry.unguarded_s = now_s if entry.unguarded_s is None else entry.unguarded_s
         if now_s - entry.unguarded_s < self._timeout_us / US_PER_S:
             return
-        for flight in list(self.flights.values()):
-            if flight.gang.waits_for(entry.name):
-                entry.stale.add(flight.key)
-                self.log.warn("node given up by a job", node=entry.name, job=flight.job_id, why=entry.beat.guard)
-                self._do(flight, flight.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
+        for launch in list(self.attempts.values()):
+            if launch.gang.waits_for(entry.name):
+                entry.stale.add(launch.key)
+                self.log.warn("node given up by a job", node=entry.name, job=launch.job_id, why=entry.beat.guard)
+                self._do(launch, launch.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""
         reports = {(report.job_id, report.attempt): report for report in hello.groups}
         entry.stale = set()
-        for flight in list(self.flights.values()):
-            if entry.name in flight.gang.sides:
-                self.comparison.found(entry.name, flight.job_id, flight.gang, reports.get(flight.key))
-                actions = flight.gang.reported(entry.name, reports.get(flight.key))
+        for launch in list(self.attempts.values()):
+            if entry.name in launch.gang.node_phases:
+                self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
+                actions = launch.gang.reported(entry.name, reports.get(launch.key))
                 if actions:
-                    self.log.info("node compared", node=entry.name, job=flight.job_id, todo=_names(actions))
-                self._do(flight, actions)
-                self._release_held(flight)
+                    self.log.info("node compared", node=entry.name, job=launch.job_id, todo=_names(actions))
+                self._do(launch, actions)
+                self._release_held(launch)
         for key, report in reports.items():
-            flight_here = self.flights.get(key[0])
-            ours = flight_here is not None and flight_here.key == key and entry.name in flight_here.gang.sides
-            if not ours or (flight_here is not None and flight_here.gang.gone(entry.name)):
+            launch_here = self.attempts.get(key[0])
+            ours = launch_here is not None and launch_here.key == key and entry.name in launch_here.gang.node_phases
+            if not ours or (launch_here is not None and launch_here.gang.gone(entry.name)):
                 if report.state != "ended" and not ours:
                     self.comparison.stray(entry.name, key)
                 self._stray(entry, key, over=report.state == "ended")
@@ -195,11 +195,11 @@ class Launches:
             key = (message.job_id, message.attempt)
         else:
             return
-        flight = self.flights.get(key[0])
-        if flight is None or flight.key != key or entry.name not in flight.gang.sides or key in entry.stale:
+        launch = self.attempts.get(key[0])
+        if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
             self._heard_of_stray(entry, key, message)
             return
-        self._do(flight, self._told(flight.gang, entry.name, message))
+        self._do(launch, self._told(launch.gang, entry.name, message))
 
     def _told(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
         if isinstance(message, wire.Prepared):
@@ -223,13 +223,13 @@ class Launches:
             entry.joining = entry.size = None
             self._post(ev.NodeLost(entry.name), note=message)
             self._run(self._set_aside(self.suspects.lost(entry.name)))
-        for flight in list(self.flights.values()):
-            if entry.name in flight.gang.sides:
-                self._do(flight, flight.gang.lost(entry.name, message))
+        for launch in list(self.attempts.values()):
+            if entry.name in launch.gang.node_phases:
+                self._do(launch, launch.gang.lost(entry.name, message))
 
     def _heard_of_stray(self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent) -> None:
         if isinstance(message, wire.Refused):
-            if message.order.n == Ask.KILL and message.code == "unknown":
+            if message.order.n == OrderKind.KILL and message.code == "unknown":
                 entry.stale.discard(key)  # it has nothing of it
         else:
             self._stray(entry, key, over=isinstance(message, wire.GroupEnded))
@@ -239,11 +239,11 @@ class Launches:
         """A node has a job that has ended here, or was never its: it is ended there too, and forgotten."""
         if over:
             entry.stale.discard(key)
-            self._order(entry.name, key, Ask.FORGET)
+            self._order(entry.name, key, OrderKind.FORGET)
         elif key not in entry.stale:
             entry.stale.add(key)
             self.log.info("stray job", node=entry.name, job=key[0], attempt=key[1])
-            self._order(entry.name, key, Ask.KILL)
+            self._order(entry.name, key, OrderKind.KILL)
 
     def _into_service(self, entry: NodeEntry) -> None:
         if entry.stale or entry.session is None or not entry.session.agreed:
@@ -255,77 +255,77 @@ class Launches:
 
     # carrying out
 
-    def _do(self, flight: Flight, actions: list[Action]) -> None:
-        gang = flight.gang
+    def _do(self, launch: LaunchAttempt, actions: list[Action]) -> None:
+        gang = launch.gang
         for action in actions:
             if isinstance(action, Order):
-                self._send(flight, action)
+                self._send(launch, action)
             elif isinstance(action, Launched):
                 self.suspects.launched(gang.nodes)
-                self._post(ev.JobLaunched(flight.job_id), note=f"the script runs on {gang.first}")
+                self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             else:
-                self._ended(flight, action)
-        if flight.timer is not None and not gang.launching:
-            flight.timer.cancel()
-            flight.timer = None
+                self._ended(launch, action)
+        if launch.timer is not None and not gang.launching:
+            launch.timer.cancel()
+            launch.timer = None
 
-    def _send(self, flight: Flight, action: Order) -> None:
-        if action.ask is Ask.PREPARE:
-            flight.held.add(action.node)
-            self._release_held(flight)
-        elif action.ask is Ask.RUN:
-            self.link.send(action.node, self._orders.run(flight))
+    def _send(self, launch: LaunchAttempt, action: Order) -> None:
+        if action.kind is OrderKind.PREPARE:
+            launch.held.add(action.node)
+            self._release_held(launch)
+        elif action.kind is OrderKind.RUN:
+            self.link.send(action.node, self._orders.run(launch))
         else:
-            self._order(action.node, flight.key, action.ask)
+            self._order(action.node, launch.key, action.kind)
 
-    def _release_held(self, flight: Flight) -> None:
+    def _release_held(self, launch: LaunchAttempt) -> None:
         """Send each Prepare that waits, once every node has said where it is (also after a restart of the service)."""
-        if not flight.held or not flight.gang.launching:
-            flight.held.clear()
+        if not launch.held or not launch.gang.launching:
+            launch.held.clear()
             return
-        if not flight.peers:
-            flight.peers = self._addresses(flight)
-            if not flight.peers:
+        if not launch.peers:
+            launch.peers = self._addresses(launch)
+            if not launch.peers:
                 return
-            self._run(self.core.annotate(flight.job_id, Facts(peers=flight.peers)))
-        held, flight.held = flight.held, set()
+            self._run(self.core.annotate(launch.job_id, Facts(peers=launch.peers)))
+        held, launch.held = launch.held, set()
         for name in held:
-            self.link.send(name, self._orders.prepare(flight, name))
+            self.link.send(name, self._orders.prepare(launch, name))
 
-    def _addresses(self, flight: Flight) -> tuple[wire.Peer, ...]:
+    def _addresses(self, launch: LaunchAttempt) -> tuple[wire.Peer, ...]:
         """The nodes of a job as the others reach them; empty while one has not said hello since the service started."""
         peers = []
-        for share in flight.allocation.nodes:
+        for share in launch.allocation.nodes:
             hello = self.book.entry(share.node).hello
             if hello is None:
                 return ()
             peers.append(wire.Peer(share.node, hello.address, hello.port, share.tasks))
         return tuple(peers)
 
-    def _order(self, name: str, key: tuple[int, int], ask: Ask) -> None:
-        self.link.send(name, self._orders.plain(ask, key))
+    def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
+        self.link.send(name, self._orders.plain(kind, key))
 
     def discard(self, name: str, job_id: int, attempt: int) -> None:
         """The output of a job is no longer kept."""
-        self._order(name, (job_id, attempt), Ask.DISCARD)
+        self._order(name, (job_id, attempt), OrderKind.DISCARD)
 
-    def _ended(self, flight: Flight, end: Ended) -> None:
-        if end.outcome is JobState.COMPLETED and flight.peers and (lost := unnoticed(end.error_tail, flight.peers)):
+    def _ended(self, launch: LaunchAttempt, end: Ended) -> None:
+        if end.outcome is JobState.COMPLETED and launch.peers and (lost := unnoticed(end.error_tail, launch.peers)):
             end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
-        self._orientations.seen(flight.record.user, flight.record.submission, flight.efforts)
-        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, flight)
+        self._orientations.seen(launch.record.user, launch.record.submission, launch.efforts)
+        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, launch)
         facts = Facts(
             exit=end.exit,
             failure=failure,
             cpu_us=end.cpu_us or None,
             memory_peak_bytes=end.memory_peak_bytes or None,
-            efforts=flight.efforts or None,
+            efforts=launch.efforts or None,
         )
         if end.blamed and end.code in NODES_OWN:
             self._run(self._set_aside(self.suspects.failed(end.blamed, end.message)))
         again = end.outcome is JobState.LAUNCH_FAILED and end.unrun
-        ended = ev.LaunchFailed(flight.job_id, end.blamed) if again else ev.JobEnded(flight.job_id, end.outcome)
-        self._run(self._record_end(flight, ended, end.message, facts))
+        ended = ev.LaunchFailed(launch.job_id, end.blamed) if again else ev.JobEnded(launch.job_id, end.outcome)
+        self._run(self._record_end(launch, ended, end.message, facts))
 
     async def _set_aside(self, found: dict[str, str]) -> None:
         """Drain nodes on which too much has gone wrong, each with its reason."""
@@ -333,13 +333,15 @@ class Launches:
             self.log.warn("node set aside", node=name, why=reason)
             await self.core.post(ev.NodeDrained(name, f"set aside: {reason}"), note="by the scheduler")
 
-    async def _record_end(self, flight: Flight, event: ev.JobEnded | ev.LaunchFailed, note: str, facts: Facts) -> None:
+    async def _record_end(
+        self, launch: LaunchAttempt, event: ev.JobEnded | ev.LaunchFailed, note: str, facts: Facts
+    ) -> None:
         await self.core.post(event, note=note, facts=facts)
-        if self.flights.get(flight.job_id) is flight:
-            del self.flights[flight.job_id]
-        for order in flight.gang.recorded():
+        if self.attempts.get(launch.job_id) is launch:
+            del self.attempts[launch.job_id]
+        for order in launch.gang.recorded():
             assert isinstance(order, Order)
-            self._order(order.node, flight.key, order.ask)
+            self._order(order.node, launch.key, order.kind)
 
     def _post(self, event: ev.Event, *, note: str = "") -> None:
         async def posted() -> None:
@@ -369,19 +371,19 @@ class Launches:
 
     def close(self) -> None:
         """No more time-outs; what is flying is left to the next start."""
-        for flight in self.flights.values():
-            if flight.timer is not None:
-                flight.timer.cancel()
+        for launch in self.attempts.values():
+            if launch.timer is not None:
+                launch.timer.cancel()
 
 
-def told(end: Ended, flight: Flight) -> Failure:
+def told(end: Ended, launch: LaunchAttempt) -> Failure:
     """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
     lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
-    found = diagnose(end.error_tail, flight.peers) if end.outcome is JobState.FAILED and flight.peers else None
+    found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None
     if found is not None:
         return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
     return Failure(end.message or end.outcome.value, end.node, tail=lines)
 
 
 def _names(actions: list[Action]) -> str:
-    return ", ".join(action.ask.name.lower() if isinstance(action, Order) else "report" for action in actions)
+    return ", ".join(action.kind.name.lower() if isinstance(action, Order) else "report" for action in actions)

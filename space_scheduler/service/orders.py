@@ -12,12 +12,12 @@ from cosched.model.effort import Effort
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
-from space_scheduler.service.gang import Ask, Gang
+from space_scheduler.service.gang import Gang, OrderKind
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.sharing import stretch
 
 
-class Flight:
+class LaunchAttempt:
     """One attempt at a job and its gang. ``peers`` is empty until the address of every node is known."""
 
     def __init__(self, record: JobRecord, allocation: Allocation, limit_us: int | None, gang: Gang) -> None:
@@ -40,7 +40,7 @@ class Flight:
 
 
 class Orders:
-    """Makes them. An order's number is its kind's (:class:`~.gang.Ask`): the same order has always the same id."""
+    """Makes them. An order's number is its kind's (:class:`~.gang.OrderKind`): the same order, the same id."""
 
     def __init__(self, config: ClusterConfig, fence: wire.Fence, key: Ed25519PrivateKey) -> None:
         self._config = config
@@ -49,19 +49,19 @@ class Orders:
         self._grace_us = config.time_us("grace")
         self._stretch = stretch(config)
 
-    def prepare(self, flight: Flight, name: str) -> wire.Prepare:
+    def prepare(self, launch: LaunchAttempt, name: str) -> wire.Prepare:
         """For the node of that name."""
-        record, submission = flight.record, flight.record.submission
-        nodes = tuple(peer.name for peer in flight.peers)
-        grant = Grant(self._fence.cluster_id, self._fence.epoch, *flight.key, record.user, nodes)
+        record, submission = launch.record, launch.record.submission
+        nodes = tuple(peer.name for peer in launch.peers)
+        grant = Grant(self._fence.cluster_id, self._fence.epoch, *launch.key, record.user, nodes)
         context = Context(
-            job_id=flight.job_id,
-            attempt=flight.attempt,
+            job_id=launch.job_id,
+            attempt=launch.attempt,
             name=submission.name,
             tasks=submission.tasks,
             user=record.user,
             cluster=self._config.name,
-            peers=flight.peers,
+            peers=launch.peers,
             network=self._config.network,
             directory=submission.directory,
             submitted=submission.environment,
@@ -69,12 +69,12 @@ class Orders:
         )
         return wire.Prepare(
             self._fence,
-            wire.OrderId(*flight.key, Ask.PREPARE),
+            wire.OrderId(*launch.key, OrderKind.PREPARE),
             user=record.user,
-            peers=flight.peers,
-            tasks=next(peer.tasks for peer in flight.peers if peer.name == name),
+            peers=launch.peers,
+            tasks=next(peer.tasks for peer in launch.peers if peer.name == name),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=None if flight.limit_us is None else math.ceil(flight.limit_us * self._stretch),
+            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
@@ -82,21 +82,21 @@ class Orders:
             umask=submission.umask,
         )
 
-    def run(self, flight: Flight) -> wire.Run:
+    def run(self, launch: LaunchAttempt) -> wire.Run:
         """For the first node."""
-        submission = flight.record.submission
+        submission = launch.record.submission
         return wire.Run(
             self._fence,
-            wire.OrderId(*flight.key, Ask.RUN),
+            wire.OrderId(*launch.key, OrderKind.RUN),
             submission.script.encode(),
             submission.arguments,
             submission.output,
             submission.error,
         )
 
-    def plain(self, ask: Ask, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
+    def plain(self, kind: OrderKind, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
         """Those that say nothing of the job but its number and attempt."""
-        order = wire.OrderId(*key, ask)
-        if ask is Ask.KILL:
+        order = wire.OrderId(*key, kind)
+        if kind is OrderKind.KILL:
             return wire.Kill(self._fence, order, self._grace_us)
-        return (wire.Forget if ask is Ask.FORGET else wire.Discard)(self._fence, order)
+        return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self._fence, order)

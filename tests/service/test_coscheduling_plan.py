@@ -16,7 +16,7 @@ from cosched.wire.api import Submission
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.gang import Gang
 from space_scheduler.service.nodes import NodeBook
-from space_scheduler.service.orders import Flight
+from space_scheduler.service.orders import LaunchAttempt
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.submissions import checked
 
@@ -49,8 +49,8 @@ class Cluster:
     def __init__(self, mode: Mode = Mode.CCS) -> None:
         self.config = ClusterConfig(name="c", nodes=["a", "b"], coscheduling=CoschedulingSettings(mode=mode))
         self.book = NodeBook(self.config.nodes)
-        self.flights: dict[int, Flight] = {}
-        self.told = Coscheduling(self.config, self.book, self.flights, lambda: 5.0)
+        self.attempts: dict[int, LaunchAttempt] = {}
+        self.told = Coscheduling(self.config, self.book, self.attempts, lambda: 5.0)
         self.says("a")
         self.says("b")
 
@@ -64,7 +64,7 @@ class Cluster:
         entry.beat = wire.Heartbeat(
             Usage(), Presence.AWAY, limited_cpus=cpus, asked_us=77, clock_bound_us=bound_us, jobs=signs
         )
-        self.told = Coscheduling(self.config, self.book, self.flights, lambda: 5.0)
+        self.told = Coscheduling(self.config, self.book, self.attempts, lambda: 5.0)
 
     def runs(self, job_id: int, *nodes: str, mode: str | None = None) -> None:
         job = Job(job_id, len(nodes), 1_000_000, 0)
@@ -74,7 +74,7 @@ class Cluster:
             job=job, user="u", submission=submission, state=JobState.RUNNING, submit_us=0, attempt=1,
             allocation=allocation,
         )  # fmt: skip
-        self.flights[job_id] = Flight(record, allocation, None, Gang(nodes))
+        self.attempts[job_id] = LaunchAttempt(record, allocation, None, Gang(nodes))
 
     def hears(self, node: str) -> dict[int, tuple[str, float, int, int]]:
         entry = self.book.entry(node)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit, GroupReport
-from space_scheduler.service.gang import Action, Ask, Ended, Gang, Launched, Order, Phase, Side, judged
+from space_scheduler.service.gang import Action, Ended, Gang, Launched, NodePhase, Order, OrderKind, Phase, judged
 
 NODES = ("n1", "n2", "n3")
 
 
-def orders(ask: Ask, *nodes: str) -> list[Action]:
-    return [Order(node, ask) for node in nodes]
+def orders(kind: OrderKind, *nodes: str) -> list[Action]:
+    return [Order(node, kind) for node in nodes]
 
 
 def running(nodes: tuple[str, ...] = NODES) -> Gang:
@@ -42,12 +42,12 @@ def empty_all(gang: Gang) -> list[Action]:
 
 def test_a_job_from_its_first_order_to_its_last() -> None:
     gang = Gang(NODES)
-    assert gang.begin() == orders(Ask.PREPARE, *NODES)
+    assert gang.begin() == orders(OrderKind.PREPARE, *NODES)
     assert gang.prepared("n2") == []
     assert gang.prepared("n1") == []
-    assert gang.prepared("n3") == orders(Ask.RUN, "n1")
+    assert gang.prepared("n3") == orders(OrderKind.RUN, "n1")
     assert gang.started("n1") == [Launched()]
-    assert gang.program_ended("n1", Exit(status=0)) == orders(Ask.KILL, *NODES)
+    assert gang.program_ended("n1", Exit(status=0)) == orders(OrderKind.KILL, *NODES)
     assert gang.emptied("n1", 10, 100) == []
     assert gang.emptied("n3", 20, 300) == []
     assert gang.recorded() == [], "nobody forgets what has not ended"
@@ -61,18 +61,18 @@ def test_a_job_from_its_first_order_to_its_last() -> None:
             memory_peak_bytes={"n1": 100, "n3": 300, "n2": 200},
         )
     ]
-    assert gang.recorded() == orders(Ask.FORGET, *NODES)
+    assert gang.recorded() == orders(OrderKind.FORGET, *NODES)
 
 
 def test_one_refusal_takes_everything_back() -> None:
     gang = Gang(NODES)
     gang.begin()
     gang.prepared("n1")
-    assert gang.refused("n2", Ask.PREPARE, "directory", "no directory /data") == orders(Ask.KILL, *NODES)
+    assert gang.refused("n2", OrderKind.PREPARE, "directory", "no directory /data") == orders(OrderKind.KILL, *NODES)
     assert gang.prepared("n3") == [], "no Run once it ends"
     gang.emptied("n1")
     gang.emptied("n3")
-    end = ended(gang.refused("n2", Ask.KILL, "unknown", "no such job"))
+    end = ended(gang.refused("n2", OrderKind.KILL, "unknown", "no such job"))
     assert (end.outcome, end.node) == (JobState.LAUNCH_FAILED, "n2")
     assert end.message == "n2 refused: no directory /data"
 
@@ -80,7 +80,7 @@ def test_one_refusal_takes_everything_back() -> None:
 def test_a_kill_that_a_node_cannot_carry_out_does_not_end_the_job() -> None:
     gang = running(("n1",))
     gang.kill()
-    assert gang.refused("n1", Ask.KILL, "failed", "cgroup cannot be written") == []
+    assert gang.refused("n1", OrderKind.KILL, "failed", "cgroup cannot be written") == []
     assert gang.phase is Phase.ENDING
 
 
@@ -88,7 +88,7 @@ def test_a_launch_that_takes_too_long_names_who_was_silent() -> None:
     gang = Gang(NODES)
     gang.begin()
     gang.prepared("n1")
-    assert gang.timed_out("30 s") == orders(Ask.KILL, *NODES)
+    assert gang.timed_out("30 s") == orders(OrderKind.KILL, *NODES)
     end = ended(empty_all(gang))
     assert (end.outcome, end.node, end.message) == (JobState.LAUNCH_FAILED, "n2", "no answer within 30 s from n2, n3")
 
@@ -127,7 +127,7 @@ def test_how_a_script_ends_is_the_outcome(how: Exit, outcome: JobState, words: s
 
 def test_cancelled_before_it_ran_and_while_it_runs() -> None:
     for gang in (Gang(NODES), running()):
-        assert gang.kill() == orders(Ask.KILL, *NODES)
+        assert gang.kill() == orders(OrderKind.KILL, *NODES)
         gang.program_ended("n1", Exit(status=0))  # the script caught the signal, and says that all is well
         assert ended(empty_all(gang)).outcome is JobState.CANCELLED
 
@@ -141,18 +141,18 @@ def test_cancelled_when_it_had_ended_already() -> None:
 
 def test_a_node_lost_while_it_runs_takes_the_gang_with_it() -> None:
     gang = running()
-    assert gang.lost("n2", "n2 was not heard for 10 s") == orders(Ask.KILL, "n1", "n3")
+    assert gang.lost("n2", "n2 was not heard for 10 s") == orders(OrderKind.KILL, "n1", "n3")
     gang.program_ended("n1", Exit(signal=15, cause="killed"))
     gang.emptied("n1")
     end = ended(gang.emptied("n3"))
     assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, "n2", "n2 was not heard for 10 s")
-    assert gang.recorded() == orders(Ask.FORGET, "n1", "n3")
+    assert gang.recorded() == orders(OrderKind.FORGET, "n1", "n3")
 
 
 def test_a_lost_node_that_comes_back_is_told_to_end_what_it_has() -> None:
     gang = running()
     gang.lost("n2", "lost")
-    assert gang.reported("n2", report("running")) == orders(Ask.KILL, "n2")
+    assert gang.reported("n2", report("running")) == orders(OrderKind.KILL, "n2")
     assert gang.reported("n2", None) == []
 
 
@@ -172,7 +172,7 @@ def test_ranks_that_come_and_go_elsewhere_do_not_end_a_job() -> None:
 
 def test_an_empty_first_node_ends_it_and_the_outcome_waits_for_how() -> None:
     gang = running()
-    assert gang.emptied("n1") == orders(Ask.KILL, *NODES)
+    assert gang.emptied("n1") == orders(OrderKind.KILL, *NODES)
     assert gang.emptied("n2") == []
     assert gang.emptied("n3") == []
     assert ended(gang.program_ended("n1", Exit(status=0))).outcome is JobState.COMPLETED
@@ -182,17 +182,17 @@ class TestReconnecting:
     def test_an_unanswered_prepare_is_sent_again(self) -> None:
         gang = Gang(NODES)
         gang.begin()
-        assert gang.reported("n2", None) == orders(Ask.PREPARE, "n2")
+        assert gang.reported("n2", None) == orders(OrderKind.PREPARE, "n2")
 
     def test_a_lost_answer_to_prepare_is_made_good(self) -> None:
         gang = Gang(("n1", "n2"))
         gang.prepared("n1")
-        assert gang.reported("n2", report("prepared")) == orders(Ask.RUN, "n1")
+        assert gang.reported("n2", report("prepared")) == orders(OrderKind.RUN, "n1")
 
     def test_an_unanswered_run_is_sent_again(self) -> None:
         gang = Gang(("n1",))
         gang.prepared("n1")
-        assert gang.reported("n1", report("prepared")) == orders(Ask.RUN, "n1")
+        assert gang.reported("n1", report("prepared")) == orders(OrderKind.RUN, "n1")
 
     def test_a_lost_answer_to_run_is_made_good(self) -> None:
         gang = Gang(("n1",))
@@ -207,7 +207,7 @@ class TestReconnecting:
 
     def test_an_end_that_was_not_heard_of(self) -> None:
         gang = running(("n1", "n2"))
-        assert gang.reported("n1", report("running", Exit(status=4))) == orders(Ask.KILL, "n1", "n2")
+        assert gang.reported("n1", report("running", Exit(status=4))) == orders(OrderKind.KILL, "n1", "n2")
         gang.program_ended("n1", Exit(status=4), b"its last words")
         gang.emptied("n2")
         end = ended(gang.emptied("n1"))
@@ -221,14 +221,14 @@ class TestReconnecting:
     def test_a_kill_is_sent_again(self) -> None:
         gang = running(("n1", "n2"))
         gang.kill()
-        assert gang.reported("n2", report("running")) == orders(Ask.KILL, "n2")
-        assert gang.reported("n2", report("ended")) == orders(Ask.KILL, "n2")
+        assert gang.reported("n2", report("running")) == orders(OrderKind.KILL, "n2")
+        assert gang.reported("n2", report("ended")) == orders(OrderKind.KILL, "n2")
         gang.emptied("n2")
         assert ended(gang.reported("n1", None)).outcome is JobState.CANCELLED
 
     def test_a_node_that_has_forgotten_the_job_was_restarted(self) -> None:
         gang = running()
-        assert gang.reported("n2", None) == orders(Ask.KILL, "n1", "n3")
+        assert gang.reported("n2", None) == orders(OrderKind.KILL, "n1", "n3")
         gang.emptied("n1")
         end = ended(gang.emptied("n3"))
         assert (end.outcome, end.node) == (JobState.NODE_LOST, "n2")
@@ -240,7 +240,7 @@ class TestAdoption:
     def test_what_runs_goes_on(self) -> None:
         gang = Gang(NODES, adopted=JobState.RUNNING)
         assert [gang.reported(node, report("running")) for node in NODES] == [[], [], []]
-        assert gang.program_ended("n1", Exit(status=0)) == orders(Ask.KILL, *NODES)
+        assert gang.program_ended("n1", Exit(status=0)) == orders(OrderKind.KILL, *NODES)
 
     def test_what_was_starting_and_runs_is_reported_as_launched(self) -> None:
         gang = Gang(("n1", "n2"), adopted=JobState.STARTING)
@@ -249,14 +249,14 @@ class TestAdoption:
 
     def test_what_was_starting_and_has_ended(self) -> None:
         gang = Gang(("n1",), adopted=JobState.STARTING)
-        assert gang.reported("n1", report("running", Exit(status=0))) == [Launched(), Order("n1", Ask.KILL)]
+        assert gang.reported("n1", report("running", Exit(status=0))) == [Launched(), Order("n1", OrderKind.KILL)]
         assert ended(gang.emptied("n1")).outcome is JobState.COMPLETED
 
     def test_what_was_starting_and_does_not_run_yet_goes_on_with_the_same_orders(self) -> None:
         gang = Gang(("n1", "n2"), adopted=JobState.STARTING)
         assert gang.reported("n1", report("prepared")) == []
-        assert gang.reported("n2", None) == orders(Ask.PREPARE, "n2")
-        assert gang.prepared("n2") == orders(Ask.RUN, "n1")
+        assert gang.reported("n2", None) == orders(OrderKind.PREPARE, "n2")
+        assert gang.prepared("n2") == orders(OrderKind.RUN, "n1")
 
     def test_what_is_gone_ended_with_its_node(self) -> None:
         gang = Gang(("n1",), adopted=JobState.RUNNING)
@@ -264,12 +264,12 @@ class TestAdoption:
 
     def test_an_end_without_a_record_is_no_success(self) -> None:
         gang = Gang(("n1",), adopted=JobState.RUNNING)
-        assert gang.reported("n1", report("ended")) == orders(Ask.KILL, "n1")
+        assert gang.reported("n1", report("ended")) == orders(OrderKind.KILL, "n1")
         assert ended(gang.emptied("n1")).outcome is JobState.FAILED
 
     def test_what_was_being_cancelled_is_killed_again(self) -> None:
         gang = Gang(("n1",), adopted=JobState.ENDING)
-        assert gang.reported("n1", report("running")) == orders(Ask.KILL, "n1")
+        assert gang.reported("n1", report("running")) == orders(OrderKind.KILL, "n1")
         assert ended(gang.emptied("n1")).outcome is JobState.CANCELLED
 
 
@@ -277,7 +277,7 @@ HOWS = [Exit(status=0), Exit(status=1), Exit(signal=9), Exit(cause="unknown"), E
 node_names = st.sampled_from(NODES)
 happenings = st.one_of(
     st.tuples(st.sampled_from(["prepared", "started", "emptied"]), node_names),
-    st.tuples(st.just("refused"), node_names, st.sampled_from(list(Ask)), st.sampled_from(["unknown", "busy"])),
+    st.tuples(st.just("refused"), node_names, st.sampled_from(list(OrderKind)), st.sampled_from(["unknown", "busy"])),
     st.tuples(st.just("program_ended"), node_names, st.sampled_from(HOWS)),
     st.tuples(st.just("lost"), node_names),
     st.tuples(st.sampled_from(["kill", "timed_out", "recorded"])),
@@ -321,14 +321,14 @@ def test_whatever_happens_in_any_order(
             said_ready.add(str(happening[1]))
         before = gang.phase
         new = apply(gang, happening)
-        gone |= {node for node, side in gang.sides.items() if side is Side.GONE}
-        if Order("n1", Ask.RUN) in new:
+        gone |= {node for node, node_phase in gang.node_phases.items() if node_phase is NodePhase.GONE}
+        if Order("n1", OrderKind.RUN) in new:
             assert said_ready >= set(NODES), "Run before all are prepared"
         if before is Phase.ENDING:
             assert not any(isinstance(each, Launched) for each in new)
-            assert not any(isinstance(each, Order) and each.ask in (Ask.PREPARE, Ask.RUN) for each in new)
+            assert not any(isinstance(each, Order) and each.kind in (OrderKind.PREPARE, OrderKind.RUN) for each in new)
         if before is Phase.OVER:
-            assert all(isinstance(each, Order) and each.ask in (Ask.FORGET, Ask.KILL) for each in new)
+            assert all(isinstance(each, Order) and each.kind in (OrderKind.FORGET, OrderKind.KILL) for each in new)
         actions += new
     # a quiet tail: the job is cancelled, and all that can still answer does
     actions += gang.kill()
@@ -346,14 +346,14 @@ def test_whatever_happens_in_any_order(
     started = bool(counts[Launched]) or adopted in (JobState.RUNNING, JobState.ENDING)
     assert started or end.outcome in (JobState.LAUNCH_FAILED, JobState.CANCELLED)
     assert (end.outcome is JobState.LAUNCH_FAILED) <= (not counts[Launched])
-    told = {(each.node, each.ask) for each in actions if isinstance(each, Order)}
+    told = {(each.node, each.kind) for each in actions if isinstance(each, Order)}
     for node in set(NODES) - gone:
-        assert adopted is JobState.ENDING or (node, Ask.KILL) in told, node
-        assert (node, Ask.FORGET) in told, node
+        assert adopted is JobState.ENDING or (node, OrderKind.KILL) in told, node
+        assert (node, OrderKind.FORGET) in told, node
 
 
 def test_orders_keep_their_numbers() -> None:
-    assert [(ask.name, ask.value) for ask in Ask] == [
+    assert [(kind.name, kind.value) for kind in OrderKind] == [
         ("PREPARE", 1), ("RUN", 2), ("KILL", 3), ("FORGET", 4), ("DISCARD", 5),
     ]  # fmt: skip
 
@@ -362,7 +362,7 @@ def test_orders_keep_their_numbers() -> None:
 def test_who_cancels_a_job_whose_launch_has_failed_has_it_cancelled(answered: int) -> None:
     gang = Gang(NODES)
     gang.begin()
-    gang.refused("n2", Ask.PREPARE, "failed", "no guard")
+    gang.refused("n2", OrderKind.PREPARE, "failed", "no guard")
     for node in NODES[:answered]:
         assert gang.emptied(node) == []
     assert gang.kill() == []
@@ -380,7 +380,7 @@ def test_whatever_answers_are_missing_the_time_out_and_the_loss_of_who_is_silent
         if word == "prepared":
             actions += gang.prepared(node)
         elif word == "refused":
-            actions += gang.refused(node, Ask.PREPARE, "failed", "no")
+            actions += gang.refused(node, OrderKind.PREPARE, "failed", "no")
         elif word == "started":
             actions += gang.started(node)
         else:

@@ -8,7 +8,7 @@ import pytest
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from space_scheduler.service.gang import Ask, Ended, Gang, Order
+from space_scheduler.service.gang import Ended, Gang, Order, OrderKind
 from tests.kit.service import Cluster, Running, running
 from tests.service.test_launches import joined, up
 
@@ -99,7 +99,7 @@ async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Run
         report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN, rebooted=True)
         again = await stack.enter_async_context(service.agent("n1", groups=(report,)))
         prepare = await again.heard(wire.Prepare)
-        assert prepare.order == wire.OrderId(job_id, 2, Ask.PREPARE)
+        assert prepare.order == wire.OrderId(job_id, 2, OrderKind.PREPARE)
         await again.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
         done = await service.job_in(job_id, "completed")
         states = [step.state for step in done.history]
@@ -135,7 +135,7 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
 def test_a_machine_started_anew_after_the_scripts_end_changes_nothing_about_that_end() -> None:
     gang = Gang(("n1",), adopted=JobState.RUNNING)
     report = wire.GroupReport(7, 1, "running", 2, wire.Exit(status=0), rebooted=True)
-    assert gang.reported("n1", report) == [Order("n1", Ask.KILL)]
+    assert gang.reported("n1", report) == [Order("n1", OrderKind.KILL)]
     (end,) = gang.emptied("n1")
     assert isinstance(end, Ended)
     assert end.outcome is JobState.COMPLETED

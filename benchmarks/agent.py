@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measure import machine, p99, spread
-from cosched.bench.cells import COMPANIES, WORKS, Work
 from cosched.bench.coscheduling import Experiment, Plan
+from cosched.bench.matrix import COMPANIES, WORKS, Work
 from cosched.lab.lab import Lab
 
 BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms") for how in ("block", "poll"))

@@ -1,7 +1,7 @@
 """What jobs cost each other on shared nodes: the lab's programs alone, in pairs and in fours, beside owners or not.
 
 All jobs of a mix run at the same time, one task of each on every node, and each is measured while all others are there
-(``cosched.bench.together``). A job's *pace* is what it does in a second against alone. What the fair share of the
+(``cosched.bench.corun``). A job's *pace* is what it does in a second against alone. What the fair share of the
 CPU does not explain is what sharing costs (``space_scheduler.progress``), by least squares for each mode and kind.
 """
 
@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cosched.bench.cells import spread
+from cosched.bench.corun import CoRun
+from cosched.bench.interference import InterferenceWatch
 from cosched.bench.jobs import Cannot, Jobs
-from cosched.bench.quiet import Quiet
-from cosched.bench.together import Together
+from cosched.bench.matrix import spread
 from cosched.client.client import Client
 from cosched.config.coefficients import OWNER, Cost
 from cosched.errors import BadInput
@@ -95,7 +95,7 @@ class Calibration:
         self._nodes = nodes
         self._seconds = seconds
         self._say = say
-        self._quiet = Quiet(lab, say)
+        self._quiet = InterferenceWatch(lab, say)
         self.refused: dict[str, str] = {}
 
     def run(self, mixes: Sequence[Mix], modes: Sequence[str], rounds: int, *, seed: int = 1) -> Iterator[Paced]:
@@ -115,7 +115,7 @@ class Calibration:
         if what in self.refused:
             return
         programs = [(name, CLASSES[name]) for name in mix.programs]
-        mixed = Together(self._jobs, programs, self._nodes)
+        mixed = CoRun(self._jobs, programs, self._nodes)
         try:
             rates, taken = self._quiet.run(lambda: mixed.rates(mode, self._seconds), what)
         except (Cannot, BadInput) as error:

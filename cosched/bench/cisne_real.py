@@ -23,7 +23,7 @@ from cosched.bench import contract
 from cosched.bench.cisne_trial import Cluster, Say, Trial
 from cosched.bench.contract_results import waits_ms
 from cosched.bench.jobs import Cannot
-from cosched.bench.kept import MACHINE, Kept, machine
+from cosched.bench.run_log import MACHINE, RunLog, machine
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.coscheduling import Mode
 from cosched.replicate.cisne.setup import POLICIES, WORKLOADS
@@ -85,7 +85,7 @@ def _key(wanted: Planned) -> tuple[str, str, str, str, int]:
     return wanted.cluster.experiment, wanted.policy, wanted.mode, wanted.workload, wanted.seed
 
 
-def measure(kept: Kept[Trial], experiments: Sequence[str], seeds: int, say: Say) -> dict[str, str]:
+def measure(kept: RunLog[Trial], experiments: Sequence[str], seeds: int, say: Say) -> dict[str, str]:
     """Make what is missing; what could not be made, and why.
 
     Jobs of one seed have the same iterations in all of its trials: those that its first one was made with. How much
@@ -129,8 +129,8 @@ def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, 
     for name in experiments:
         if name not in CLUSTERS:
             raise BadInput("--experiments", f"{name!r}", ", ".join(CLUSTERS), nearest=nearest(name, CLUSTERS))
-    kept = Kept(out, RUNS, Trial)
-    felt = Kept(out, contract.RUNS, contract.Measured)
+    kept = RunLog(out, RUNS, Trial)
+    felt = RunLog(out, contract.RUNS, contract.Measured)
     refused: dict[str, str] = {}
     if seeds != 0:
         kept.begin({name: list(cluster) for name, cluster in CLUSTERS.items()}, add=add)
@@ -138,7 +138,7 @@ def replicate_real(seeds: int | None, out: Path | None, say: Say, *, add: bool, 
     return results.judged(list(chain.from_iterable(kept.campaigns)), kept.hows, refused, waits_ms(felt.campaigns))
 
 
-def _elsewhere(kept: Kept[Trial]) -> set[tuple[str, int]]:
+def _elsewhere(kept: RunLog[Trial]) -> set[tuple[str, int]]:
     """The seeds that were begun on other machines, by experiment."""
     begun: dict[tuple[str, int], str] = {}
     for how, trials in zip(kept.hows, kept.campaigns, strict=True):

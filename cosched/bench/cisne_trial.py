@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from cosched.bench.interference import InterferenceWatch
 from cosched.bench.jobs import ENDED, Cannot, Jobs, why
-from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.lab.lab import Lab
 from cosched.model.job import JobState
@@ -158,7 +158,7 @@ def run(
     began_s = time.monotonic()
     wanted = _jobs(cluster, setup.WORKLOADS[workload], seed, alone)
     with lab(cluster, say, policy=policy, mode=mode) as up, up.client() as client:
-        quiet = Quiet(up.name, say)
+        quiet = InterferenceWatch(up.name, say)
         before = quiet.clocks()
         ended = _carried_out(client, mode, wanted)
         taken = quiet.taken(before)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cosched.bench.desk import Desk, Talking
-from cosched.bench.quiet import Quiet
+from cosched.bench.interference import InterferenceWatch
 from cosched.bench.site import PARALLEL, PLAIN, Site, owners_word
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -67,7 +67,7 @@ class Felt(msgspec.Struct, frozen=True):
     """One run. ``p99_s`` and the like are by call; ``parallel_cpus`` is what parallel work used of each CPU.
 
     ``promised`` is what the owner's contract leaves it of each: by the node's settings, whatever is in force.
-    ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.quiet``).
+    ``steal`` and ``others``: what was taken of the machine meanwhile (``cosched.bench.interference``).
     """
 
     p50_s: dict[str, float]
@@ -101,7 +101,7 @@ class Experiment:
         self._desk = Desk(site, client)
         self._plan = plan
         self._say = say
-        self._quiet = Quiet(site.lab, say, here=True)
+        self._quiet = InterferenceWatch(site.lab, say, here=True)
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
 

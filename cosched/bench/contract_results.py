@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from cosched.bench.cells import Spread, spread
 from cosched.bench.contract import (
     ABSENT,
     ABSENT_UNPROTECTED,
@@ -26,7 +25,8 @@ from cosched.bench.contract import (
     Reaction,
     Runs,
 )
-from cosched.bench.quiet import Taken
+from cosched.bench.interference import Taken
+from cosched.bench.matrix import Spread, spread
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from cosched.bench.cells import ALONE, Company, Run, Work
+from cosched.bench.interference import InterferenceWatch
 from cosched.bench.jobs import BEGIN_S, ENDED, POLL_S, Cannot, Jobs, why
+from cosched.bench.matrix import ALONE, Company, Run, Work
 from cosched.bench.progress import Word, at, words_in
-from cosched.bench.quiet import Quiet
 from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import JobState
@@ -49,7 +49,7 @@ class Experiment:
         self._jobs = Jobs(client)
         self._plan = plan
         self._say = say
-        self._quiet = Quiet(lab, say)
+        self._quiet = InterferenceWatch(lab, say)
         self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[Run]:

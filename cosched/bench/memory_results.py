@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cosched.bench.cells import Spread, spread
+from cosched.bench.matrix import Spread, spread
 from cosched.bench.memory import CONTRACT, HARM_SHARE, IDLE, UNPROTECTED, MemoryRun
 from cosched.report.table import Table
 

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cosched.bench.calibrate import CLASSES
-from cosched.bench.cells import Spread, spread
+from cosched.bench.corun import PLAIN, CoRun
+from cosched.bench.interference import InterferenceWatch, Taken
 from cosched.bench.jobs import Cannot, Jobs
-from cosched.bench.quiet import Quiet, Taken
-from cosched.bench.together import PLAIN, Together
-from cosched.bench.where import Where
+from cosched.bench.matrix import Spread, spread
+from cosched.bench.testbed import Testbed
 from cosched.errors import BadInput
 
 #: Where runs are kept, in the directory of results.
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 
 #: A cluster with so many owners, until the block is left.
-Places = Callable[[int], AbstractContextManager[Where]]
+Places = Callable[[int], AbstractContextManager[Testbed]]
 
 
 class Experiment:
@@ -79,11 +79,11 @@ class Experiment:
                     for mode in rng.sample(list(plan.modes), len(plan.modes)):
                         yield from self._one(number, desks, mode, where)
 
-    def _one(self, number: int, desks: int, mode: str, where: Where) -> Iterator[MixedRun]:
+    def _one(self, number: int, desks: int, mode: str, where: Testbed) -> Iterator[MixedRun]:
         what = f"{worded(desks)} | {mode}"
         plan = self._plan
-        mixed = Together(Jobs(where.client), MIX, where.nodes)
-        quiet = Quiet(where.lab, self._say)
+        mixed = CoRun(Jobs(where.client), MIX, where.nodes)
+        quiet = InterferenceWatch(where.lab, self._say)
         try:
             rates, taken = quiet.run(lambda: mixed.rates(mode, plan.seconds, polls=plan.polls), what)
         except (Cannot, BadInput) as error:

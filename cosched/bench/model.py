@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cosched.bench.calibrate import KINDS
+from cosched.bench.interference import InterferenceWatch, Taken
 from cosched.bench.jobs import Cannot, Jobs
-from cosched.bench.quiet import Quiet, Taken
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc
 
@@ -87,7 +87,7 @@ class Series:
         self._jobs = Jobs(client)
         self._mode = mode
         self._say = say
-        self._quiet = Quiet(lab, say)
+        self._quiet = InterferenceWatch(lab, say)
 
     def run(self, number: int) -> Iterator[Ran]:
         """One series: its jobs as they ran. Raises :class:`Cannot` where one fails."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from cosched.bench.cells import spread
+from cosched.bench.interference import Taken
+from cosched.bench.matrix import spread
 from cosched.bench.model import BY_NAME, LEVEL, Ran
-from cosched.bench.quiet import Taken
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node

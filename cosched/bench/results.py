@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from cosched.bench.cells import COMPANIES, Cell, Spread
+from cosched.bench.matrix import COMPANIES, Cell, Spread
 from cosched.report.palette import COLOURS
 from cosched.report.plots import figure
 from cosched.report.table import Table

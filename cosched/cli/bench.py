@@ -7,16 +7,16 @@ from typing import Final, TypeVar
 
 import click
 
-from cosched.bench import where
-from cosched.bench.cells import COMPANIES, MODES, WORKS, Run, judged
+from cosched.bench import testbed
 from cosched.bench.contract import RUNS as CONTRACT_RUNS
 from cosched.bench.contract import Measured
 from cosched.bench.coscheduling import WARM_S, Experiment, Plan
-from cosched.bench.kept import Kept, writable
+from cosched.bench.matrix import COMPANIES, MODES, WORKS, Run, judged
 from cosched.bench.memory import MemoryRun
 from cosched.bench.mixed import RUNS as MIXED_RUNS
 from cosched.bench.mixed import MixedRun
 from cosched.bench.results import document, misses, plot, table
+from cosched.bench.run_log import RunLog, writable
 from cosched.cli.bench_contract import contract
 from cosched.cli.bench_contract import shown as contract_shown
 from cosched.cli.bench_memory import RUNS as MEMORY_RUNS
@@ -106,9 +106,9 @@ def coscheduling(
     """
     chosen_works = _named(WORKS, works, "--works")
     company = _named(COMPANIES, beside, "--beside")
-    kept = Kept(out, RUNS, Run)
+    kept = RunLog(out, RUNS, Run)
     shift_us = duration_us(clock_shift, "--clock-shift")
-    there = where.is_there(server, lab)
+    there = testbed.is_there(server, lab)
     if shift_us and there:
         raise BadInput("--clock-shift", clock_shift, "a lab that this command makes: neither --server nor --lab")
     how = {"seconds": seconds, "warm_seconds": WARM_S, "clock_shift_us": shift_us}
@@ -117,8 +117,8 @@ def coscheduling(
         click.echo(text, err=True)
 
     if not there:
-        kept.begin({**how, "nodes": where.NODES}, add=add)
-    with where.found(server, lab) if there else where.made("bench", say, mpl=3, clock_shift_us=shift_us) as place:
+        kept.begin({**how, "nodes": testbed.NODES}, add=add)
+    with testbed.found(server, lab) if there else testbed.made("bench", say, mpl=3, clock_shift_us=shift_us) as place:
         if there:
             kept.begin({**how, "nodes": place.nodes}, add=add)
         _owners_away(place.client)
@@ -149,9 +149,9 @@ def show(directory: Path, out: Path | None) -> int:
     Example: cosched bench show results
     """
     writable(out)
-    coscheduled, felt = Kept(directory, RUNS, Run), Kept(directory, CONTRACT_RUNS, Measured)
-    lost = Kept(directory, MEMORY_RUNS, MemoryRun)
-    shared = Kept(directory, MIXED_RUNS, MixedRun)
+    coscheduled, felt = RunLog(directory, RUNS, Run), RunLog(directory, CONTRACT_RUNS, Measured)
+    lost = RunLog(directory, MEMORY_RUNS, MemoryRun)
+    shared = RunLog(directory, MIXED_RUNS, MixedRun)
     found = []
     if coscheduled.campaigns:
         found.append(_shown(coscheduled, {}, out))
@@ -167,7 +167,7 @@ def show(directory: Path, out: Path | None) -> int:
     return max(found)
 
 
-def _shown(kept: Kept[Run], refused: Mapping[str, str], out: Path | None) -> int:
+def _shown(kept: RunLog[Run], refused: Mapping[str, str], out: Path | None) -> int:
     cells = judged(kept.campaigns)
     table(cells).show(console())
     for what, why in refused.items():

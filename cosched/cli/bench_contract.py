@@ -7,10 +7,10 @@ from statistics import median
 
 import click
 
-from cosched.bench.cells import MODES
 from cosched.bench.contract import CALLS, LEAST_TALKING, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
 from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
-from cosched.bench.kept import Kept
+from cosched.bench.matrix import MODES
+from cosched.bench.run_log import RunLog
 from cosched.bench.site import LabDesk, Site, ThisDesk
 from cosched.cli.service import service
 from cosched.cli.values import seconds_within, some_of, whole_number
@@ -99,7 +99,7 @@ def contract(
     counts = [_count(word) for word in tasks.split(",")]
     if talking and min(counts) < LEAST_TALKING:
         raise BadInput("--tasks", tasks, f"{LEAST_TALKING} or more with --talking")
-    kept = Kept(out, RUNS, Measured)
+    kept = RunLog(out, RUNS, Measured)
     if not server and not lab:
         server = os.environ.get("COSCHED_SERVER")
         lab = None if server else os.environ.get("COSCHED_LAB")
@@ -141,7 +141,7 @@ def contract(
 
 
 def shown(
-    kept: Kept[Measured],
+    kept: RunLog[Measured],
     reacted: Sequence[Reaction],
     refused: Mapping[str, str],
     out: Path | None,

@@ -8,9 +8,9 @@ from typing import Final
 import click
 
 from cosched.bench.desk import Desk
-from cosched.bench.kept import Kept
 from cosched.bench.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.bench.memory_results import cells, document, table, verdict
+from cosched.bench.run_log import RunLog
 from cosched.bench.site import LabDesk
 from cosched.cli.values import seconds_within, whole_number
 from cosched.config.units import size_bytes
@@ -50,7 +50,7 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
     Example: cosched bench memory --swap 1GiB --rounds 3 --out results
     """
     size = swap_bytes(swap, 0 if swap == "0" else size_bytes(swap, "--swap"))
-    kept = Kept(out, RUNS, MemoryRun)
+    kept = RunLog(out, RUNS, MemoryRun)
     kept.begin({"seconds": seconds}, add=add)
 
     def say(text: str) -> None:
@@ -70,7 +70,7 @@ def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) 
     return shown(kept, out)
 
 
-def shown(kept: Kept[MemoryRun], out: Path | None) -> int:
+def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
     """Print the table and verdicts, write the file; the command's exit status."""
     found = cells(list(chain.from_iterable(kept.campaigns)))
     table(found).show(console())

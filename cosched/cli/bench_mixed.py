@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from cosched.bench import where
-from cosched.bench.cells import MODES
-from cosched.bench.kept import Kept
+from cosched.bench import testbed
+from cosched.bench.corun import PLAIN
+from cosched.bench.matrix import MODES
 from cosched.bench.mixed import MIX, RUNS, Experiment, MixedRun, Plan, judged
 from cosched.bench.mixed_results import document, misses, plot, table
-from cosched.bench.together import PLAIN
+from cosched.bench.run_log import RunLog
 from cosched.cli.service import service
 from cosched.cli.values import seconds_within, some_of, whole_number
 from cosched.errors import BadInput
@@ -66,16 +66,16 @@ def mixed(
     if PLAIN not in modes or len(modes) < 2:
         raise BadInput("--modes", ",".join(modes), "plain, which the others are held against, and another")
     counts = [_count(word.strip()) for word in desks.split(",")]
-    there = where.is_there(server, lab)
+    there = testbed.is_there(server, lab)
     if there and len(counts) > 1:
         raise BadInput("--desks", desks, "one number, of those who are at their desks in the cluster")
-    kept = Kept(out, RUNS, MixedRun)
+    kept = RunLog(out, RUNS, MixedRun)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    def place(owners: int) -> AbstractContextManager[where.Where]:
-        return where.found(server, lab) if there else where.made("mixed", say, mpl=len(MIX), users=owners)
+    def place(owners: int) -> AbstractContextManager[testbed.Testbed]:
+        return testbed.found(server, lab) if there else testbed.made("mixed", say, mpl=len(MIX), users=owners)
 
     kept.begin({"seconds": seconds, "receive": receive, "programs": dict(MIX)}, add=add)
     plan = Plan(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns))
@@ -85,7 +85,7 @@ def mixed(
     return shown(kept, experiment.refused, out)
 
 
-def shown(kept: Kept[MixedRun], refused: Mapping[str, str], out: Path | None) -> int:
+def shown(kept: RunLog[MixedRun], refused: Mapping[str, str], out: Path | None) -> int:
     """Print what there is of all campaigns, and write JSON and a plot."""
     cells = judged(kept.campaigns)
     table(cells).show(console())
@@ -102,6 +102,6 @@ def shown(kept: Kept[MixedRun], refused: Mapping[str, str], out: Path | None) ->
 
 
 def _count(word: str) -> int:
-    if not word.isdecimal() or int(word) > where.NODES:
-        raise BadInput("--desks", f"{word!r}", f"0 to {where.NODES}, with commas between")
+    if not word.isdecimal() or int(word) > testbed.NODES:
+        raise BadInput("--desks", f"{word!r}", f"0 to {testbed.NODES}, with commas between")
     return int(word)

@@ -7,10 +7,10 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.bench import where
-from cosched.bench.kept import Kept
+from cosched.bench import testbed
 from cosched.bench.model import LEVEL, SHAPES, Ran, Series
 from cosched.bench.model_results import judged, plot, table, verdict
+from cosched.bench.run_log import RunLog
 from cosched.cli.values import some_of, whole_number
 from cosched.config import coefficients
 from cosched.errors import Failed
@@ -48,16 +48,16 @@ def model(modes: list[str], policy: str, series: int, costs: Path | None, out: P
     """
     resolve(policy)
     read = coefficients.read(costs)
-    kept = Kept(out, RUNS, Ran)
+    kept = RunLog(out, RUNS, Ran)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
     if series:
-        where.check_room()
+        testbed.check_room()
         kept.begin({"policy": policy, "level": LEVEL, "shapes": [str(shape) for shape in SHAPES]}, add=add)
         first = 1 + max((run.series for run in chain.from_iterable(kept.campaigns)), default=0)
-        with where.made("model", say, mpl=LEVEL, policy=policy) as lab:
+        with testbed.made("model", say, mpl=LEVEL, policy=policy) as lab:
             for number in range(first, first + series):
                 for mode in modes:
                     for run in Series(lab.client, mode, say, lab.lab).run(number):
@@ -65,7 +65,7 @@ def model(modes: list[str], policy: str, series: int, costs: Path | None, out: P
     return shown(kept, read, out)
 
 
-def shown(kept: Kept[Ran], read: coefficients.Coefficients, out: Path | None) -> int:
+def shown(kept: RunLog[Ran], read: coefficients.Coefficients, out: Path | None) -> int:
     """Print the table and verdicts, write the files; the command's exit status."""
     runs = list(chain.from_iterable(kept.campaigns))
     sharings = {mode: Sharing(Mode(mode), read.permille(Mode(mode))) for mode in {run.mode for run in runs}}

@@ -7,9 +7,9 @@ from typing import Final
 import click
 import msgspec
 
-from cosched.bench import where
+from cosched.bench import testbed
 from cosched.bench.calibrate import CLASSES, Calibration, Mix, Paced, each_alone, fitted, observed, paces, shared
-from cosched.bench.kept import Kept, machine
+from cosched.bench.run_log import RunLog, machine
 from cosched.cli.service import service
 from cosched.cli.values import seconds_within, some_of, whole_number
 from cosched.config.coefficients import Coefficients
@@ -72,13 +72,13 @@ def command(
     \b
     Example: cosched calibrate --modes none,ccs --rounds 3 --out calibration
     """
-    kept = Kept(out, RUNS, Paced)
+    kept = RunLog(out, RUNS, Paced)
     refused: dict[str, str] = {}
 
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    def measure(place: where.Where, mixes: list[Mix]) -> None:
+    def measure(place: testbed.Testbed, mixes: list[Mix]) -> None:
         calibration = Calibration(place.client, place.nodes, seconds, say, place.lab)
         for run in calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)):
             kept.keep(run)
@@ -86,21 +86,21 @@ def command(
 
     if rounds:
         how = {"seconds": seconds, "programs": CLASSES}
-        if where.is_there(server, lab):
-            with where.found(server, lab) as place:
+        if testbed.is_there(server, lab):
+            with testbed.found(server, lab) as place:
                 kept.begin({**how, "nodes": place.nodes}, add=add)
                 measure(place, [*each_alone(), *shared()])
         else:
-            kept.begin({**how, "nodes": where.NODES}, add=add)
-            with where.made("calibrate", say, mpl=_MOST_JOBS) as place:
+            kept.begin({**how, "nodes": testbed.NODES}, add=add)
+            with testbed.made("calibrate", say, mpl=_MOST_JOBS) as place:
                 measure(place, [*each_alone(), *(shared() if _JOBS in beside else ())])
             if _OWNERS in beside:
-                with where.made("calibrate", say, mpl=_MOST_JOBS, users=where.NODES) as place:
+                with testbed.made("calibrate", say, mpl=_MOST_JOBS, users=testbed.NODES) as place:
                     measure(place, each_alone(owned=True))
     return _shown(kept, refused, out)
 
 
-def _shown(kept: Kept[Paced], refused: dict[str, str], out: Path) -> int:
+def _shown(kept: RunLog[Paced], refused: dict[str, str], out: Path) -> int:
     found = observed(kept.campaigns)
     if not found:
         raise Failed(f"nothing to fit in {out}: no mix was measured beside its programs alone")

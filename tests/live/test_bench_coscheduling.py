@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.needs import need_root
 
-from cosched.bench.cells import ALONE
+from cosched.bench.matrix import ALONE
 from cosched.lab.lab import Lab
 
 pytestmark = pytest.mark.xdist_group("live")

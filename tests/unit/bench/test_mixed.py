@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from cosched.bench.corun import PLAIN, SETTLE_S, CoRun
 from cosched.bench.jobs import Cannot
 from cosched.bench.mixed import FLOOR, MIX, MixedRun, judged
 from cosched.bench.mixed_results import misses, table
 from cosched.bench.progress import Word
-from cosched.bench.together import PLAIN, SETTLE_S, Together
 
 ALONE = {"cg": 4.0, "is": 8.0, "mg": 6.0, "bt": 20.0}
 
@@ -83,7 +83,7 @@ def test_rates_are_of_the_stretch_in_which_all_are_there(mode: str) -> None:
     )
     first, second = early + late + '{"program": "cg", "time', told("bt", 110.0, 7.0)
     jobs = Outputs([first + "\n" + second] if mode == PLAIN else [first, second])
-    mixed = Together(jobs, [("cg", "W"), ("bt", "W")], 2)  # type: ignore[arg-type]
+    mixed = CoRun(jobs, [("cg", "W"), ("bt", "W")], 2)  # type: ignore[arg-type]
     rates = {each.program: each for each in mixed.rates(mode, 10.0 - SETTLE_S, polls=True)}
     assert rates["cg"].iterations_per_s == pytest.approx(2.0)
     assert rates["bt"].iterations_per_s == pytest.approx(7.0)
@@ -102,7 +102,7 @@ def test_a_program_that_ends_by_itself_voids_the_run(monkeypatch: pytest.MonkeyP
 
     jobs = Ending([told("cg", 100.0, 2.0, 3)])
     with pytest.raises(Cannot, match="failed"):
-        Together(jobs, [("cg", "W")], 2).rates("none", 10.0)  # type: ignore[arg-type]
+        CoRun(jobs, [("cg", "W")], 2).rates("none", 10.0)  # type: ignore[arg-type]
 
 
 def test_the_mix_has_both_kinds() -> None:

@@ -10,7 +10,7 @@ from cosched.bench import cisne_pairs, contract
 from cosched.bench.cisne_real import CLUSTERS, RUNS, _elsewhere, drift, plan
 from cosched.bench.cisne_results import judged
 from cosched.bench.cisne_trial import RealJob, Trial
-from cosched.bench.kept import Kept
+from cosched.bench.run_log import RunLog
 from cosched.cli.main import main
 from cosched.errors import Failed
 from cosched.replicate import result as results
@@ -90,7 +90,7 @@ def test_a_seed_that_another_machine_has_begun_is_left_as_it_is(tmp_path: Path) 
     """Trials of one seed are held against each other."""
     whole = plan(["policies"], 1, [])
     (tmp_path / "trials.jsonl").write_text('{"how": {"machine": "Linux 2.6, 1 x 486"}}\n')
-    kept = Kept(tmp_path, RUNS, Trial)
+    kept = RunLog(tmp_path, RUNS, Trial)
     kept.keep(trial("basic", "ccs", "SIT", 1, 10.0, "policies"))
     kept.begin({}, add=True)
     kept.keep(trial("basic", "ccs", "SIT", 2, 10.0, "policies"))
@@ -154,7 +154,7 @@ def test_without_trials_there_is_nothing_to_judge() -> None:
 
 
 def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = Kept(tmp_path, RUNS, Trial)
+    kept = RunLog(tmp_path, RUNS, Trial)
     kept.begin({}, add=False)
     for mode in ("none", "ccs"):
         kept.keep(trial("basic", mode, "SIT", 1, 10.0))
@@ -169,10 +169,10 @@ def test_trials_that_are_there_are_judged_again(tmp_path: Path, capsys: pytest.C
 def test_what_owners_wait_is_judged_from_the_contracts_runs_beside_the_trials(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = Kept(tmp_path, RUNS, Trial)
+    kept = RunLog(tmp_path, RUNS, Trial)
     kept.begin({}, add=False)
     kept.keep(trial("basic", "ccs", "SIT", 1, 10.0))
-    felt = Kept(tmp_path, contract.RUNS, contract.Measured)
+    felt = RunLog(tmp_path, contract.RUNS, contract.Measured)
     felt.begin({}, add=False)
     for condition, wait_s in (("ccs", 0.5), (contract.UNPROTECTED, 0.01), ("none", 0.001)):
         for more_s in (0.0, 0.001, 0.002):

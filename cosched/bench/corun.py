@@ -37,7 +37,7 @@ class Rate(msgspec.Struct, frozen=True):
     comm_ratio: float
 
 
-class Together:
+class CoRun:
     """Programs of a mix, (name, class) each, on every one of a cluster's nodes."""
 
     def __init__(self, jobs: Jobs, programs: Sequence[tuple[str, str]], nodes: int) -> None:

@@ -4,29 +4,29 @@ import time
 
 import pytest
 
-from cosched.bench import quiet
-from cosched.bench.quiet import Quiet, Taken
+from cosched.bench import interference
+from cosched.bench.interference import InterferenceWatch, Taken
 
 
-class Watched(Quiet):
+class Watched(InterferenceWatch):
     """A machine that takes from each run as given: shares of steal and of others' use, for runs of 10 s on two CPUs."""
 
     def __init__(self, taken: list[tuple[float, float]]) -> None:
         self.said: list[str] = []
         super().__init__("lab", self.said.append)
-        self._now = quiet.Clocks(0.0, 0.0, 0.0, 0.0)
+        self._now = interference.Clocks(0.0, 0.0, 0.0, 0.0)
         self._taken = taken
 
     def make(self) -> int:
         """A run that uses 1.2 CPUs; which one it was."""
         steal, others = self._taken.pop(0)
         now = self._now
-        self._now = quiet.Clocks(
+        self._now = interference.Clocks(
             now.stolen_s + 20 * steal, now.all_s + 20, now.used_s + 12 + 20 * others, now.ours_s + 12.0
         )
         return len(self._taken)
 
-    def clocks(self) -> quiet.Clocks:
+    def clocks(self) -> interference.Clocks:
         return self._now
 
 
@@ -51,11 +51,11 @@ def test_a_disturbed_run_is_made_again(
 
 
 def test_another_machine_is_not_watched() -> None:
-    assert Quiet(None, lambda text: None).run(lambda: 5, "what") == (5, Taken())
+    assert InterferenceWatch(None, lambda text: None).run(lambda: 5, "what") == (5, Taken())
 
 
 def test_on_this_machine_without_a_lab_the_hypervisor_alone_is_seen() -> None:
-    clocks = Quiet(None, lambda text: None, here=True).clocks()
+    clocks = InterferenceWatch(None, lambda text: None, here=True).clocks()
     assert clocks.all_s > 0
     assert (clocks.used_s, clocks.ours_s) == (0, 0)
 
@@ -65,7 +65,7 @@ def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert path == "cosched-lab/mine"
         return 0.0
 
-    monkeypatch.setattr(quiet.cgroups, "used_s", no_use)
+    monkeypatch.setattr(interference.cgroups, "used_s", no_use)
 
     def compute() -> None:
         """For long enough that the ticks in which the machine's time is counted are many."""
@@ -74,5 +74,5 @@ def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     # this process is the experiment's: what it uses itself is nobody else's
-    _, taken = Quiet("mine", lambda text: None).run(compute, "what")
+    _, taken = InterferenceWatch("mine", lambda text: None).run(compute, "what")
     assert 0 <= taken.others < 1.05  # the ticks of all and of each are not the same

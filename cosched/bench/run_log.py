@@ -20,7 +20,7 @@ _HOW: Final = "how"
 MACHINE: Final = "machine"
 
 
-class Kept(Generic[Run]):
+class RunLog(Generic[Run]):
     """All campaigns of a directory, in the order they were made; none without a directory, and nothing is written."""
 
     def __init__(self, out: Path | None, name: str, kind: type[Run]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from cosched.bench.quiet import Taken
+from cosched.bench.interference import Taken
 
 ALONE: Final = "alone"
 MODES: Final = ("plain", "none", "ccs", "gang", "dcs", "spin")
@@ -63,7 +63,7 @@ class Run(msgspec.Struct, frozen=True):
     """One run: how long the job took, and the company's rate, summed over its tasks, on each node (0 without).
 
     ``mode`` is :data:`ALONE` where the company it is held against was not there. ``steal`` and ``others``: what was
-    taken of the machine meanwhile (``cosched.bench.quiet``).
+    taken of the machine meanwhile (``cosched.bench.interference``).
     """
 
     work: str

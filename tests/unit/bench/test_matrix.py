@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cosched.bench import where
-from cosched.bench.cells import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
+from cosched.bench import testbed
 from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _rate
-from cosched.bench.kept import Kept
+from cosched.bench.matrix import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
 from cosched.bench.progress import words_in
 from cosched.bench.results import document, misses
+from cosched.bench.run_log import RunLog
 from cosched.cli.bench import RUNS, coscheduling
 from cosched.errors import BadInput
 
@@ -141,12 +141,12 @@ def test_a_clock_shift_needs_a_lab_of_its_own() -> None:
 def test_runs_that_would_be_mixed_up_are_told_of_before_a_lab_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Kept(tmp_path, RUNS, Run)
+    kept = RunLog(tmp_path, RUNS, Run)
     kept.begin({}, add=False)
     kept.keep(Run(WORK.name, ONE.name, ALONE, 9.0, 0.0))
     made: list[str] = []
-    monkeypatch.setattr(where, "check_room", lambda *_: None)
-    monkeypatch.setattr(where.Lab, "up", lambda *_, **how: made.append(how["name"]))
+    monkeypatch.setattr(testbed, "check_room", lambda *_: None)
+    monkeypatch.setattr(testbed.Lab, "up", lambda *_, **how: made.append(how["name"]))
     for name in ("COSCHED_SERVER", "COSCHED_LAB"):
         monkeypatch.delenv(name, raising=False)
     found = CliRunner().invoke(coscheduling, ["--out", str(tmp_path)], standalone_mode=False)

@@ -40,7 +40,7 @@ class Clocks(NamedTuple):
     ours_s: float
 
 
-class Quiet:
+class InterferenceWatch:
     """Watches this machine while an experiment runs in a lab on it.
 
     Without a lab what others use is not known: it sees what the hypervisor takes if the experiment is ``here``, else

@@ -13,7 +13,7 @@ from cosched.lab.lab import Lab
 NODES: Final = 2
 
 
-class Where(NamedTuple):
+class Testbed(NamedTuple):
     """A cluster with so many nodes up; ``lab`` is its name if it was made for the experiment."""
 
     client: Client
@@ -39,10 +39,10 @@ def check_room(instead: str = "") -> None:
 
 
 @contextmanager
-def found(server: str | None, lab: str | None) -> Iterator[Where]:
+def found(server: str | None, lab: str | None) -> Iterator[Testbed]:
     """The cluster that is named."""
     with connect(server, lab) as client:
-        yield Where(client, len([node for node in client.nodes() if node.state == "up"]), None)
+        yield Testbed(client, len([node for node in client.nodes() if node.state == "up"]), None)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def made(
     policy: str = "easy",
     users: int = 0,
     clock_shift_us: int = 0,
-) -> Iterator[Where]:
+) -> Iterator[Testbed]:
     """A lab for the experiment ``what``, until the block is left. Raises :class:`Failed` without control groups."""
     name = f"{what}-{os.getpid()}"
     with Lab.up(
@@ -63,4 +63,4 @@ def made(
         if lab.tier != 1:
             raise Failed(f"shares of a CPU need control groups, a lab of tier 1: {lab.why}")
         with lab.client() as client:
-            yield Where(client, NODES, name)
+            yield Testbed(client, NODES, name)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cosched.bench.cells import ALONE, COMPANIES, WORKS, Run
-from cosched.bench.kept import Kept
+from cosched.bench.matrix import ALONE, COMPANIES, WORKS, Run
+from cosched.bench.run_log import RunLog
 from cosched.cli.bench import RUNS, show
 from cosched.errors import BadInput
 
@@ -18,8 +18,8 @@ def run(mode: str, seconds: float) -> Run:
     return Run(WORKS[0].name, COMPANIES[0].name, mode, seconds, 0.5)
 
 
-def campaign(out: Path, *runs: Run, add: bool = False) -> Kept[Run]:
-    kept = Kept(out, RUNS, Run)
+def campaign(out: Path, *runs: Run, add: bool = False) -> RunLog[Run]:
+    kept = RunLog(out, RUNS, Run)
     kept.begin(HOW, add=add)
     for each in runs:
         kept.keep(each)
@@ -30,7 +30,7 @@ def test_another_campaign_adds_to_what_is_there(tmp_path: Path) -> None:
     campaign(tmp_path / "new", run(ALONE, 2.0), run("ccs", 4.0))
     kept = campaign(tmp_path / "new", run(ALONE, 3.0), add=True)
     assert kept.campaigns == [[run(ALONE, 2.0), run("ccs", 4.0)], [run(ALONE, 3.0)]]
-    assert Kept(tmp_path / "new", RUNS, Run).campaigns == kept.campaigns
+    assert RunLog(tmp_path / "new", RUNS, Run).campaigns == kept.campaigns
     assert [how.items() >= HOW.items() for how in kept.hows] == [True, True]
     assert "Linux" in kept.hows[0]["machine"]
 
@@ -46,7 +46,7 @@ def test_half_a_line_is_of_somebody_who_was_interrupted(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_without_a_directory() -> None:
-    kept: Kept[Run] = Kept(None, RUNS, Run)
+    kept: RunLog[Run] = RunLog(None, RUNS, Run)
     kept.begin(HOW, add=False)
     kept.keep(run(ALONE, 2.0))
     assert kept.campaigns == [[run(ALONE, 2.0)]]
@@ -57,28 +57,28 @@ def test_an_afternoons_runs_are_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has runs already; expected another directory, or --add"):
         campaign(tmp_path)
     with pytest.raises(BadInput, match=r"--add: seconds 3.0; expected 2.0"):
-        Kept(tmp_path, RUNS, Run).begin({**HOW, "seconds": 3.0}, add=True)
-    assert Kept(tmp_path, RUNS, Run).campaigns == [[run(ALONE, 2.0)]]
+        RunLog(tmp_path, RUNS, Run).begin({**HOW, "seconds": 3.0}, add=True)
+    assert RunLog(tmp_path, RUNS, Run).campaigns == [[run(ALONE, 2.0)]]
 
 
 def test_a_call_that_could_not_begin_is_in_nobodys_way(tmp_path: Path) -> None:
     campaign(tmp_path)
-    kept = Kept(tmp_path, RUNS, Run)
+    kept = RunLog(tmp_path, RUNS, Run)
     kept.begin({**HOW, "seconds": 3.0}, add=False)
     kept.keep(run(ALONE, 2.0))
-    assert Kept(tmp_path, RUNS, Run).campaigns == [[], [run(ALONE, 2.0)]]
+    assert RunLog(tmp_path, RUNS, Run).campaigns == [[], [run(ALONE, 2.0)]]
 
 
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--add: without --out"):
-        Kept(None, RUNS, Run).begin(HOW, add=True)
+        RunLog(None, RUNS, Run).begin(HOW, add=True)
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(BadInput, match=f"--out: {file}: "):
-        Kept(file, RUNS, Run).begin(HOW, add=False)
+        RunLog(file, RUNS, Run).begin(HOW, add=False)
     (tmp_path / f"{RUNS}.jsonl").write_text('{"how": {}}\n{"seconds": "many"}\n')
     with pytest.raises(BadInput, match=f"{RUNS}.jsonl:2: "):
-        Kept(tmp_path, RUNS, Run)
+        RunLog(tmp_path, RUNS, Run)
 
 
 def test_a_directorys_runs_are_shown_again(tmp_path: Path) -> None:

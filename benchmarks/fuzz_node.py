@@ -23,7 +23,7 @@ from node_agent.guard.desk import Desk
 from node_agent.guard.pause import Pause
 from node_agent.guard.records import Records
 from node_agent.service.commands import Wanted
-from node_agent.service.doors import Away, Call, Doors, Ending, NotAllowed, _call, _request
+from node_agent.service.rsh_proxy import Away, Call, Ending, NotAllowed, RshProxy, _call, _request
 
 _UIDS: Final = (0, 1, 61001, 2**32 - 2)
 _CHALLENGE: Final = bytes(16)
@@ -90,14 +90,14 @@ def launch(rng: random.Random, random_count: int, shaped_count: int) -> Counter[
         nobody = SimpleNamespace(get=lambda *_: None)
         groups: Any = SimpleNamespace(config=config, attempts=nobody)
         unused: Any = SimpleNamespace(on_change=[])
-        doors = Doors(groups, unused, unused, unused, unused)
+        rsh_proxy = RshProxy(groups, unused, unused, unused, unused)
         grant = signed(Grant("c" * 32, 1, 5, 1, "root", ("a", "b")), load_grant_key(authority))
         good = Call(grant, "b", "a", Wanted("true", "0" * 32, 0, 0, again=False), _CHALLENGE)
         document = msgspec.msgpack.decode(msgspec.msgpack.encode(good))
 
         def called(data: bytes) -> str:
             try:
-                doors._allowed(_call(data, "a", _CHALLENGE), "a")
+                rsh_proxy._allowed(_call(data, "a", _CHALLENGE), "a")
             except (NotAllowed, Ending, Away, BadInput) as error:
                 return "refused" if "not prepared" not in str(error) else "understood"
             return "allowed"

@@ -18,7 +18,7 @@ from node_agent.guard.levers import Levers
 from node_agent.guard.loop import Loop
 from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Slots, Spawn, Weigh, Whose
-from node_agent.guard.rooms import Rooms
+from node_agent.guard.sandboxes import Sandboxes
 from node_agent.guard.settings import Settings
 from node_agent.linux import process, users
 from node_agent.linux.cgroups import MARK, Cgroups
@@ -60,7 +60,7 @@ class Jobs:
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
         self._children = Children(loop, jobs_fd)
-        self._rooms = Rooms(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
+        self._sandboxes = Sandboxes(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, holds)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
@@ -83,7 +83,7 @@ class Jobs:
         for group in self.groups.values():
             if group.ending:
                 self.levers.spare(group.key)
-        self._rooms.remove_stray(self.groups.values())
+        self._sandboxes.remove_stray(self.groups.values())
         return len(self.groups)
 
     def freeze(self, frozen: bool, paused_us: int) -> None:
@@ -125,7 +125,7 @@ class Jobs:
             refusal = Refusal(str(found["error"]), str(found["message"]))
             self._remove(group, lambda _: answer(refusal))
 
-        self._rooms.make(group, group.memory_bytes or self.memory_bytes, done)
+        self._sandboxes.make(group, group.memory_bytes or self.memory_bytes, done)
         self.groups[key] = group
 
     def spawn(self, request: Spawn, fds: Sequence[int], answer: Answer) -> None:
@@ -149,7 +149,7 @@ class Jobs:
             request.n,
             group.name,
             command.Command(request.argv, env, request.cwd, stdio, request.output, request.error),
-            self._rooms.place(group, group.user),
+            self._sandboxes.place(group, group.user),
             fds[3] if request.script else None,
             request.stream,
             self._agent_uid,
@@ -334,7 +334,7 @@ class Jobs:
             self.groups.pop(group.key, None)
             answer({})
 
-        self._rooms.remove(group, removed)
+        self._sandboxes.remove(group, removed)
         group.removing = True
 
     def _known(self, job: int, attempt: int) -> Group:

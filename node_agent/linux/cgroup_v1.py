@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, process, weights
-from node_agent.linux.carrier import carried
+from node_agent.linux.cgroup_visit import visiting
 from node_agent.linux.cgroups import (
     ENDINGS,
     ENDINGS_CPUS,
@@ -238,7 +238,7 @@ class CgroupsV1(Cgroups):
         except OSError:
             return contextlib.nullcontext()
         home = next((path for _, controllers, path in lines if "cpu" in controllers.split(",")), "/")
-        return carried(f"{top}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
+        return visiting(f"{top}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
 
     def place_herald(self, pid: int) -> None:
         """As the interface says; in the tree of the CPU alone."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from node_agent.linux import files, packet_priority, weights
-from node_agent.linux.carrier import carried
+from node_agent.linux.cgroup_visit import visiting
 from node_agent.linux.cgroups import (
     HELD_US,
     HERALD,
@@ -224,7 +224,7 @@ class CgroupsV2(Cgroups):
         except OSError:
             return contextlib.nullcontext()
         home = next((path for _, controllers, path in lines if not controllers), "/")
-        return carried(f"{self._mount}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
+        return visiting(f"{self._mount}/{home.strip('/')}/cgroup.procs", f"{away}/cgroup.procs")
 
     def place_herald(self, pid: int) -> None:
         """As the interface says."""

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 
 _READ_BYTES: Final = 4096
 _ENOUGH_KEYS: Final = 3  # a power button has one or two; a mouse has three
@@ -25,21 +25,21 @@ class Devices:
         self._sign_s: float | None = None
 
     def filenos(self) -> list[int]:
-        """Descriptors to wait for, as of the last :meth:`sight`."""
+        """Descriptors to wait for, as of the last :meth:`reading`."""
         return list(self._open.values())
 
-    def sight(self, now_s: float) -> Sight:
+    def reading(self, now_s: float) -> Reading:
         """For how long nobody has used one, since the first look; devices that came and went are followed.
 
         ``now_s`` counts the seconds from any beginning.
         """
         self._follow()
         if self._problem:
-            return Sight("input", None, self._problem)
+            return Reading("input", None, self._problem)
         if not self._open:
-            return Sight("input", None)
+            return Reading("input", None)
         self.used(now_s)
-        return Sight("input", float("inf") if self._sign_s is None else max(0.0, now_s - self._sign_s))
+        return Reading("input", float("inf") if self._sign_s is None else max(0.0, now_s - self._sign_s))
 
     def used(self, now_s: float) -> bool:
         """Whether somebody has used one since the last call."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 
 _CONSOLES_S: Final = 4.0  # there are many consoles, and their times move in steps anyway
 
@@ -32,7 +32,7 @@ class Terminals:
         self._consoles: list[tuple[float, int]] = []
         self._looked_s = -_CONSOLES_S
 
-    def sight(self, own: Callable[[], set[int]], recent_s: float = float("inf")) -> Sight:
+    def reading(self, own: Callable[[], set[int]], recent_s: float = float("inf")) -> Reading:
         """For how long no terminal was read from. ``own`` gives the device numbers of jobs' terminals.
 
         It is asked only where the answer matters: for a terminal that was used within ``recent_s``.
@@ -41,18 +41,18 @@ class Terminals:
         try:
             times = self._times()
         except OSError as error:
-            return Sight("terminals", None, f"{error.filename}: {error.strerror}")
+            return Reading("terminals", None, f"{error.filename}: {error.strerror}")
         if not times:
-            return Sight("terminals", None)
+            return Reading("terminals", None)
         jobs: set[int] | None = None
         for used_s, device in sorted(times, reverse=True):
             idle_s = max(0.0, now_s - used_s)
             if idle_s > recent_s:
-                return Sight("terminals", idle_s)
+                return Reading("terminals", idle_s)
             jobs = own() if jobs is None else jobs
             if device not in jobs:
-                return Sight("terminals", idle_s)
-        return Sight("terminals", float("inf"))
+                return Reading("terminals", idle_s)
+        return Reading("terminals", float("inf"))
 
     def _times(self) -> list[tuple[float, int]]:
         """When each was read from, and its device number."""

@@ -2,7 +2,7 @@
 
 (Those on terminals are seen by their terminals.) That a session is the active one says that somebody has logged in and
 not who sits there now; how long its keyboard has been idle, only its display server knows, and logind where that tells
-it. What they say is given as ``idle`` to :func:`sight`; nothing known of a session means that somebody is there.
+it. What they say is given as ``idle`` to :func:`reading`; nothing known of a session means that somebody is there.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 
 _GRAPHICAL = frozenset({"x11", "wayland", "mir"})
 _USER_PROCESS: Final = 7  # utmp(5)
@@ -75,15 +75,15 @@ def _records(run: Path) -> bytes:
         return b""
 
 
-def sight(found: list[Session] | None, idle: Callable[[Session], float | None]) -> Sight:
+def reading(found: list[Session] | None, idle: Callable[[Session], float | None]) -> Reading:
     """For how long all sessions together have been idle; ``idle`` is asked for one's seconds, None: not known."""
     if found is None:
-        return Sight("sessions", None)
+        return Reading("sessions", None)
     idle_s = float("inf")
     for session in found:
         known_s = idle(session)
         idle_s = min(idle_s, 0.0 if known_s is None else known_s)
-    return Sight("sessions", idle_s)
+    return Reading("sessions", idle_s)
 
 
 def _session(path: Path) -> Session | None:

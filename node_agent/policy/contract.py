@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cosched.model.node import Presence
 from cosched.model.presets import Habit
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 
 _US_PER_S = 1_000_000
 _STARTED = "just started"
@@ -36,21 +36,21 @@ def unwatched(now_us: int) -> Watched:
     return Watched(Presence.UNKNOWN, _STARTED, now_us, _STARTED)
 
 
-def judged(before: Watched, sights: Iterable[Sight], now_us: int, habit: Habit) -> Watched:
+def judged(before: Watched, readings: Iterable[Reading], now_us: int, habit: Habit) -> Watched:
     """Who is at the desk now, after what was known ``before`` and what the sources say. Times in microseconds."""
     if not habit.watched:
         return Watched(Presence.AWAY, _NOBODYS, before.last_sign_us, before.last_source)
     away_after_us = round(min(habit.away_after_s, 1e9) * _US_PER_S)
     last_us, last_source = before.last_sign_us, before.last_source
     failed, watching = "", False
-    for sight in sights:
-        if sight.error:
-            failed = failed or f"{sight.source}: {sight.error}"
-        elif sight.idle_s is not None:
+    for reading in readings:
+        if reading.error:
+            failed = failed or f"{reading.source}: {reading.error}"
+        elif reading.idle_s is not None:
             watching = True
-            sign_us = now_us - round(min(max(sight.idle_s, 0.0), 1e9) * _US_PER_S)
+            sign_us = now_us - round(min(max(reading.idle_s, 0.0), 1e9) * _US_PER_S)
             if sign_us > last_us:
-                last_us, last_source = sign_us, sight.source
+                last_us, last_source = sign_us, reading.source
     if now_us - last_us < away_after_us:
         presence = Presence.UNKNOWN if last_source == _STARTED else Presence.PRESENT
         source = last_source

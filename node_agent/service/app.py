@@ -28,17 +28,17 @@ from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk import Desk
 from node_agent.service.disk import Disk
-from node_agent.service.doors import Doors
 from node_agent.service.entrance import Entrance
 from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles, install_rsh
 from node_agent.service.groups import Groups
+from node_agent.service.job_lookup import JobLookup
 from node_agent.service.link import Link
 from node_agent.service.orders import Orders
 from node_agent.service.revocations import Revocations
+from node_agent.service.rsh_proxy import RshProxy
 from node_agent.service.spool import Spool
 from node_agent.service.survey import surveyed
-from node_agent.service.whose import Whose
 
 _log = logging.getLogger("cosched.agent")
 _SWEEP_S = 0.5
@@ -68,15 +68,17 @@ class Agent:
             raise Failed(str(error)) from None
         spool = Spool(state / "spool", config.output.limit_bytes)
         self.groups = Groups(config, attempts, spool, NodeFiles(run, config.name), rsh, self.socket)
-        self.whose = Whose(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
-        self.desk = Desk(config, self.groups.guard, self.whose)
+        self.job_lookup = JobLookup(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
+        self.desk = Desk(config, self.groups.guard, self.job_lookup)
         self.groups.on_guard.append(self.desk.again)
         self.coscheduler = Coscheduler(config, self.groups.guard, self.groups.attempts)
         self.groups.on_guard.append(self.coscheduler.guard_is_new)
         identity = Path(config.paths.identity)
         self.disk = Disk(state, config.output, self.groups)
         self.orders = Orders(self.groups, self.epochs, lambda: load_grant_pub(identity), self.complaints, self.disk)
-        self.doors = Doors(self.groups, Commands(self.groups), self.whose, self.complaints, self.revocations)
+        self.rsh_proxy = RshProxy(
+            self.groups, Commands(self.groups), self.job_lookup, self.complaints, self.revocations
+        )
         self.link = Link(
             config.scheduler.url,
             identity,
@@ -129,8 +131,8 @@ class Agent:
         tasks: list[asyncio.Task[None]] = []
         try:
             try:
-                servers.append(await self.doors.local(self.socket))
-                servers.append(await self.doors.remote())
+                servers.append(await self.rsh_proxy.local(self.socket))
+                servers.append(await self.rsh_proxy.remote())
             except OSError as error:
                 raise Failed(f"cannot listen: {error.strerror or error}") from None
             tasks.append(asyncio.create_task(self._fatal(self.groups.guard.keep())))

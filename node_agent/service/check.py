@@ -23,7 +23,7 @@ from node_agent.linux.check import what_can
 from node_agent.linux.devices import Devices
 from node_agent.linux.presence import KeyWatch, Terminals
 from node_agent.linux.pressure import Pressure
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 from node_agent.service.files import interpreter, open_to_all
 from node_agent.service.load import Load
 
@@ -135,14 +135,14 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
-    for sight in _sights():
-        if sight.error:
-            yield Finding(f"presence: {sight.source}", "warn", f"{sight.error}; unknown counts as present")
-        elif sight.idle_s is None:
-            yield Finding(f"presence: {sight.source}", "warn", "none here to watch")
+    for reading in _readings():
+        if reading.error:
+            yield Finding(f"presence: {reading.source}", "warn", f"{reading.error}; unknown counts as present")
+        elif reading.idle_s is None:
+            yield Finding(f"presence: {reading.source}", "warn", "none here to watch")
         else:
-            idle = "nobody" if sight.idle_s == float("inf") else f"last sign {sight.idle_s:.0f} s ago"
-            yield Finding(f"presence: {sight.source}", "ok", idle)
+            idle = "nobody" if reading.idle_s == float("inf") else f"last sign {reading.idle_s:.0f} s ago"
+            yield Finding(f"presence: {reading.source}", "ok", idle)
     yield _keys(config)
     pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
     pressure.look(0.0)
@@ -162,16 +162,16 @@ def _keys(config: NodeConfig) -> Finding:
     return Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
 
 
-def _sights() -> Iterator[Sight]:
+def _readings() -> Iterator[Reading]:
     """What the sources that can be asked from here see, each once."""
-    yield Terminals().sight(set)
+    yield Terminals().reading(set)
     try:
-        yield sessions.sight(sessions.active(), lambda _: None)
+        yield sessions.reading(sessions.active(), lambda _: None)
     except OSError as error:
-        yield Sight("sessions", None, f"{error.filename}: {error.strerror}")
+        yield Reading("sessions", None, f"{error.filename}: {error.strerror}")
     devices = Devices()
     try:
-        yield devices.sight(0.0)
+        yield devices.reading(0.0)
     finally:
         devices.close()
 

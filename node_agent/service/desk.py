@@ -22,13 +22,13 @@ from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.linux.presence import terminals_of
 from node_agent.linux.pressure import Pressure
+from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
-from node_agent.policy.pain import Pain, felt
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 from node_agent.service.guard import Guard
+from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load
 from node_agent.service.presence import Sources
-from node_agent.service.whose import Whose
 
 _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
@@ -45,18 +45,18 @@ def now_us() -> int:
 class Desk:
     """Presence and load of this node."""
 
-    def __init__(self, config: NodeConfig, guard: Guard, whose: Whose) -> None:
+    def __init__(self, config: NodeConfig, guard: Guard, job_lookup: JobLookup) -> None:
         self._config = config
         self._period_s = min(config.presence.poll_s, _LONGEST_LOOK_S)
         self._guard = guard
-        self._whose = whose
+        self._job_lookup = job_lookup
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
             config.cgroup.desk,
             config.memory_bytes,
             own=self._own,
-            tasks=self._whose.tasks,
+            tasks=self._job_lookup.tasks,
             min_uid=config.security.min_uid,
             use_cgroups=config.cgroup.mode != "none",
         )
@@ -64,7 +64,7 @@ class Desk:
         self.usage = Usage()
         self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
-        self.pain = Pain()
+        self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
         self.paused = ""  # why nothing may run here now; empty where it may
@@ -133,10 +133,10 @@ class Desk:
             self.usage = self._load.look()
             self._loaded_s = now_s
         now = self._habit()
-        sights = []
+        readings = []
         if now.watched:
-            sights = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
-        self._judge(sights, now)
+            readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
+        self._judge(readings, now)
         self._feel()
         await self._tell_guard()
 
@@ -144,24 +144,24 @@ class Desk:
         """What the preset means at this moment of local time."""
         return self._config.presence.habit(datetime.now().astimezone())
 
-    def _judge(self, sights: list[Sight], now: Habit) -> None:
+    def _judge(self, readings: list[Reading], now: Habit) -> None:
         before = self.watched
-        self.watched = judged(before, sights, now_us(), now)
+        self.watched = judged(before, readings, now_us(), now)
         if self.watched.presence is not before.presence:
             _log.info("the desk: %s (%s)", self.watched.presence, self.watched.source)
 
     def _feel(self) -> None:
         """Whether the owner waits though the contract is kept."""
-        before = self.pain
+        before = self.backoff
         shares = self._pressure.look(time.monotonic())
-        self.pain = felt(before, self.watched.presence is Presence.PRESENT, shares, now_us())
-        if self.pain.step != before.step:
-            _log.info("the contract: %g of its ceiling (waiting: %s)", self.pain.ratio, self.pain.why or "nobody")
+        self.backoff = backed_off(before, self.watched.presence is Presence.PRESENT, shares, now_us())
+        if self.backoff.step != before.step:
+            _log.info("the contract: %g of its ceiling (waiting: %s)", self.backoff.ratio, self.backoff.why or "nobody")
 
-    def _sign(self, sight: Sight) -> None:
+    def _sign(self, reading: Reading) -> None:
         """Somebody was seen just now."""
         before = self.watched.presence
-        self._judge([sight], self._habit())
+        self._judge([reading], self._habit())
         if self.watched.presence is not before:
             self._again.set()
 
@@ -169,7 +169,7 @@ class Desk:
         return self.usage.cpu_local
 
     def _terminals_of_jobs(self) -> set[int]:
-        return terminals_of(self._whose.tasks())
+        return terminals_of(self._job_lookup.tasks())
 
     def _own(self) -> set[int]:
         return {os.getpid(), self._guard.pid}
@@ -185,9 +185,9 @@ class Desk:
             if self._asked is None and self._contract is not None:
                 contract = self._contract
                 await self._guard.ask(requests.Contract(contract.cpu_ratio, contract.memory_ratio, contract.mpl))
-            if self.pain.step or self._tightened:
-                self._tightened = self.pain.step > 0
-                await self._guard.ask(requests.Tighten(self.pain.ratio, now_us() + keep_us))
+            if self.backoff.step or self._tightened:
+                self._tightened = self.backoff.step > 0
+                await self._guard.ask(requests.Tighten(self.backoff.ratio, now_us() + keep_us))
             if isinstance(wanted, Relax):
                 await self._guard.ask(requests.Relax(wanted.until_us, self.epoch))
             elif not isinstance(self._asked, Arm):

@@ -1,7 +1,7 @@
 """The sources of presence of this desk, as its settings name them: asked once a look, and heard at once where they can.
 
-A source is a name and a function that gives its :class:`Sight`; whatever fails in it is that source's error, never the
-look's. A further source is one more entry in :meth:`Sources._ask`, and its name in ``cosched.config.node``.
+A source is a name and a function that gives its :class:`Reading`; whatever fails in it is that source's error, never
+the look's. A further source is one more entry in :meth:`Sources._ask`, and its name in ``cosched.config.node``.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from cosched.config.node import PresenceSettings
 from node_agent.linux import sessions
 from node_agent.linux.devices import Devices
 from node_agent.linux.presence import KeyWatch, Terminals
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 from node_agent.service.idle import IdleTimes
 
 _log = logging.getLogger("cosched.agent")
@@ -30,7 +30,7 @@ class Sources:
         settings: PresenceSettings,
         jobs_terminals: Callable[[], set[int]],
         busy_cpus: Callable[[], float],
-        on_sign: Callable[[Sight], None],
+        on_sign: Callable[[Reading], None],
     ) -> None:
         """``jobs_terminals``: device numbers that are no sign; ``busy_cpus``: CPUs people's processes use, or -1."""
         self._settings = settings
@@ -71,42 +71,42 @@ class Sources:
         self._devices.close()
         await self._idle.close()
 
-    async def look(self, recent_s: float, *, forgotten_sessions: bool) -> list[Sight]:
+    async def look(self, recent_s: float, *, forgotten_sessions: bool) -> list[Reading]:
         """What each source sees now. Sessions are not asked where one that is there may have been forgotten."""
-        sights = []
+        readings = []
         self._hear(False)
         self._deaf = True
         for name in self._settings.sources:
             if name == "sessions" and forgotten_sessions:
                 continue
             try:
-                sights.append(await self._ask(name, recent_s))
+                readings.append(await self._ask(name, recent_s))
             except OSError as error:
-                sights.append(Sight(name, None, f"{error.filename or name}: {error.strerror or error}"))
+                readings.append(Reading(name, None, f"{error.filename or name}: {error.strerror or error}"))
             except Exception as error:  # a source of its own must not take the others along
                 _log.exception("source %s", name)
-                sights.append(Sight(name, None, f"{type(error).__name__}: {error}"))
-        blind = [f"{sight.source}: {sight.error}" for sight in sights if sight.error]
+                readings.append(Reading(name, None, f"{type(error).__name__}: {error}"))
+        blind = [f"{reading.source}: {reading.error}" for reading in readings if reading.error]
         if self._idle.problem:
             blind.append(f"sessions: {self._idle.problem}")
         self.blind = tuple(blind)
         self._deaf = False
         self._hear(True)
-        return sights
+        return readings
 
-    async def _ask(self, name: str, recent_s: float) -> Sight:
+    async def _ask(self, name: str, recent_s: float) -> Reading:
         if name == "terminals":
-            return self._terminals.sight(self._jobs_terminals, recent_s)
+            return self._terminals.reading(self._jobs_terminals, recent_s)
         if name == "input":
-            return self._devices.sight(time.monotonic())
+            return self._devices.reading(time.monotonic())
         if name == "sessions":
             found = sessions.active()
             await self._idle.follow(found or (), alone=not self._devices.filenos())
-            return sessions.sight(found, self._idle.of)
+            return sessions.reading(found, self._idle.of)
         used = self._busy_cpus()
         if used < 0:
-            return Sight("processes", None)
-        return Sight("processes", 0.0 if used > self._settings.busy_cpus else float("inf"))
+            return Reading("processes", None)
+        return Reading("processes", 0.0 if used > self._settings.busy_cpus else float("inf"))
 
     def _key_pressed(self) -> None:
         """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""
@@ -114,16 +114,16 @@ class Sources:
         used = self._keys.used()
         self._rest()
         if used and used - self._jobs_terminals():
-            self._on_sign(Sight("terminals", 0.0))
+            self._on_sign(Reading("terminals", 0.0))
 
     def _display_touched(self) -> None:
         if self._settings.events:
-            self._on_sign(Sight("sessions", 0.0))
+            self._on_sign(Reading("sessions", 0.0))
 
     def _device_used(self) -> None:
         self._rest()
         if self._devices.used(time.monotonic()):
-            self._on_sign(Sight("input", 0.0))
+            self._on_sign(Reading("input", 0.0))
 
     def _rest(self) -> None:
         """Hear nothing for a moment: one sign is enough."""

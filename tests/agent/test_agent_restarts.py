@@ -11,7 +11,7 @@ from kit.agents import Cluster, Node, Scheduler, until
 
 from cosched.wire import messages as wire
 from cosched.wire.stream import Kind
-from node_agent.service.doors import Call
+from node_agent.service.rsh_proxy import Call
 from tests.agent.test_agent_route import JOB, Job, call, sleeping, wanted
 from tests.kit.clocks import Clock
 

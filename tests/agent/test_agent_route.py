@@ -22,7 +22,7 @@ from cosched.wire import messages as wire
 from cosched.wire.grant import Grant
 from cosched.wire.stream import Frames, Kind
 from node_agent.service.commands import Wanted
-from node_agent.service.doors import Call
+from node_agent.service.rsh_proxy import Call
 
 JOB = 5
 

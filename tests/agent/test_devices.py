@@ -50,39 +50,39 @@ class Machine:
 
 def test_a_key_is_a_sign_and_grows_old(machine: Machine) -> None:
     machine.plug("event0", key=KEYBOARD)
-    assert machine.devices.sight(100.0) == ("input", float("inf"), "")
+    assert machine.devices.reading(100.0) == ("input", float("inf"), "")
     machine.touch("event0")
     assert machine.devices.used(101.0)
     assert not machine.devices.used(102.0)
-    assert machine.devices.sight(111.0).idle_s == 10.0
+    assert machine.devices.reading(111.0).idle_s == 10.0
 
 
 def test_what_moves_or_has_keys_is_watched_and_sensors_and_power_buttons_are_not(machine: Machine) -> None:
     machine.plug("event0", key="10000000000000 0")  # a power button
     machine.plug("event1")  # an accelerometer
-    assert machine.devices.sight(0.0) == ("input", None, "")
+    assert machine.devices.reading(0.0) == ("input", None, "")
     machine.plug("event2", rel="3")
     machine.plug("event3", key=KEYBOARD)
-    machine.devices.sight(0.0)
+    machine.devices.reading(0.0)
     assert len(machine.devices.filenos()) == 2
 
 
 def test_devices_come_and_go(machine: Machine) -> None:
     machine.plug("event0", key=KEYBOARD)
-    machine.devices.sight(0.0)
+    machine.devices.reading(0.0)
     machine.unplug("event0")
-    assert machine.devices.sight(1.0) == ("input", None, "")
+    assert machine.devices.reading(1.0) == ("input", None, "")
     assert machine.devices.filenos() == []
     machine.plug("event7", key=KEYBOARD)
-    machine.devices.sight(2.0)
+    machine.devices.reading(2.0)
     machine.touch("event7")
     assert machine.devices.used(3.0)
 
 
 def test_a_machine_without_input_devices_has_nothing_to_watch(tmp_path: Path) -> None:
-    assert Devices(tmp_path / "none", tmp_path / "none").sight(0.0) == ("input", None, "")
+    assert Devices(tmp_path / "none", tmp_path / "none").reading(0.0) == ("input", None, "")
 
 
 def test_devices_that_cannot_be_listed_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "input").write_text("")
-    assert Devices(tmp_path / "input", tmp_path).sight(0.0) == ("input", None, f"{tmp_path}/input: Not a directory")
+    assert Devices(tmp_path / "input", tmp_path).reading(0.0) == ("input", None, f"{tmp_path}/input: Not a directory")

@@ -67,22 +67,22 @@ def test_the_last_key_gives_the_idle_time_unless_the_terminal_is_a_jobs(
     (tmp_path / "pts" / "7").symlink_to(name)
     os.utime(name, (os.stat(name).st_mtime - 500, os.stat(name).st_mtime))
     terminals = Terminals(tmp_path)
-    sight = terminals.sight(set)
-    assert sight.source == "terminals"
-    assert sight.idle_s is not None
-    assert 490 < sight.idle_s < 600
-    assert terminals.sight(lambda: {device(program)}).idle_s == float("inf")
+    reading = terminals.reading(set)
+    assert reading.source == "terminals"
+    assert reading.idle_s is not None
+    assert 490 < reading.idle_s < 600
+    assert terminals.reading(lambda: {device(program)}).idle_s == float("inf")
 
 
 def test_without_any_terminal_there_is_nothing_to_watch(tmp_path: Path) -> None:
     (tmp_path / "pts").mkdir()
-    assert Terminals(tmp_path).sight(set) == ("terminals", None, "")
+    assert Terminals(tmp_path).reading(set) == ("terminals", None, "")
 
 
 def test_a_device_directory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    sight = Terminals(tmp_path / "none").sight(set)
-    assert sight.idle_s is None
-    assert sight.error == f"{tmp_path}/none: No such file or directory"
+    reading = Terminals(tmp_path / "none").reading(set)
+    assert reading.idle_s is None
+    assert reading.error == f"{tmp_path}/none: No such file or directory"
 
 
 def test_a_process_is_asked_for_its_controlling_terminal(terminal: tuple[int, int]) -> None:
@@ -107,9 +107,9 @@ def test_a_terminal_that_nothing_was_read_from_is_no_person(tmp_path: Path) -> N
     try:
         (tmp_path / "pts").mkdir()
         (tmp_path / "pts" / "7").symlink_to(os.ttyname(slave))
-        assert Terminals(tmp_path).sight(set).idle_s == float("inf")
+        assert Terminals(tmp_path).reading(set).idle_s == float("inf")
         os.utime(os.ttyname(slave), (os.stat(slave).st_mtime - 5, os.stat(slave).st_mtime))
-        idle_s = Terminals(tmp_path).sight(set).idle_s
+        idle_s = Terminals(tmp_path).reading(set).idle_s
         assert idle_s is not None
         assert 4 < idle_s < 60
     finally:

@@ -13,7 +13,7 @@ import pytest
 from kit.waiting import BOUND_S
 
 from node_agent.linux import sessions
-from node_agent.linux.sessions import Session, sight
+from node_agent.linux.sessions import Session, reading
 from node_agent.service.idle import IdleTimes
 
 
@@ -40,11 +40,11 @@ def test_an_active_graphical_session_is_somebody(
     (tmp_path / "systemd/sessions").mkdir(parents=True)
     (tmp_path / "systemd/sessions/2").write_text(SESSION.format(active=active, kind=kind, who=who))
     os.mkfifo(tmp_path / "systemd/sessions/2.ref")
-    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
+    assert reading(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
 
 
 def test_without_files_of_sessions_there_is_nothing_to_watch(tmp_path: Path) -> None:
-    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", None, "")
+    assert reading(sessions.active(tmp_path), nobody_knows) == ("sessions", None, "")
 
 
 def test_sessions_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_utmp_tells_of_displays(tmp_path: Path, line: bytes, alive: bool, idle_s
     size = 384 if os.uname().machine == "x86_64" else 400
     record = struct.pack("=hxxi32s", 7, pid, line).ljust(size, b"\0")
     (tmp_path / "utmp").write_bytes(bytes(size) + record)
-    assert sight(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
+    assert reading(sessions.active(tmp_path), nobody_knows) == ("sessions", idle_s, "")
 
 
 def test_a_session_known_to_be_idle_is_as_old_as_its_last_key(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_session_known_to_be_idle_is_as_old_as_its_last_key(tmp_path: Path) ->
     found = sessions.active(tmp_path)
     assert found is not None
     assert [session.id for session in found] == ["2", "c5"]
-    assert sight(found, lambda session: {"2": 40.0, "c5": 300.0}[session.id]).idle_s == 40
-    assert sight(found, lambda session: {"2": 40.0}.get(session.id)).idle_s == 0, "nothing is known of c5"
+    assert reading(found, lambda session: {"2": 40.0, "c5": 300.0}[session.id]).idle_s == 40
+    assert reading(found, lambda session: {"2": 40.0}.get(session.id)).idle_s == 0, "nothing is known of c5"
 
 
 LOGIND = Path("/lib/systemd/systemd-logind")

@@ -20,7 +20,7 @@ from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.stream import Frames, Kind
 from node_agent.service.commands import Wanted
-from node_agent.service.doors import Call
+from node_agent.service.rsh_proxy import Call
 from space_scheduler.service.members import Members
 from tests.kit.service import Cluster, Running, running
 

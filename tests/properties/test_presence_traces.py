@@ -8,9 +8,9 @@ import pytest
 from cosched.model.contract import SocialContract, limits
 from cosched.model.node import Presence
 from cosched.model.presets import PRESETS, habit, hours_of
+from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Relax, decided, judged, unwatched
-from node_agent.policy.pain import Pain, felt
-from node_agent.policy.sight import Sight
+from node_agent.policy.presence_reading import Reading
 
 S = 1_000_000
 LOOKS = 50
@@ -20,19 +20,19 @@ OFFICE = hours_of("08:00-20:00", ["mon", "tue", "wed", "thu", "fri"])
 CONTRACT = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)
 
 
-def sights(chance: random.Random) -> list[Sight]:
+def readings(chance: random.Random) -> list[Reading]:
     """What some of the sources say: mostly that nobody was there for long, now and then a key, a failure, nothing."""
     found = []
     for name in SOURCES:
         kind = chance.random()
         if kind < 0.02:
-            found.append(Sight(name, chance.uniform(0, 400)))
+            found.append(Reading(name, chance.uniform(0, 400)))
         elif kind < 0.03:
-            found.append(Sight(name, None, "broken"))
+            found.append(Reading(name, None, "broken"))
         elif kind < 0.2:
-            found.append(Sight(name, None))
+            found.append(Reading(name, None))
         else:
-            found.append(Sight(name, float("inf")))
+            found.append(Reading(name, float("inf")))
     return found
 
 
@@ -40,7 +40,7 @@ def trace(chance: random.Random, seen: Counter[str]) -> None:
     """One desk for a while, from the agent's first look on, under some preset and on some day; counts what came."""
     preset, weekday = chance.choice(PRESETS), chance.randrange(7)
     now_us = chance.randrange(S, 24 * 3600 * S)
-    watched, pain, heard_us, relaxed_until_us = unwatched(now_us), Pain(), None, 0
+    watched, backoff, heard_us, relaxed_until_us = unwatched(now_us), Backoff(), None, 0
     last_sign_us = now_us
     for _ in range(LOOKS):
         now_us += chance.choice([S // 10, S, S, S, 5 * S, 60 * S])
@@ -49,21 +49,21 @@ def trace(chance: random.Random, seen: Counter[str]) -> None:
         elif chance.random() < 0.1:
             heard_us = None  # a scheduler that was never heard, after a restart of the agent
         moment = habit(preset, OFFICE, weekday, now_us // (60 * S) % (24 * 60))
-        said = sights(chance) if moment.watched else []
+        said = readings(chance) if moment.watched else []
         signs = [now_us - round(s.idle_s * S) for s in said if s.idle_s is not None and s.idle_s < 1e9 and not s.error]
         last_sign_us = max([last_sign_us, *signs])
         watched = judged(watched, said, now_us, moment)
         answer = decided(watched.presence, heard_us, LEASE_US, now_us, KEEP_US)
-        pain = felt(pain, watched.presence is Presence.PRESENT, {"memory": chance.random() ** 4}, now_us)
+        backoff = backed_off(backoff, watched.presence is Presence.PRESENT, {"memory": chance.random() ** 4}, now_us)
         if isinstance(answer, Relax):
             seen["relaxed"] += 1
             assert watched.presence is Presence.AWAY
             assert heard_us is not None
             assert now_us < answer.until_us <= min(now_us + KEEP_US, heard_us + LEASE_US)
-            assert pain.ratio == 1.0
+            assert backoff.ratio == 1.0
             if moment.watched:
                 assert not moment.expected
-                assert not any(sight.error for sight in said)
+                assert not any(reading.error for reading in said)
                 assert now_us - last_sign_us >= moment.away_after_s * S
             relaxed_until_us = answer.until_us
         else:
@@ -75,8 +75,8 @@ def trace(chance: random.Random, seen: Counter[str]) -> None:
         assert held.idle
         if armed:
             assert held.cpus is not None
-            assert 0 < held.cpus * pain.ratio <= 2.0
-        seen["tightened"] += pain.step > 0
+            assert 0 < held.cpus * backoff.ratio <= 2.0
+        seen["tightened"] += backoff.step > 0
 
 
 @pytest.mark.parametrize("traces", [2_000, pytest.param(100_000, marks=pytest.mark.long)])

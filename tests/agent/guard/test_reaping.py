@@ -12,7 +12,7 @@ from kit.waiting import wait_for
 
 from node_agent.guard.supervisor import _Reaper
 from node_agent.linux import files
-from node_agent.linux.carrier import carried
+from node_agent.linux.cgroup_visit import visiting
 from node_agent.linux.cgroups import ENDINGS, VISITORS, Cgroups
 
 
@@ -67,9 +67,9 @@ def test_a_visitor_that_is_killed_leaves_nobody_behind(groups: Cgroups) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert apart(visit) == -signal.SIGKILL
-    (carrier,) = map(int, os.read(read, 64).split())
+    (visitor,) = map(int, os.read(read, 64).split())
     wait_for(
-        lambda: not os.path.exists(f"/proc/{carrier}") or files.read(f"/proc/{carrier}/stat").split()[2] == "Z",
+        lambda: not os.path.exists(f"/proc/{visitor}") or files.read(f"/proc/{visitor}/stat").split()[2] == "Z",
         "its end",
     )
     os.close(read)
@@ -79,7 +79,7 @@ def test_a_visitor_that_is_killed_leaves_nobody_behind(groups: Cgroups) -> None:
 def test_without_such_a_group_who_would_go_stays() -> None:
     def visit() -> None:
         home = group_of()
-        with carried("/proc/self/nothing", "/proc/self/nothing"):
+        with visiting("/proc/self/nothing", "/proc/self/nothing"):
             assert group_of() == home
             assert children() == set()
 

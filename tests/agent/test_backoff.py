@@ -8,48 +8,48 @@ from hypothesis import strategies as st
 from kit.agents import Cluster, until
 
 from node_agent.linux.pressure import Pressure
-from node_agent.policy.pain import BEARABLE, CALM_US, LAST_STEP, STEP_US, Pain, felt
+from node_agent.policy.backoff import BEARABLE, CALM_US, LAST_STEP, STEP_US, Backoff, backed_off
 
 S = 1_000_000
 HURTS = {"memory": 0.5}
 
 
 def test_each_two_seconds_of_pain_halve_the_contract_down_to_an_eighth_and_calm_gives_it_back() -> None:
-    pain, ratios = Pain(), []
+    backoff, ratios = Backoff(), []
     for second in range(10):
-        pain = felt(pain, True, HURTS, second * S)
-        ratios.append(pain.ratio)
+        backoff = backed_off(backoff, True, HURTS, second * S)
+        ratios.append(backoff.ratio)
     assert ratios == [0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125]
-    assert pain.why == "memory 50%"
+    assert backoff.why == "memory 50%"
     for second in range(10, 100):
-        pain = felt(pain, True, {"memory": 0.01}, second * S)
-        ratios.append(pain.ratio)
+        backoff = backed_off(backoff, True, {"memory": 0.01}, second * S)
+        ratios.append(backoff.ratio)
     assert [ratios.index(ratio, 10) for ratio in (0.25, 0.5, 1.0)] == [29, 49, 69]
 
 
 def test_nobody_is_hurt_at_an_empty_desk() -> None:
-    hurt = felt(Pain(), True, HURTS, 0)
-    assert felt(hurt, False, HURTS, S).ratio == 1.0
+    hurt = backed_off(Backoff(), True, HURTS, 0)
+    assert backed_off(hurt, False, HURTS, S).ratio == 1.0
 
 
 @pytest.mark.parametrize("name", ["cpu of the desk", "memory of the desk", "memory"])
 def test_what_is_bearable_is_borne(name: str) -> None:
     bearable = BEARABLE[name.partition(" ")[0]]
-    assert felt(Pain(), True, {name: bearable}, S).ratio == 1.0
-    assert felt(Pain(), True, {name: bearable + 0.01}, S).ratio == 0.5
+    assert backed_off(Backoff(), True, {name: bearable}, S).ratio == 1.0
+    assert backed_off(Backoff(), True, {name: bearable + 0.01}, S).ratio == 0.5
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(0, 30 * S)), max_size=40))
 def test_it_is_never_looser_than_the_contract_and_always_ends(looks: list[tuple[bool, float, int]]) -> None:
-    pain, now_us = Pain(), 0
+    backoff, now_us = Backoff(), 0
     for present, share, later_us in looks:
         now_us += later_us
-        pain = felt(pain, present, {"memory": share}, now_us)
-        assert 1 / (1 << LAST_STEP) <= pain.ratio <= 1.0
+        backoff = backed_off(backoff, present, {"memory": share}, now_us)
+        assert 1 / (1 << LAST_STEP) <= backoff.ratio <= 1.0
     for _ in range(LAST_STEP):
         now_us += CALM_US
-        pain = felt(pain, True, {}, now_us)
-    assert pain.ratio == 1.0
+        backoff = backed_off(backoff, True, {}, now_us)
+    assert backoff.ratio == 1.0
     assert STEP_US < CALM_US
 
 

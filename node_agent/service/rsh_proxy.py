@@ -34,8 +34,8 @@ from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors, short_of_descriptors
 from node_agent.service.groups import Groups
+from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
-from node_agent.service.whose import Whose
 
 _PATIENCE_S = 10.0
 #: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at
@@ -69,13 +69,18 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     challenge: bytes = b""
 
 
-class Doors:
+class RshProxy:
     """Both servers. They stand open for as long as the agent runs, whether or not the scheduler does."""
 
     def __init__(
-        self, groups: Groups, commands: Commands, whose: Whose, complaints: Complaints, revocations: Revocations
+        self,
+        groups: Groups,
+        commands: Commands,
+        job_lookup: JobLookup,
+        complaints: Complaints,
+        revocations: Revocations,
     ) -> None:
-        self._groups, self._commands, self._whose = groups, commands, whose
+        self._groups, self._commands, self._job_lookup = groups, commands, job_lookup
         self._complain = complaints
         self._config = groups.config
         self._identity = Path(groups.config.paths.identity)
@@ -109,7 +114,7 @@ class Doors:
     def _asker(self, connection: socket.socket) -> Hashable:
         """The job that a caller on this node belongs to by its cgroup, else its user."""
         pid, uid = _credentials(connection)
-        return self._whose.by_cgroup(pid) or uid
+        return self._job_lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
         """A caller without a place is told to come again."""
@@ -161,7 +166,7 @@ class Doors:
     async def _caller(self, connection: socket.socket) -> tuple[int, int, int]:
         """The job and attempt that a process on this node belongs to, and its user. Raises :class:`NotAllowed`."""
         pid, uid = _credentials(connection)
-        found = await self._whose.attempt_of(pid)
+        found = await self._job_lookup.attempt_of(pid)
         if found is None:
             raise NotAllowed("the caller is not part of a job: cosched-rsh works inside jobs only")
         return *found, uid

@@ -15,7 +15,7 @@ _GO: Final = b"."
 
 
 @contextlib.contextmanager
-def carried(home: str, away: str) -> Iterator[None]:
+def visiting(home: str, away: str) -> Iterator[None]:
     """The calling process is in another group meanwhile; both are named by their cgroup.procs.
 
     Where it cannot be taken there, it stays where it is. It has but one thread, and may reap its children meanwhile.
@@ -28,15 +28,15 @@ def carried(home: str, away: str) -> Iterator[None]:
         if there < 0:
             yield
             return
-        carrier = _Carrier(back, there)
+        visitor = _Visitor(back, there)
         try:
-            carrier.take()
+            visitor.take()
             yield
         finally:
-            carrier.bring_back()
+            visitor.bring_back()
 
 
-class _Carrier:
+class _Visitor:
     """The child, and what is left to do where it has died."""
 
     def __init__(self, back: int, there: int) -> None:

@@ -25,7 +25,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Done = Callable[[dict[str, Any]], None]
 
 
-class Rooms:
+class Sandboxes:
     """Makes and removes them. Whatever a user's name or files may delay is done in a child of the guard."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Sight(NamedTuple):
+class Reading(NamedTuple):
     """One source's answer: for how long it has seen nobody, in seconds.
 
     ``idle_s`` is None where there is nothing that this source could watch, or where ``error`` says why it failed.

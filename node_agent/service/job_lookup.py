@@ -17,7 +17,7 @@ _JOB = re.compile(r"job-(\d+)\.(\d+)")
 _TREES = ("", "freezer", "cpuacct", "cpu", "pids", "memory")
 
 
-class Whose:
+class JobLookup:
     """Looks processes up."""
 
     def __init__(self, guard: Guard, cosched: str, mount: Path, proc: Path = Path("/proc")) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measure import machine, p99, spread
-from cosched.bench.coscheduling import Experiment, Plan
+from cosched.bench.coscheduling import CoschedulingRuns, Experiment
 from cosched.bench.matrix import COMPANIES, WORKS, Work
 from cosched.lab.lab import Lab
 
@@ -85,7 +85,7 @@ def watched(lab: Lab, seconds: float, windows: int) -> None:
 def coscheduled(lab: Lab, work: Work, mode: str) -> Iterator[None]:
     """A job of that kind, without end, and a computing task on each node beside it; they are gone at the end."""
     with lab.client() as client:
-        plan = Plan([work], [COMPANIES[0]], [mode], rounds=1, seconds=1.0, nodes=len(lab.nodes))
+        plan = CoschedulingRuns([work], [COMPANIES[0]], [mode], rounds=1, seconds=1.0, nodes=len(lab.nodes))
         with Experiment(client, plan, print).together(work, COMPANIES[0], mode):
             time.sleep(5)  # by then agents know how it receives
             yield

@@ -49,7 +49,7 @@ _SEEN_AGAIN_S: Final = 8.5
 Say = Callable[[str], None]
 
 
-class Plan(NamedTuple):
+class ContractRuns(NamedTuple):
     """How many tasks on each CPU beside the owner, under which modes, how often and for how long each time.
 
     All of them compute; if two are ``talking``, these are one job whose ranks block for each other's messages.
@@ -95,7 +95,7 @@ Runs = dict[tuple[int, str], list[Felt]]
 class Experiment:
     """Runs at a desk. ``refused``: what could not be run, and why."""
 
-    def __init__(self, site: Site, client: Client, plan: Plan, say: Say) -> None:
+    def __init__(self, site: Site, client: Client, plan: ContractRuns, say: Say) -> None:
         """Raises :class:`Failed` where jobs could start elsewhere, or not here."""
         self._site = site
         self._desk = Desk(site, client)

@@ -28,7 +28,7 @@ _PROGRESS: Final = "cosched.programs.pulse"
 Say = Callable[[str], None]
 
 
-class Plan(NamedTuple):
+class CoschedulingRuns(NamedTuple):
     """What to run: how often, how many seconds of computing a run has, on how many nodes, and in which order."""
 
     works: Sequence[Work]
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 class Experiment:
     """Runs cells through a cluster's client. What cannot be run is in ``refused``, with why."""
 
-    def __init__(self, client: Client, plan: Plan, say: Say, lab: str | None = None) -> None:
+    def __init__(self, client: Client, plan: CoschedulingRuns, say: Say, lab: str | None = None) -> None:
         """``lab``: the name of the one on this machine that the client is of; then disturbed runs are made again."""
         self._client = client
         self._jobs = Jobs(client)

@@ -45,7 +45,7 @@ class MixedRun(msgspec.Struct, frozen=True):
     others: float = 0.0
 
 
-class Plan(NamedTuple):
+class MixedRuns(NamedTuple):
     """What to run; ``polls``: whether the message library polls while it waits, or yields."""
 
     modes: Sequence[str]
@@ -63,7 +63,7 @@ Places = Callable[[int], AbstractContextManager[Testbed]]
 class Experiment:
     """Runs the mix under each mode. What could not be run in some round is in ``refused``, with why."""
 
-    def __init__(self, places: Places, plan: Plan, say: Callable[[str], None]) -> None:
+    def __init__(self, places: Places, plan: MixedRuns, say: Callable[[str], None]) -> None:
         self._places = places
         self._plan = plan
         self._say = say

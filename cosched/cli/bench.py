@@ -10,7 +10,7 @@ import click
 from cosched.bench import testbed
 from cosched.bench.contract import RUNS as CONTRACT_RUNS
 from cosched.bench.contract import Measured
-from cosched.bench.coscheduling import WARM_S, Experiment, Plan
+from cosched.bench.coscheduling import WARM_S, CoschedulingRuns, Experiment
 from cosched.bench.matrix import COMPANIES, MODES, WORKS, Run, judged
 from cosched.bench.memory import MemoryRun
 from cosched.bench.mixed import RUNS as MIXED_RUNS
@@ -122,7 +122,7 @@ def coscheduling(
         if there:
             kept.begin({**how, "nodes": place.nodes}, add=add)
         _owners_away(place.client)
-        plan = Plan(chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns))
+        plan = CoschedulingRuns(chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns))
         experiment = Experiment(place.client, plan, say, place.lab)
         for run in experiment.run():
             kept.keep(run)

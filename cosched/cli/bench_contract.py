@@ -7,7 +7,17 @@ from statistics import median
 
 import click
 
-from cosched.bench.contract import CALLS, LEAST_TALKING, RATE_HZ, RUNS, Experiment, Measured, Plan, Reaction, reactions
+from cosched.bench.contract import (
+    CALLS,
+    LEAST_TALKING,
+    RATE_HZ,
+    RUNS,
+    ContractRuns,
+    Experiment,
+    Measured,
+    Reaction,
+    reactions,
+)
 from cosched.bench.contract_results import by_cell, cells, disturbed, document, plot, table
 from cosched.bench.matrix import MODES
 from cosched.bench.run_log import RunLog
@@ -115,7 +125,7 @@ def contract(
         kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def measure(site: Site, client: Client) -> int:
-        plan = Plan(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking)
+        plan = ContractRuns(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking)
         experiment, reacted = Experiment(site, client, plan, say), []
         if heard := site.settings.presence.events:  # else the probe's keys are seen too seldom to be somebody
             for measured in experiment.run():

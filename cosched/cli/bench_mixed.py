@@ -9,7 +9,7 @@ import click
 from cosched.bench import testbed
 from cosched.bench.corun import PLAIN
 from cosched.bench.matrix import MODES
-from cosched.bench.mixed import MIX, RUNS, Experiment, MixedRun, Plan, judged
+from cosched.bench.mixed import MIX, RUNS, Experiment, MixedRun, MixedRuns, judged
 from cosched.bench.mixed_results import document, misses, plot, table
 from cosched.bench.run_log import RunLog
 from cosched.cli.service import service
@@ -78,7 +78,7 @@ def mixed(
         return testbed.found(server, lab) if there else testbed.made("mixed", say, mpl=len(MIX), users=owners)
 
     kept.begin({"seconds": seconds, "receive": receive, "programs": dict(MIX)}, add=add)
-    plan = Plan(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns))
+    plan = MixedRuns(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns))
     experiment = Experiment(place, plan, say)
     for run in experiment.run():
         kept.keep(run)

@@ -12,7 +12,7 @@ from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.identity.authority import create_authority, issue
 from cosched.lab import tiers
-from cosched.lab.plan import HEAD, NETWORK, USER_PRESENCE, USER_PROFILE, Plan, run_directory
+from cosched.lab.plan import HEAD, NETWORK, USER_PRESENCE, USER_PROFILE, LabPlan, run_directory
 from local_load.profile import find
 
 #: Short, so that a lab shows within seconds what takes a minute at a real desk.
@@ -21,7 +21,7 @@ _POLL_S: Final = 1.0
 _CONTRACT: Final = {"cpu_ratio": 0.5, "memory_ratio": 0.5}
 
 
-def write_all(plan: Plan, possible: tiers.Possible) -> None:
+def write_all(plan: LabPlan, possible: tiers.Possible) -> None:
     """Write everything that the plan's programs read."""
     root = os.geteuid() == 0
     names = [node.name for node in plan.nodes]
@@ -109,11 +109,11 @@ def _me() -> str:
         return str(os.geteuid())
 
 
-def _group(plan: Plan, node: str) -> str:
+def _group(plan: LabPlan, node: str) -> str:
     return f"cosched-lab/{plan.name}/{node}"
 
 
-def _identities(plan: Plan) -> None:
+def _identities(plan: LabPlan) -> None:
     authority = plan.path("identity")
     create_authority(authority, plan.name)
     authority.chmod(0o700)

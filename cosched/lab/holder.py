@@ -5,7 +5,7 @@ ends everything, because the kernel kills a pid namespace with its process 1, an
 Without, it is head itself, adopts every orphan, and kills what is below it before it ends.
 
 Over the socket it is given: it is told the wanted tier (one digit), says what is possible and its number, gets the
-:class:`Plan`, says when everything is started, and gets a word when the lab is to stay. Until then it ends with its
+:class:`LabPlan`, says when everything is started, and gets a word when the lab is to stay. Until then it ends with its
 caller.
 """
 
@@ -35,8 +35,8 @@ from cosched.lab.plan import (
     USER_PORT,
     USER_PRESENCE,
     USER_PROFILE,
+    LabPlan,
     Node,
-    Plan,
     own_cpus,
     python,
     run_directory,
@@ -63,7 +63,7 @@ def main() -> None:
     data = channel.recv(1 << 20)
     if not data:
         return
-    plan = Plan.decoded(data)
+    plan = LabPlan.decoded(data)
     try:
         if plan.tier == 1:
             cgroups.make(plan.name, _shares(plan))
@@ -77,7 +77,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _shares(plan: Plan) -> dict[str, cgroups.Share]:
+def _shares(plan: LabPlan) -> dict[str, cgroups.Share]:
     wanted = plan.settings
     share = cgroups.Share(wanted.cpus, plan.memory_bytes, wanted.cap_cpus)
     own = own_cpus(len(plan.nodes), wanted.cpus) if wanted.pin else [""] * len(plan.nodes)
@@ -86,7 +86,7 @@ def _shares(plan: Plan) -> dict[str, cgroups.Share]:
     return shares | agents | {HEAD: cgroups.Share(1, 0)}
 
 
-def _in_namespaces(plan: Plan, channel: socket.socket) -> None:
+def _in_namespaces(plan: LabPlan, channel: socket.socket) -> None:
     """Fork the head into new namespaces and wait for its end, which a signal to us brings about."""
     if plan.user_namespace:
         kernel.enter_user_namespace()
@@ -118,7 +118,7 @@ def _child(do: Callable[[], None], channel: socket.socket) -> None:
         os._exit(1)
 
 
-def _head_in_namespaces(plan: Plan, channel: socket.socket) -> None:
+def _head_in_namespaces(plan: LabPlan, channel: socket.socket) -> None:
     """Process 1 of the lab: the network, the nodes, the scheduler."""
     die_with_parent(0)
     set_name(f"lab-{plan.name}")
@@ -143,7 +143,7 @@ def _head_in_namespaces(plan: Plan, channel: socket.socket) -> None:
     _serve(head, plan, channel, lines)
 
 
-def _fork_node(plan: Plan, node: Node, channel: socket.socket) -> socket.socket:
+def _fork_node(plan: LabPlan, node: Node, channel: socket.socket) -> socket.socket:
     """Fork process 1 of a node; the line to it. What stands between us ends at once, and the node becomes our child."""
     ours, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(30)
@@ -163,7 +163,7 @@ def _fork_node(plan: Plan, node: Node, channel: socket.socket) -> socket.socket:
     return ours
 
 
-def _node_in_namespaces(plan: Plan, node: Node, line: socket.socket) -> None:
+def _node_in_namespaces(plan: LabPlan, node: Node, line: socket.socket) -> None:
     """Process 1 of a node: its network, its mounts, its services."""
     set_name(f"{plan.name}-{node.name}")
     namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -184,7 +184,7 @@ def _node_in_namespaces(plan: Plan, node: Node, line: socket.socket) -> None:
     init.run()
 
 
-def _on_one_host(plan: Plan, channel: socket.socket) -> None:
+def _on_one_host(plan: LabPlan, channel: socket.socket) -> None:
     """Everything as plain processes below this one."""
     become_subreaper()
     set_name(f"lab-{plan.name}")
@@ -206,7 +206,7 @@ def _on_one_host(plan: Plan, channel: socket.socket) -> None:
         kill_descendants()
 
 
-def _plain_node(plan: Plan, node: Node, line: socket.socket, parent: int) -> None:
+def _plain_node(plan: LabPlan, node: Node, line: socket.socket, parent: int) -> None:
     die_with_parent(parent)
     become_subreaper()
     set_name(f"{plan.name}-{node.name}")
@@ -217,7 +217,7 @@ def _plain_node(plan: Plan, node: Node, line: socket.socket, parent: int) -> Non
     kill_descendants()
 
 
-def _head(plan: Plan, channel: socket.socket) -> Init:
+def _head(plan: LabPlan, channel: socket.socket) -> Init:
     head = Init(HEAD, control.listen(plan.path("init.sock")), os.environ, _marks(plan, HEAD), mortal=plan.tier == 3)
 
     def told() -> None:
@@ -231,7 +231,7 @@ def _head(plan: Plan, channel: socket.socket) -> Init:
     return head
 
 
-def _start_scheduler(head: Init, plan: Plan) -> None:
+def _start_scheduler(head: Init, plan: LabPlan) -> None:
     argv = python("-m", "cosched.cli.main", "scheduler", "--config", str(plan.path("cluster.yaml")))
     head.start("scheduler", Service(argv, str(plan.path("scheduler.log")), kept=True))
     if plan.settings.users and plan.tier < 3:
@@ -239,7 +239,7 @@ def _start_scheduler(head: Init, plan: Plan) -> None:
         head.start("peer", Service(argv, str(plan.path("peer.log"))))
 
 
-def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
+def _node(plan: LabPlan, node: Node, listener: socket.socket) -> Init:
     """A node's process 1 with guard, agent and, if there is to be one, its user at the desk."""
     desk: list[str] = []
     if plan.tier == 1:
@@ -258,7 +258,7 @@ def _node(plan: Plan, node: Node, listener: socket.socket) -> Init:
     return init
 
 
-def _user(plan: Plan, node: Node) -> tuple[str, ...]:
+def _user(plan: LabPlan, node: Node) -> tuple[str, ...]:
     """The synthetic user at a desk; Prometheus may look at him, and his messages go to the head."""
     run = ("-m", "cosched.cli.main", "local-load", "run", "--profile", f"{node.directory}/{USER_PROFILE}")
     seed = str(plan.nodes.index(node) + 1)
@@ -276,7 +276,7 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.005)
 
 
-def _serve(head: Init, plan: Plan, channel: socket.socket, lines: list[socket.socket]) -> None:
+def _serve(head: Init, plan: LabPlan, channel: socket.socket, lines: list[socket.socket]) -> None:
     for node, line in zip(plan.nodes, lines, strict=True):
         _heard(line, node)
         line.close()
@@ -291,7 +291,7 @@ def _heard(line: socket.socket, node: Node) -> tuple[dict[str, object], list[int
     return packet
 
 
-def _marks(plan: Plan, node: str) -> dict[str, str]:
+def _marks(plan: LabPlan, node: str) -> dict[str, str]:
     """What every command in the lab finds in its environment."""
     config = {} if node == HEAD else {"COSCHED_NODE_CONFIG": str(plan.path("nodes", node, "node.toml"))}
     return config | {

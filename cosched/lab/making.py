@@ -30,8 +30,8 @@ from cosched.lab.plan import (
     MAX_NODES,
     NETWORK,
     SCHEDULER_PORT,
+    LabPlan,
     Node,
-    Plan,
     Settings,
     own_cpus,
     python,
@@ -171,7 +171,7 @@ class Making:
             state.write(self._directory, told | {"state": state.UP})
             channel.send(b"stay")
 
-    def _plan(self, possible: tiers.Possible, cookie: str) -> Plan:
+    def _plan(self, possible: tiers.Possible, cookie: str) -> LabPlan:
         wanted = self._wanted
         if possible.tier == 1 and cgroups.occupied(self._name):
             raise Failed(
@@ -197,7 +197,7 @@ class Making:
             raise BadInput("--name", f"{longest[1]} is too long for a socket's path", "a shorter name")
         memory = wanted.memory_bytes or _equal_part(wanted.nodes)
         address = "127.0.0.1" if one_host else HEAD_ADDRESS
-        return Plan(
+        return LabPlan(
             self._name, cookie, str(self._directory), possible.tier, possible.user_namespace, wanted, memory, address,
             ports[0], nodes, self._keep,
         )  # fmt: skip
@@ -227,7 +227,7 @@ class Making:
             raise Failed(f"the lab could not be made: {answer['error']}")
         return answer
 
-    def _wait_for_agents(self, plan: Plan) -> None:
+    def _wait_for_agents(self, plan: LabPlan) -> None:
         """Come back when the scheduler counts every node as up. Raises :class:`Failed` with the logs' last lines."""
         end = time.monotonic() + self._timeout_s
         missing = [node.name for node in plan.nodes]
@@ -251,7 +251,7 @@ class Making:
                 story = dead or f"after {self._timeout_s:.0f} s: {problem}"
                 raise Failed(f"the lab did not come up: {story}{self._logs(*logs)}")
 
-    def _dead(self, plan: Plan) -> str:
+    def _dead(self, plan: LabPlan) -> str:
         """The first service that has ended, which none should; empty when there is none."""
         for name, path in ((HEAD, plan.path("init.sock")), *((node.name, node.control) for node in plan.nodes)):
             for service, how in control.services(path).items():

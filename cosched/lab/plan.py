@@ -89,7 +89,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LabPlan:
     """Everything a holder needs. ``user_namespace``: it has to make one (tier 2 of an ordinary user)."""
 
     name: str
@@ -122,7 +122,7 @@ class Plan:
         return Path(self.directory, *parts)
 
 
-def run_directory(plan: Plan, node: Node) -> Path:
+def run_directory(plan: LabPlan, node: Node) -> Path:
     """Where the sockets of a node's guard and agent are, as the node sees it."""
     return Path(RUN) if plan.tier < 3 else Path(node.directory, "run")
 

@@ -143,7 +143,7 @@ class Jobs:
             raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
         stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
-        plan = supervisor.Plan(
+        plan = supervisor.CommandPlan(
             request.job,
             request.attempt,
             request.n,

@@ -31,7 +31,7 @@ _BETWEEN_VISITS_S: Final = 0.1
 _MOST_A_VISIT: Final = 64
 
 
-class Plan(NamedTuple):
+class CommandPlan(NamedTuple):
     """What a supervisor is to start and to watch.
 
     ``script_fd`` has the script's text, ``stream`` names the streams to keep for the agent (None: the command has its
@@ -61,7 +61,7 @@ def close_all_but(keep: Iterable[int]) -> None:
     os.closerange(start, _LAST_FD)
 
 
-def supervise(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> None:
+def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> None:
     """Start the command, tell the guard, wait for its end, write the record. Runs in a process of its own.
 
     Told on ``report_fd``, a line each: {pid} or {error, message}; then, once the command has ended, {exited: record}.
@@ -101,22 +101,22 @@ def supervise(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) ->
         _outlast_descendants()
 
 
-def _only_here(plan: Plan) -> list[int]:
+def _only_here(plan: CommandPlan) -> list[int]:
     """Descriptors that the command's own process needs no more."""
     return [*([] if plan.script_fd is None else [plan.script_fd]), *([] if _is_plain(plan) else [plan.jobs_fd])]
 
 
-def _is_plain(plan: Plan) -> bool:
+def _is_plain(plan: CommandPlan) -> bool:
     return plan.script_fd is None and plan.stream is None
 
 
-def _directory(plan: Plan) -> int:
+def _directory(plan: CommandPlan) -> int:
     """The job's own, open."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(os.path.basename(plan.place.directory), flags, dir_fd=plan.jobs_fd)
 
 
-def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> tuple[int, Record]:
+def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> tuple[int, Record]:
     """The command's pid; and what went wrong, if it did not come to exec."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()  # closed by exec
@@ -162,7 +162,9 @@ def _started(plan: Plan, cgroups: Cgroups, records: Records, report_fd: int) -> 
     return pid, failed
 
 
-def _attend(plan: Plan, pid: int, streams: Streams | None, cgroups: Cgroups, records: Records, report_fd: int) -> None:
+def _attend(
+    plan: CommandPlan, pid: int, streams: Streams | None, cgroups: Cgroups, records: Records, report_fd: int
+) -> None:
     """Wait for the command's end (and for orphans, which are its descendants), say how it was, and pass on the rest."""
     child = process.stat_of(pid)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -256,7 +258,7 @@ def _has_ended(kind: int, which: int) -> bool:
     return False
 
 
-def _record(plan: Plan, pid: int, start_ticks: int, code: int, cgroups: Cgroups, records: Records) -> Record:
+def _record(plan: CommandPlan, pid: int, start_ticks: int, code: int, cgroups: Cgroups, records: Records) -> Record:
     """How the command ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     group = records.group(plan.job, plan.attempt) or {}
@@ -291,7 +293,7 @@ def _outlast_descendants() -> None:
             return
 
 
-def _copy_script(fd: int, plan: Plan) -> str:
+def _copy_script(fd: int, plan: CommandPlan) -> str:
     """The job script as a file that its user may read and run, in the job's directory, which is not his."""
     place, status = plan.place, os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SCRIPT_BYTES:

@@ -19,7 +19,7 @@ from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.wire.grant import Grant, signed
 from cosched.wire.stream import Kind, frame
-from node_agent.guard.desk import Desk
+from node_agent.guard.desk_switch import Desk
 from node_agent.guard.pause import Pause
 from node_agent.guard.records import Records
 from node_agent.service.commands import Wanted

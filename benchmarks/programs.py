@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import machine
-from cosched.programs.run import PROGRAMS
+from cosched.programs.command import PROGRAMS
 from cosched.wire.hostfile import hostfile
 from cosched.wire.messages import Peer
 from space_scheduler.launch import Context, job_environment

@@ -1,7 +1,7 @@
 """The user himself, a process of his own: types, thinks, computes, talks to a peer, and holds memory, by a profile.
 
-Started by ``local_load.run`` as ``python -m local_load.user``, which gives him one line of JSON and reads lines of JSON
-from him: where he sat down, and every second what he used by his own accounting and how long his keys took.
+Started by ``local_load.seat`` as ``python -m local_load.user``, which gives it a line of JSON and reads lines of JSON
+from it: where he sat down, and every second what he used by his own accounting and how long his keys took.
 
 *Held by feedback.* The schedule says what bursts and messages should add up to; what is done is that, less what was
 used already (typing and calls cost CPU too, headers cost bytes). He does not catch up what an overloaded machine kept
@@ -102,7 +102,7 @@ class Memory:
 
 
 class User:
-    """One session. ``order`` is what ``local_load.run`` says; see :func:`main`."""
+    """One session. ``order`` is what ``local_load.seat`` says; see :func:`main`."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._profile = msgspec.convert(order["profile"], Profile)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from cosched.bench.desk import Desk, Talking
+from cosched.bench.desk_under_load import Desk, Talking
 from cosched.bench.interference import InterferenceWatch
 from cosched.bench.site import PARALLEL, PLAIN, Site, owners_word
 from cosched.client.client import Client

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from cosched.bench.desk import Desk
+from cosched.bench.desk_under_load import Desk
 from cosched.bench.site import DESK, PARALLEL, PLAIN, Site, owners_word
 from cosched.errors import BadInput, Failed
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from cosched.bench.desk import Desk
+from cosched.bench.desk_under_load import Desk
 from cosched.bench.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
 from cosched.bench.memory_results import cells, document, table, verdict
 from cosched.bench.run_log import RunLog

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from cosched.lab.demo import report
-from cosched.lab.demo.run import Outcome, play
+from cosched.lab.demo.play import Outcome, play
 from cosched.model.time import humanised, us
 from cosched.report.table import console
 

@@ -18,8 +18,8 @@ from local_load import memory, peer, samples
 from local_load import profile as profiles
 from local_load.measured import room
 from local_load.probe import CALLS, DEFAULT_RATE_HZ
-from local_load.run import PROBED, Run, Wanted
 from local_load.schedule import Session, always, by_day, recorded
+from local_load.seat import PROBED, Run, Wanted
 
 _MOST_S: Final = 30 * 86_400.0
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
-from node_agent.guard.desk import Desk
+from node_agent.guard.desk_switch import Desk
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Duty, Loop

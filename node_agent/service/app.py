@@ -26,7 +26,7 @@ from node_agent.service.attempts import Attempt, Attempts
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
-from node_agent.service.desk import Desk
+from node_agent.service.desk_watch import Desk
 from node_agent.service.disk import Disk
 from node_agent.service.entrance import Entrance
 from node_agent.service.fence import EpochFile

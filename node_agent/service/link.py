@@ -35,7 +35,7 @@ from cosched.wire.messages import (
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn, checked_session
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
-from node_agent.service.desk import Desk, now_us
+from node_agent.service.desk_watch import Desk, now_us
 from node_agent.service.fence import EpochFile, Fenced
 from node_agent.service.orders import Orders
 from node_agent.service.revocations import Revocations

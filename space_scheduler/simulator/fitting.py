@@ -18,8 +18,8 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import Reason
 from space_scheduler.simulator.host import site_rules
-from space_scheduler.simulator.run import Submissions
 from space_scheduler.simulator.site import Site
+from space_scheduler.simulator.world import Submissions
 
 CAUSE: Final = "fits_no_nodes"
 

@@ -23,8 +23,8 @@ from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
-from space_scheduler.simulator.run import Run, Stuck
 from space_scheduler.simulator.site import Site, SiteRun
+from space_scheduler.simulator.world import Run, Stuck
 
 __all__ = ["Observer", "Outcome", "Site", "Stuck", "Ties", "World", "drive", "simulate", "site_rules"]
 

@@ -10,7 +10,7 @@ from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Event, NodeJoined, OwnerCame, OwnerLeft
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import Sharing
-from space_scheduler.simulator.run import Run
+from space_scheduler.simulator.world import Run
 
 
 class Site(NamedTuple):

@@ -6,9 +6,9 @@ import numpy as np
 
 from cosched.programs.bt import BlockTridiagonal
 from cosched.programs.cg import ConjugateGradient
+from cosched.programs.command import main
 from cosched.programs.integer_sort import IntegerSort
 from cosched.programs.mg import Level, Multigrid
-from cosched.programs.run import main
 
 
 class EntryForgotten(ConjugateGradient):

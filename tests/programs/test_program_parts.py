@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosched.programs.command import PROGRAMS
 from cosched.programs.kernel import Verdict, parts, uniform
 from cosched.programs.mg import Level, interpolated, restricted
-from cosched.programs.run import PROGRAMS
 
 
 def test_numbers_depend_on_index_and_seed_alone() -> None:

@@ -38,7 +38,7 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import drive
-from space_scheduler.simulator.run import Run, Submissions
+from space_scheduler.simulator.world import Run, Submissions
 
 seeds = st.integers(0, 1 << 32)
 MACHINES = ("counted", "named", "shared")

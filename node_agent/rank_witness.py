@@ -83,7 +83,7 @@ def goes_on(daemon: int) -> bool:
     return os.environ.get(_GOES_ON_SET, "0") not in ("0", "false") or any(word in words for word in _GOES_ON)
 
 
-def say(words: str, *ways: int | str) -> None:
+def print_words(words: str, *ways: int | str) -> None:
     """Write a line to the first way that takes it."""
     for way in ways:
         try:
@@ -102,7 +102,7 @@ def watch_over(daemon: int, daemon_fd: int, words: str) -> None:
         if not is_stuck(daemon):
             awake_s = now_s
         if now_s - began_s >= _PATIENCE_S and now_s - awake_s >= _ASLEEP_S and not goes_on(daemon):
-            say(words, f"/proc/{daemon}/fd/2")
+            print_words(words, f"/proc/{daemon}/fd/2")
             with contextlib.suppress(OSError):
                 _signal.pidfd_send_signal(daemon_fd, _signal.SIGKILL)
             return
@@ -130,7 +130,7 @@ def main(rank_pid: int, daemon: int) -> None:
     status = 128 + (code & 0x7F) if code & 0x7F else code >> 8
     rank = os.environ.get("PMIX_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK", "")
     words = f"cosched: rank {rank} ended with status {status}"
-    say(words, 2)
+    print_words(words, 2)
     os.dup2(null, 2)  # the daemon may wait for the end of what a rank prints
     watch_over(daemon, daemon_fd, words)
 

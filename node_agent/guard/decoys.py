@@ -76,7 +76,7 @@ class Decoys:
             self._cgroups.forget_decoys(self._desk)
         self._pidfds = []
 
-    def shown(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For ``status``."""
         return {"decoys": {"processes": len(self._pidfds), "problem": self.problem}}
 

@@ -72,7 +72,7 @@ class Desk:
         """Listen no more."""
         self._doors.close()
 
-    def shown(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For ``status``, the agent's too: why nothing runs here, and until when."""
         return {"paused": self.pause.why, "paused_until_us": self.pause.until_us}
 
@@ -102,7 +102,7 @@ class Desk:
             self._begin(_user(uid), seconds)
         elif do == "resume" and self.pause.why:
             self._resume()
-        return {**self._status(), **self.shown()}
+        return {**self._status(), **self.status_fields()}
 
     def _begin(self, user: str, seconds: float | None) -> None:
         self.pause.begin(user, seconds)

@@ -33,7 +33,7 @@ class Command:
             os.close(self.pidfd)
             self.pidfd = None
 
-    def shown(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For ``list``."""
         found: dict[str, Any] = {"n": self.n, "state": self.state, "pid": self.pid}
         if self.exit is not None:

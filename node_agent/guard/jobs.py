@@ -240,10 +240,10 @@ class Jobs:
 
     def listing(self) -> list[dict[str, Any]]:
         """For ``list``."""
-        shown = []
+        status_fields = []
         for group in self.groups.values():
             used = self.endings.used(group)
-            shown.append(
+            status_fields.append(
                 {
                     "job": group.request.job,
                     "attempt": group.request.attempt,
@@ -254,10 +254,10 @@ class Jobs:
                     "cpu_us": used[0],
                     "memory_peak_bytes": used[1],
                     "ranks": self.easing.ranks(group.key),
-                    "commands": [found.shown() for found in group.commands.values()],
+                    "commands": [found.status_fields() for found in group.commands.values()],
                 }
             )
-        return shown
+        return status_fields
 
     # --- commands -----------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class Levers:
             self._set = dict.fromkeys([*self._set, *keys], _UNKNOWN)
             self._write({})
 
-    def shown(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For ``status``."""
         set_now = [[*key, lever.percent, lever.idle or lever.held] for key, lever in sorted(self._set.items())]
         return {"levers": set_now, "raises": self.raises, "levers_problem": self.problem}

@@ -124,7 +124,7 @@ class Limiter:
             moments.append(self._tight_until_us)
         return min(moments)
 
-    def shown(self) -> dict[str, Any]:
+    def status_fields(self) -> dict[str, Any]:
         """For ``status``."""
         return {
             "armed": self.armed,

@@ -79,7 +79,7 @@ class Guard:
             pause,
             settings.security.desk_users,
             self._jobs.freeze,
-            self._limiter.shown,
+            self._limiter.status_fields,
             lambda: self._server.emit({"event": "desk"}),
         )
 
@@ -170,16 +170,16 @@ class Guard:
             case requests.Contract():
                 self._limiter.set_contract(*request, now_us)
                 self._jobs.memory_bytes = self._limiter.limits.memory_bytes
-                return self._limiter.shown()
+                return self._limiter.status_fields()
             case requests.Status():
-                shown = {
-                    **self._limiter.shown(),
-                    **self._jobs.levers.shown(),
-                    **self._desk.shown(),
-                    **self._decoys.shown(),
+                status_fields = {
+                    **self._limiter.status_fields(),
+                    **self._jobs.levers.status_fields(),
+                    **self._desk.status_fields(),
+                    **self._decoys.status_fields(),
                     "periods_moved": self._periods.moves,
                 }
-                return {**shown, "can": self._can}
+                return {**status_fields, "can": self._can}
         return {}
 
     def _relax(self, request: requests.Relax) -> dict[str, Any]:

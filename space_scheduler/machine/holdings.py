@@ -13,7 +13,7 @@ from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.events import AnyEvent
-from space_scheduler.machine.instructions import Instruction, Pace, Resize, Start, Tell
+from space_scheduler.machine.instructions import Instruction, RateChanged, Resize, Start, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Change, Record
 from space_scheduler.progress import ALONE_PPM, end_us, speed_up, whole
@@ -139,10 +139,10 @@ def _follow_width(machine: Machine, record: Record) -> bool:
     return True
 
 
-def paced(record: Record, event: AnyEvent, reason: Reason) -> Pace:
+def paced(record: Record, event: AnyEvent, reason: Reason) -> RateChanged:
     """Tell the host of a job's rate."""
     rate = record.rate_ppm
-    return Pace(record.job.id, rate.numerator, event, reason, rate.denominator)
+    return RateChanged(record.job.id, rate.numerator, event, reason, rate.denominator)
 
 
 # what becomes of it

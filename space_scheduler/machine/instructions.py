@@ -63,7 +63,7 @@ class Tell(Instruction, frozen=True, gc=False):
     reason: Reason
 
 
-class Pace(Instruction, frozen=True, gc=False, omit_defaults=True):
+class RateChanged(Instruction, frozen=True, gc=False, omit_defaults=True, tag="Pace"):
     """From now on a job does so many millionths of what it does alone: its limit and its end are that much further off.
 
     Told only when it changes: where jobs share nodes, or where one has another width than it has asked for. A job
@@ -83,4 +83,4 @@ class Pace(Instruction, frozen=True, gc=False, omit_defaults=True):
 
 
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Resize | Kill | SetTimer | Tell | Pace
+AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged

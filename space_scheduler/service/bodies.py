@@ -45,7 +45,7 @@ class Bodies:
             raise _too_long()
         if length is not None and length <= SHORT_BYTES:
             return await self._in_time(request)
-        async with self._places.of(user, "long bodies"):
+        async with self._places.place_of(user, "long bodies"):
             return await self._in_time(request)
 
     async def _in_time(self, request: web.Request) -> bytes:

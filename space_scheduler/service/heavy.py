@@ -38,7 +38,7 @@ class Heavy:
         """For an answer that is made at once and may be long."""
 
         async def wrapped(request: web.Request) -> web.StreamResponse:
-            async with self._lists.of(self._callers.of(request).user, "long lists"):
+            async with self._lists.place_of(self._callers.of(request).user, "long lists"):
                 async with self._made:
                     answer = await handler(request)
                 # what does not read keeps its place, and holds the answer once: a transport copies what it is given
@@ -50,7 +50,7 @@ class Heavy:
         """For an answer that is sent as it comes."""
 
         async def wrapped(request: web.Request) -> web.StreamResponse:
-            async with self._streams.of(self._callers.of(request).user, "streams of output"):
+            async with self._streams.place_of(self._callers.of(request).user, "streams of output"):
                 return await handler(request)
 
         return wrapped

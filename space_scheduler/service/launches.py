@@ -187,7 +187,7 @@ class Launches:
         self.comparison.heard(entry.name)
         self._into_service(entry)
 
-    def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
+    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """A node reports something of a job."""
         if isinstance(message, wire.Prepared | wire.Started | wire.Refused):
             key = (message.order.job_id, message.order.attempt)
@@ -199,9 +199,9 @@ class Launches:
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
             self._heard_of_stray(entry, key, message)
             return
-        self._do(launch, self._told(launch.gang, entry.name, message))
+        self._do(launch, self._report_to_gang(launch.gang, entry.name, message))
 
-    def _told(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
+    def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
         if isinstance(message, wire.Prepared):
             return gang.prepared(node)
         if isinstance(message, wire.Started):
@@ -313,7 +313,7 @@ class Launches:
         if end.outcome is JobState.COMPLETED and launch.peers and (lost := unnoticed(end.error_tail, launch.peers)):
             end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
         self._orientations.seen(launch.record.user, launch.record.submission, launch.efforts)
-        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else told(end, launch)
+        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else failure_of(end, launch)
         facts = Facts(
             exit=end.exit,
             failure=failure,
@@ -376,7 +376,7 @@ class Launches:
                 launch.timer.cancel()
 
 
-def told(end: Ended, launch: LaunchAttempt) -> Failure:
+def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
     """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
     lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
     found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None

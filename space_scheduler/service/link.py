@@ -49,7 +49,7 @@ class Keeper(Protocol):
     def beat(self, entry: NodeEntry) -> None:
         """A heartbeat has come: it is in the entry."""
 
-    def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
+    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """An agent reports something about a job."""
 
     def lost(self, entry: NodeEntry) -> None:
@@ -298,7 +298,7 @@ class Link:
             self._refuse(entry.name, "fenced", message.message)
             session.cut()
         else:
-            self.keeper.heard(entry, message)
+            self.keeper.take_report(entry, message)
 
     def _now_heard(self, entry: NodeEntry) -> None:
         entry.heard_s = self.book.now_s()

@@ -29,7 +29,7 @@ class Places:
         self._users: dict[str, _User] = {}
 
     @asynccontextmanager
-    async def of(self, user: str, what: str) -> AsyncIterator[None]:
+    async def place_of(self, user: str, what: str) -> AsyncIterator[None]:
         """A place, kept inside. Raises :class:`Refusal` (429) where too many of this user's wait already."""
         mine = self._users.setdefault(user, _User(self._of_one_user))
         if mine.here >= self._most:

@@ -21,7 +21,7 @@ from space_scheduler.machine.events import (
     NodesJoined,
     TimerDue,
 )
-from space_scheduler.machine.instructions import Instruction, Kill, Pace, Resize, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetTimer, Start, Tell
 from space_scheduler.progress import ALONE_PPM, Rate, end_us
 from space_scheduler.reasons import Why
 
@@ -142,7 +142,7 @@ class Run:
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
-            elif isinstance(instruction, Pace):
+            elif isinstance(instruction, RateChanged):
                 self.go_on(instruction.job_id, instruction.rate, now_us)
             elif isinstance(instruction, Resize):
                 self.again = True

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from kit.agents import Cluster, Node, Scheduler, until
+from kit.clocks import Clock
 
 from cosched.wire import messages as wire
 from cosched.wire.stream import Kind
 from node_agent.service.rsh_proxy import Call
 from tests.agent.test_agent_route import JOB, Job, call, sleeping, wanted
-from tests.kit.clocks import Clock
 
 _STREAM = """
 import hashlib, os, sys

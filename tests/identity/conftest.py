@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.agents import Cluster as Nodes
-
-from tests.kit.service import ME, Cluster
+from kit.service import ME, Cluster
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import sys
 import time
 
 import pytest
+from kit.service import Agent, Cluster, running
 from kit.waiting import BOUND_S
 
 from cosched.cli.checks import Check, agreement
 from cosched.wire import messages as wire
 from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
-from tests.kit.service import Agent, Cluster, running
 
 ADA = AccountDoc(1001, 1001, "/users/ada")
 

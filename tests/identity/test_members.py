@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from kit.agents import DEADLINE_S, Node, until
 from kit.agents import Cluster as Nodes
+from kit.service import Cluster, Running, running
 
 from cosched.errors import Failed
 from cosched.identity.authority import issue
@@ -22,7 +23,6 @@ from cosched.wire.stream import Frames, Kind
 from node_agent.service.commands import Wanted
 from node_agent.service.rsh_proxy import Call
 from space_scheduler.service.members import Members
-from tests.kit.service import Cluster, Running, running
 
 
 def test_members_are_kept_and_a_damaged_file_is_not_guessed_at(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ async def joined(service: Running, *names: str) -> None:
 
 async def turned_away(service: Running, name: str) -> wire.Rejected:
     """What a node is told that dials."""
-    from tests.kit.service import Agent  # noqa: PLC0415
+    from kit.service import Agent  # noqa: PLC0415
 
     async with service.dial("node", name) as connection:
         agent = Agent(connection, name, answers=False)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.agents import Cluster as Nodes
 from kit.agents import until
+from kit.service import Cluster, running
 
 from cosched.errors import BadInput
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn, new_session
-from tests.kit.service import Cluster, running
 
 
 @given(st.lists(st.integers(0, 6), max_size=12))

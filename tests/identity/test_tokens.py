@@ -9,13 +9,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from kit.service import ME, Cluster, running
 from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed
 from space_scheduler.service.tokens import MOST, NoToken, Tokens
-from tests.kit.service import ME, Cluster, running
 
 DAY_S = 86_400.0
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}

@@ -16,7 +16,7 @@ from cosched.model.node import Node, Owner
 from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.workload.rules import Tasks, Workload
 from space_scheduler.machine.events import Event, JobEnded
-from space_scheduler.machine.instructions import Instruction, Pace, Start, Tell
+from space_scheduler.machine.instructions import Instruction, RateChanged, Start, Tell
 from space_scheduler.machine.record import Infeasible
 from space_scheduler.progress import ALONE_PPM, Sharing
 from space_scheduler.simulator.host import Outcome, Site, Stuck, simulate
@@ -74,7 +74,7 @@ class Watch:
             elif isinstance(each, Tell):
                 assert each.promised_us <= self.promised_us.get(each.job_id, FOREVER_US), f"moved later: {each}"
                 self.promised_us[each.job_id] = each.promised_us
-            elif isinstance(each, Pace):
+            elif isinstance(each, RateChanged):
                 since_us, rate, done = self.rates[each.job_id]
                 self.rates[each.job_id] = (now_us, each.rate_ppm, done + (now_us - since_us) * rate)
 

@@ -9,7 +9,7 @@ from cosched.model.node import Node, Owner
 from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import OnNode
-from space_scheduler.machine.instructions import Pace, Tell
+from space_scheduler.machine.instructions import RateChanged, Tell
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.presets import compose
@@ -207,7 +207,7 @@ def test_a_machine_goes_on_from_paper_at_the_same_paces() -> None:
         state.handle(ev.JobEnded(1), 40_000_000)
     both = [state.handle(ev.Boundary(), 40_000_000) for state in (again, drive.state)]
     assert both[0] == both[1]
-    assert any(isinstance(each, Pace) for each in both[0])
+    assert any(isinstance(each, RateChanged) for each in both[0])
 
 
 def test_a_machine_that_kept_no_rates_goes_on_with_them() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-
-from tests.kit.service import ME, Cluster, Running, running
+from kit.service import ME, Cluster, Running, running
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from kit.service import ME, Cluster, Running, running
 
 from cosched.wire import messages as wire
-from tests.kit.service import ME, Cluster, Running, running
 
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 

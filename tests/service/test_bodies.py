@@ -5,13 +5,13 @@ import json
 import socket
 
 import pytest
+from kit.service import Running
 
 from node_agent.guard.protocol import MAX_PACKET_BYTES
 from space_scheduler.service import bodies
 from space_scheduler.service.places import Places
 from space_scheduler.service.problems import Refusal
 from space_scheduler.service.submissions import MAX_LAUNCH_BYTES
-from tests.kit.service import Running
 
 DEEP = b"[" * 100_000
 
@@ -73,19 +73,19 @@ async def test_long_bodies_that_never_end_are_few(service: Running) -> None:
 
 async def test_a_user_who_holds_his_places_holds_nobody_elses() -> None:
     places = Places(1, 3, 1)
-    async with places.of("a", "bodies"):
+    async with places.place_of("a", "bodies"):
         waiting = asyncio.create_task(_enter(places, "a"))
         await asyncio.sleep(0)
         with pytest.raises(Refusal, match="2 bodies of a are here already"):
             await _enter(places, "a")
-        async with places.of("b", "bodies"):
+        async with places.place_of("b", "bodies"):
             assert not waiting.done()
     await waiting
     await _enter(places, "a")
 
 
 async def _enter(places: Places, user: str) -> None:
-    async with places.of(user, "bodies"):
+    async with places.place_of(user, "bodies"):
         pass
 
 

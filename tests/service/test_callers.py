@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from kit.service import ME, Cluster, Running
 
 from cosched.wire import messages as wire
-from tests.kit.service import ME, Cluster, Running
 
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 

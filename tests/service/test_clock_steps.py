@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 
 import pytest
+from kit.clocks import Clock
+from kit.puppet import live
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.wire.api import JobDoc, Submission
-from tests.kit.clocks import Clock
-from tests.kit.puppet import live
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from kit.service import ME, Agent, Cluster, Running, running
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from tests.kit.service import ME, Agent, Cluster, Running, running
 
 Bring = Callable[[Running, Agent], Awaitable[int]]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.needs import need_mounts
+from kit.service import Cluster, Running, running
 
 from cosched.wire import messages as wire
-from tests.kit.needs import need_mounts
-from tests.kit.service import Cluster, Running, running
 
 
 @contextlib.contextmanager

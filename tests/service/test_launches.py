@@ -5,12 +5,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import msgspec
+from kit.service import DEADLINE_S, ME, Agent, Cluster, Running, running
 
 from cosched.identity.grants import load_grant_pub
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
 from space_scheduler.service.discard import Discarder
-from tests.kit.service import DEADLINE_S, ME, Agent, Cluster, Running, running
 
 
 async def joined(service: Running, *nodes: str) -> None:

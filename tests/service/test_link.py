@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from kit.service import DEADLINE_S, Agent, Cluster, Running, running
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
@@ -15,7 +16,6 @@ from cosched.wire import messages as wire
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
-from tests.kit.service import DEADLINE_S, Agent, Cluster, Running, running
 
 
 def hello(**given: Any) -> wire.Hello:

@@ -1,9 +1,9 @@
 """/metrics: what Prometheus reads, with base units and few labels."""
 
+from kit.service import Running
 from prometheus_client.parser import text_string_to_metric_families
 
 from cosched.wire import messages as wire
-from tests.kit.service import Running
 
 
 async def samples(service: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

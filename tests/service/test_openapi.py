@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from kit.service import Running
 
 from cosched.wire import api
 from space_scheduler.service import openapi
-from tests.kit.service import Running
 
 
 def references(value: Any) -> set[str]:

@@ -1,12 +1,12 @@
 """A program's orientation: measured by agents, kept with the job, remembered for its user's next one."""
 
 import pytest
+from kit.service import Cluster, Running, running
 
 from cosched.errors import BadInput
 from cosched.model.effort import Effort
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
-from tests.kit.service import Cluster, Running, running
 
 TALKS = Effort(ran_us=3_000_000, kernel_us=600_000, asleep_us=1_000_000, arrivals=8_000, received_bytes=4_000_000)
 COMPUTES = Effort(ran_us=3_000_000)

@@ -5,9 +5,9 @@ import os
 
 import aiohttp
 import pytest
+from kit.service import Running
 
 from cosched.wire import messages as wire
-from tests.kit.service import Running
 
 
 async def joined(service: Running, *nodes: str) -> None:

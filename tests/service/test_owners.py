@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
+from kit.service import Agent, Cluster, Running, running
 
 from cosched.config import coefficients
 from cosched.model.contract import SocialContract
@@ -10,7 +11,6 @@ from cosched.model.coscheduling import Mode
 from cosched.model.node import Presence
 from cosched.wire.api import NodeDoc, NodeList
 from space_scheduler.service.sharing import stretch
-from tests.kit.service import Agent, Cluster, Running, running
 
 WHY = "ann has paused parallel work at this desk"
 

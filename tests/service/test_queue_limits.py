@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+from kit.service import ME, Cluster, Running, running
 
 from space_scheduler.service.rates import Rates
-from tests.kit.service import ME, Cluster, Running, running
 
 JOB = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 

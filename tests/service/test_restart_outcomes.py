@@ -5,11 +5,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from kit.service import Cluster, Running, running
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
 from space_scheduler.service.gang import Ended, Gang, Order, OrderKind
-from tests.kit.service import Cluster, Running, running
 from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")

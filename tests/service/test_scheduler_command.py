@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from kit.service import DEADLINE_S, Cluster
 
 from cosched.config.cluster import Listen
-from tests.kit.service import DEADLINE_S, Cluster
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from kit.service import Cluster, Running, running
 from kit.waiting import BOUND_S
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,7 +16,6 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import fcfs
-from tests.kit.service import Cluster, Running, running
 
 MANY: Final = 10_000
 UNLIMITED: Final = {"max_queued": 0, "max_queued_per_user": 0}  # whoever runs this may be called ada

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import msgspec
+from kit.service import ME, Agent, Cluster, Running, running
 
 from cosched.config.cluster import LaunchSettings, SetAside
 from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
-from tests.kit.service import ME, Agent, Cluster, Running, running
 
 
 async def up(stack: AsyncExitStack, service: Running, *nodes: str) -> list[Agent]:

@@ -4,8 +4,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from kit.service import Cluster, running
+
 from cosched.wire import messages as wire
-from tests.kit.service import Cluster, running
 
 MIB = 1 << 20
 

@@ -6,8 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-
-from tests.kit.service import Cluster, Running, running
+from kit.service import Cluster, Running, running
 
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 

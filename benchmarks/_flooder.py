@@ -71,7 +71,7 @@ def flood(kind: str, address: str, seconds: float) -> int:
 
 def probe(path: str, seconds: float) -> list[float]:
     """How long a pause takes to be answered, in seconds, one after another; resumed at once."""
-    from cosched.cli.desk import _answer  # noqa: PLC0415 (flooders have no need of it)
+    from cosched.apps.cli.desk import _answer  # noqa: PLC0415 (flooders have no need of it)
 
     took: list[float] = []
     end_s = time.monotonic() + seconds

@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measure import machine, p99, spread
-from cosched.bench.coscheduling import CoschedulingRuns, Experiment
-from cosched.bench.matrix import COMPANIES, WORKS, Work
-from cosched.lab.lab import Lab
+from cosched.apps.experiments.coscheduling import CoschedulingRuns, Experiment
+from cosched.apps.experiments.matrix import COMPANIES, WORKS, Work
+from cosched.apps.lab.lab import Lab
 
 BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms") for how in ("block", "poll"))
 

@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import machine
-from cosched.lab import cgroups
-from cosched.lab.lab import Lab
+from cosched.apps.lab import cgroups
+from cosched.apps.lab.lab import Lab
 from local_load import report, samples
 from local_load.machine import cpu_s
 
@@ -96,7 +96,7 @@ def busy(lab: Lab) -> list[int]:
 
 def user(lab: Lab, seconds: float, out: Path) -> dict[str, object]:
     """An XWindows user at the desk for so long; what he says."""
-    command = [sys.executable, "-P", "-m", "cosched.cli.main", "local-load", "run", "--profile", "xwindows"]
+    command = [sys.executable, "-P", "-m", "cosched.apps.cli.main", "local-load", "run", "--profile", "xwindows"]
     command += ["--seconds", f"{seconds:g}", "--out", str(out), "--json"]
     running = lab.popen(NODE, command, stdout=subprocess.PIPE, cwd="/")
     told, _ = running.communicate(timeout=seconds + 300)

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.measure import machine, p99
-from cosched.bench.site import LabDesk, owners_word
+from cosched.apps.experiments.site import LabDesk, owners_word
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.lab.lab import Lab
 from cosched.model.job import TERMINAL
 from cosched.wire.api import JobDoc, Submission
 from node_agent.linux.process import stat_of
@@ -90,7 +90,7 @@ def owners(lab: Lab) -> Iterator[None]:
 
 def felt_ms(desk: LabDesk, meanwhile: object = None) -> float:
     """The owner's 99th percentile in a stretch, milliseconds."""
-    command = [sys.executable, "-m", "cosched.cli.main", "local-load", "probe", "--seconds", f"{_STRETCH_S:g}"]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", "local-load", "probe", "--seconds", f"{_STRETCH_S:g}"]
     command += ["--rate", "100", "--calls", ",".join(_CALLS), "--json"]
     told = owners_word(desk, command, _STRETCH_S + 60, meanwhile)  # type: ignore[arg-type]
     return 1e3 * float(told["calls"]["nanosleep"]["p99_s"])

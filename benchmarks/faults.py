@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cosched.apps.lab import rooms
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.lab import rooms
-from cosched.lab.lab import Lab
 from cosched.model.job import TERMINAL
 from cosched.wire.api import JobDoc, Submission
 

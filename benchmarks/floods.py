@@ -24,8 +24,8 @@ from pathlib import Path
 
 from benchmarks.agent import cpu_s, processes
 from benchmarks.measure import machine
+from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
-from cosched.lab.lab import Lab
 from cosched.wire.api import Submission
 
 ROOT = Path(__file__).resolve().parents[1]

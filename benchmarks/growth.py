@@ -19,7 +19,7 @@ LOAD, PROCS = 0.7, 128
 def main(arguments: list[str]) -> None:
     """Measure and print."""
     rounds = next((int(each) for each in arguments if each.isdecimal()), 3)
-    cosched = [sys.executable, "-m", "cosched.cli.main"]
+    cosched = [sys.executable, "-m", "cosched.apps.cli.main"]
     with TemporaryDirectory(prefix="cosched-bench-") as scratch:
         commands = {}
         for jobs in (1, *SIZES):

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks.agent import processes
 from benchmarks.measure import machine, p99, ratios, spread
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.lab.lab import Lab
 from cosched.wire.api import Submission
 
 RANK = "sh -c 'date +%s%N'"
@@ -120,7 +120,7 @@ def by_command(lab: Lab, client: Client, folder: Path) -> float:
     """Seconds from the start of the process ``cosched submit`` until the first rank runs."""
     script = folder / "job.sh"
     script.write_text(f"#!/bin/sh\nexec mpirun {RANK}\n")
-    command = [sys.executable, "-m", "cosched.cli.main", "submit", "-n", "4", "--time", "60s", str(script)]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", "submit", "-n", "4", "--time", "60s", str(script)]
     environment = {**os.environ, "PATH": PATH, "COSCHED_LAB": lab.name}
     began_ns = time.time_ns()
     ended = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=True)

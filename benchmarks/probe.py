@@ -44,7 +44,7 @@ def main() -> int:
         raise SystemExit("needs root and perf (Debian: linux-perf)")
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as ended:
         folder = Path(name)
-        probe = _pinned(ended, f"{sys.executable} -P -m cosched.cli.main local-load probe --calls nanosleep"
+        probe = _pinned(ended, f"{sys.executable} -P -m cosched.apps.cli.main local-load probe --calls nanosleep"
                         f" --rate {RATE_HZ} --seconds {seconds:g} --out {folder / 'out'}", _NICE)  # fmt: skip
         tid = _child(probe.pid)
         hogs = [_pinned(ended, "sh -c 'while :; do :; done'", 0) for _ in range(2)]

@@ -25,7 +25,7 @@ def one(profile: str, seed: int, seconds: float) -> dict[str, Any]:
     own_network = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "alone"]
     command = [
         *([] if os.geteuid() else own_network),
-        *(sys.executable, "-P", "-m", "cosched.cli.main", "local-load", "run"),
+        *(sys.executable, "-P", "-m", "cosched.apps.cli.main", "local-load", "run"),
         *("--profile", profile, "--seed", str(seed), "--seconds", f"{seconds:g}", "--memory", NODE, "--json"),
     ]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=seconds + 120, check=True)

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import machine
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.lab.lab import Lab
 from cosched.model.job import TERMINAL
 from cosched.wire.api import JobDoc, Submission
 

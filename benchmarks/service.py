@@ -73,7 +73,7 @@ class Lab:
     def start(self) -> float:
         """Start the scheduler; the seconds until it listens."""
         began_s = time.monotonic()
-        command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(self.config)]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(self.config)]
         log = self._open.enter_context((self.path / "scheduler.log").open("a"))
         self.scheduler = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.scheduler.stdout is not None

@@ -9,10 +9,10 @@ import sys
 import time
 
 from benchmarks.measure import interleaved, machine, show
+from cosched.apps.replicate.cisne import setup
 from cosched.config import coefficients
 from cosched.metrics.summary import summarise
 from cosched.model.coscheduling import Mode
-from cosched.replicate.cisne import setup
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import simulate

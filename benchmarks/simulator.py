@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
         if path is None:
             print(f"{log} is not here; 'cosched workload fetch {log}' downloads it")
             continue
-        command = [sys.executable, "-m", "cosched.cli.main", "simulate", str(path), "--policy", policy, "--json"]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "simulate", str(path), "--policy", policy, "--json"]
         commands[f"{log}, {policy}"] = command
     print(machine())
     show(interleaved(commands, rounds))

@@ -1,7 +1,7 @@
 """What a service tells whoever started it, as systemd has it: that it is ready, and again and again that it lives.
 
 ``NOTIFY_SOCKET`` says where, ``WATCHDOG_USEC`` how long it may be silent before it is killed and started anew. A lab's
-process 1 does the same (``cosched.lab.keeping``).
+process 1 does the same (``cosched.apps.lab.keeping``).
 """
 
 import contextlib

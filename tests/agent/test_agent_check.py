@@ -11,7 +11,7 @@ from kit.agents import DEADLINE_S, Cluster, until
 
 
 def cosched(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "cosched.cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
 
 
@@ -72,7 +72,7 @@ def test_an_agent_whose_port_is_taken_says_so(cluster: Cluster) -> None:
 
 def test_the_agent_stays_small() -> None:
     """What it imports, so that it can run on every workstation."""
-    code = "import sys, node_agent.service.app, cosched.cli.agent; print(*sys.modules)"
+    code = "import sys, node_agent.service.app, cosched.apps.cli.agent; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
     loaded = set(ended.stdout.split())
     assert not loaded & {"numpy", "scipy", "aiohttp", "rich", "cryptography.x509", "space_scheduler"}

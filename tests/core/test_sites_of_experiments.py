@@ -10,6 +10,7 @@ from kit.loads import J, workload
 from matplotlib.axes import Axes
 from msgspec import structs
 
+from cosched.apps.replicate.cisne import setup
 from cosched.config import coefficients
 from cosched.config.experiment import Experiment
 from cosched.config.site import SiteOwners, SiteSettings, SiteTasks
@@ -17,7 +18,6 @@ from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
-from cosched.replicate.cisne import setup
 from cosched.report.gantt import gantt
 from cosched.report.plots import figure
 from cosched.workload import estimates, swf

@@ -10,7 +10,7 @@ import pytest
 from kit.service import Agent, Cluster, running
 from kit.waiting import BOUND_S
 
-from cosched.cli.checks import Check, agreement
+from cosched.apps.cli.checks import Check, agreement
 from cosched.wire import messages as wire
 from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
 
@@ -87,7 +87,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(files: Cluster) 
                 await agent.beat()
             await service.until(lambda: all(service.service.book.entry(n).size for n in ("n1", "n2")), "up")
             command = [
-                sys.executable, "-m", "cosched.cli.main", "doctor", "--json", "--server", str(files.socket),
+                sys.executable, "-m", "cosched.apps.cli.main", "doctor", "--json", "--server", str(files.socket),
                 "--user", "root", "--user", "stranger",
             ]  # fmt: skip
             ended = await asyncio.to_thread(

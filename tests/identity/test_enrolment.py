@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kit.agents import free_port, remove_groups
 
-from cosched.enrol import services
+from cosched.apps.enrol import services
 from cosched.errors import BadInput
 from cosched.identity import authority
 from cosched.identity.requests import new_request, requested_key
@@ -87,7 +87,7 @@ class Office:
             assert was in text
             text = text.replace(was, now)
         settings.write_text(text + "allow_root: true\nheartbeat: 200ms\n")
-        command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(settings)]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(settings)]
         self._start(command, "scheduler.log")
         wait_for(lambda: self.server.exists() and listening(self.port), "the scheduler to listen")
 
@@ -98,7 +98,7 @@ class Office:
     def cosched(self, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("COSCHED_", "SSH_"))}
         return subprocess.run(
-            [sys.executable, "-m", "cosched.cli.main", *map(str, arguments)],
+            [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)],
             capture_output=True, text=True, timeout=120, env=inherited | env, check=False,
         )  # fmt: skip
 

@@ -64,7 +64,7 @@ class Desk:
         )  # fmt: skip
         self.log = self.base / "scheduler.log"
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(settings)]
+            command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(settings)]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         self.node = self.nodes.node("a")
         wait_for(self.socket.exists, "the scheduler to listen")

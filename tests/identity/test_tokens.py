@@ -186,7 +186,7 @@ async def test_the_command_makes_lists_and_revokes_and_the_client_uses_it(files:
         async def cosched(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
             inherited = {key: value for key, value in os.environ.items() if not key.startswith("COSCHED_")}
             return await asyncio.to_thread(
-                subprocess.run, [sys.executable, "-m", "cosched.cli.main", *arguments],
+                subprocess.run, [sys.executable, "-m", "cosched.apps.cli.main", *arguments],
                 capture_output=True, text=True, timeout=BOUND_S, env=inherited | env, check=False,
             )  # fmt: skip
 

@@ -90,7 +90,7 @@ class Scheduler:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(self.settings), *options]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(self.settings), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
+from cosched.apps.lab import rooms
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
-from cosched.lab import rooms
 from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.cli.main import main
+from cosched.apps.cli.main import main
 
 #: Five jobs on four processors: enough to make a queue, small enough to check by hand.
 JOBS = """\

@@ -15,7 +15,7 @@ from kit.waiting import BOUND_S
 from local_load.probe import CALLS, OWN, SAMPLE
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCAL_LOAD = (sys.executable, "-P", "-m", "cosched.cli.main", "local-load")
+LOCAL_LOAD = (sys.executable, "-P", "-m", "cosched.apps.cli.main", "local-load")
 
 
 @contextlib.contextmanager

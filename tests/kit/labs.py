@@ -39,7 +39,7 @@ class Bench:
         return inherited | own | self.env
 
     def argv(self, *arguments: object) -> list[str]:
-        return [*self.prefix, self.python, "-P", "-m", "cosched.cli.main", "lab", *map(str, arguments)]
+        return [*self.prefix, self.python, "-P", "-m", "cosched.apps.cli.main", "lab", *map(str, arguments)]
 
     def call(
         self, *arguments: object, wrap: Sequence[str] = (), cwd: Path | str = "/", **how: Any
@@ -139,7 +139,7 @@ def ordinary_user() -> tuple[tuple[str, ...], str, int]:
         full = (*prefix, "env", f"PYTHONPATH={search}", "HOME=/nonexistent")
         try:
             tried = subprocess.run(
-                [*full, python, "-P", "-c", "import cosched.lab.lab"],
+                [*full, python, "-P", "-c", "import cosched.apps.lab.lab"],
                 capture_output=True,
                 check=False,
                 cwd="/",

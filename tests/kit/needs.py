@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cosched.lab import kernel, tiers
+from cosched.apps.lab import kernel, tiers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,7 +59,7 @@ def need_namespaces_of(prefix: tuple[str, ...], python: str) -> None:
 
 @cache
 def _trouble_of_user(prefix: tuple[str, ...], python: str) -> str:
-    program = "from cosched.lab import tiers; best = tiers.best(); print(best.why if best.tier > 2 else '')"
+    program = "from cosched.apps.lab import tiers; best = tiers.best(); print(best.why if best.tier > 2 else '')"
     asked = subprocess.run(
         [*prefix, "env", f"PYTHONPATH={ROOT}", python, "-c", program], capture_output=True, text=True, check=False
     )

@@ -178,7 +178,7 @@ class Live:
 
     def start(self) -> None:
         """Start the service and let the node join."""
-        command = [sys.executable, "-m", "cosched.cli.main", "scheduler", "--config", str(self.settings)]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(self.settings)]
         began = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)

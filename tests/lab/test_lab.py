@@ -15,8 +15,8 @@ from kit.groups import groups, pids
 from kit.labs import Bench
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.apps.lab import Lab, cgroups
 from cosched.errors import Failed
-from cosched.lab import Lab, cgroups
 from local_load.profile import find
 
 #: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
@@ -57,7 +57,7 @@ def test_a_policy_of_ones_own_decides(tiered_bench: Tiered, tmp_path: Path) -> N
     shutil.copy(EXAMPLES / "least_work.py", tmp_path)
     (tmp_path / "job.sh").write_text("#!/bin/sh\nexit 7\n")
     bench.up("--nodes", 1, "--tier", tier, "--policy", "least_work:LeastWorkFirst", cwd=tmp_path)
-    submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.cli.main", "submit", "--lab", bench.name]
+    submit = [*bench.prefix, bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "--lab", bench.name]
     job = [*submit, "--wait", "--output", "/dev/null", str(tmp_path / "job.sh")]
     ended = subprocess.run(job, env=bench.environment(), cwd="/", capture_output=True, text=True, check=False)
     assert ended.returncode == 7, ended
@@ -264,7 +264,7 @@ def test_nodes_reach_each_other_by_name(separated: Bench) -> None:
 @with_namespaces
 def test_the_scheduler_is_found_from_a_desk(separated: Bench) -> None:
     python = separated.python
-    told = separated.output("node2", python, "-P", "-m", "cosched.cli.main", "nodes", "--json")
+    told = separated.output("node2", python, "-P", "-m", "cosched.apps.cli.main", "nodes", "--json")
     assert [node["name"] for node in json.loads(told)["nodes"]] == list(NODES)
 
 
@@ -311,7 +311,7 @@ def test_tier_3_takes_no_job_over_several_nodes_and_says_what_to_do(user_bench: 
     script = user_bench.runtime.parent / "job.sh"
     script.write_text("#!/bin/sh\n")
     ended = subprocess.run(
-        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.cli.main", "submit", "-n", "2", script],
+        [*user_bench.prefix, user_bench.python, "-P", "-m", "cosched.apps.cli.main", "submit", "-n", "2", script],
         env=user_bench.environment(), cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False,
     )  # fmt: skip
     assert ended.returncode != 0

@@ -14,12 +14,12 @@ from kit.labs import Bench
 from kit.needs import need_root
 from kit.waiting import wait_for
 
+from cosched.apps.lab import cgroups, control, kernel, process, rooms, state, sweep
+from cosched.apps.lab.making import checked
+from cosched.apps.lab.netlink import Network, NetworkError
+from cosched.apps.lab.plan import Settings
+from cosched.apps.lab.tiers import tried
 from cosched.errors import BadInput, Failed
-from cosched.lab import cgroups, control, kernel, process, rooms, state, sweep
-from cosched.lab.making import checked
-from cosched.lab.netlink import Network, NetworkError
-from cosched.lab.plan import Settings
-from cosched.lab.tiers import tried
 
 #: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

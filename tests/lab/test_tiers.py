@@ -9,7 +9,7 @@ from kit.labs import Bench
 from kit.needs import need_root
 from kit.waiting import BOUND_S
 
-from cosched.lab import cgroups, tiers
+from cosched.apps.lab import cgroups, tiers
 
 #: From Python 3.12 on, a fork beside pytest's own threads is warned of; what is forked here uses no locks of theirs.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -40,9 +40,9 @@ def test_a_tier_that_is_asked_for_is_no_better_than_that() -> None:
 def best_of(bench: Bench, before: str) -> dict[str, object]:
     """What an ordinary user can have, after something was done to his process."""
     code = (
-        f"import json, os, sys; from cosched.lab import kernel; from node_agent.linux import files; {before}; "
+        f"import json, os, sys; from cosched.apps.lab import kernel; from node_agent.linux import files; {before}; "
         "os.execv(sys.executable, [sys.executable, '-P', '-c', "
-        "'import json; from cosched.lab import tiers; print(json.dumps(tiers.best()._asdict()))'])"
+        "'import json; from cosched.apps.lab import tiers; print(json.dumps(tiers.best()._asdict()))'])"
     )
     ended = subprocess.run(
         [*bench.prefix, bench.python, "-P", "-c", code], env=bench.environment(), cwd="/", capture_output=True,

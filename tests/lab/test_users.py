@@ -9,7 +9,7 @@ from kit.desks import LOCAL_LOAD
 from kit.labs import Bench
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.lab.plan import PEER_PORT, USER_PORT
+from cosched.apps.lab.plan import PEER_PORT, USER_PORT
 from local_load.schedule import recorded
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kit.groups import pids
 
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.lab.lab import Lab
 from cosched.wire.api import JobDoc, Submission
 
 ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from kit.needs import need_root
 
-from cosched.bench.contract import ABSENT, ABSENT_UNPROTECTED, IDLE, UNPROTECTED
-from cosched.lab.files import AWAY_AFTER_S
-from cosched.lab.lab import Lab
+from cosched.apps.experiments.contract import ABSENT, ABSENT_UNPROTECTED, IDLE, UNPROTECTED
+from cosched.apps.lab.files import AWAY_AFTER_S
+from cosched.apps.lab.lab import Lab
 
-_MODULE = ("-m", "cosched.cli.main")
+_MODULE = ("-m", "cosched.apps.cli.main")
 _COMMAND = ("bench", "contract", "--tasks", "1", "--rounds", "1", "--seconds", "1", "--reactions", "1")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kit.needs import need_root
 
-from cosched.bench.matrix import ALONE
-from cosched.lab.lab import Lab
+from cosched.apps.experiments.matrix import ALONE
+from cosched.apps.lab.lab import Lab
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -52,6 +52,6 @@ def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "cosched.cli.main", "bench", "coscheduling", *arguments],
+        [sys.executable, "-m", "cosched.apps.cli.main", "bench", "coscheduling", *arguments],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip

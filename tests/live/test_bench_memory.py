@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.needs import need_root
 
-from cosched.bench.memory import CONTRACT, IDLE, UNPROTECTED
+from cosched.apps.experiments.memory import CONTRACT, IDLE, UNPROTECTED
 
 
 @pytest.mark.long
@@ -19,7 +19,7 @@ def test_an_owner_loses_his_memory_without_a_contract_alone(tmp_path: Path) -> N
     need_root()
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it
         done = subprocess.run(
-            [sys.executable, "-m", "cosched.cli.main", "bench", "memory", "--rounds", "1", "--seconds", "4",
+            [sys.executable, "-m", "cosched.apps.cli.main", "bench", "memory", "--rounds", "1", "--seconds", "4",
              "--out", tmp_path / "out"],
             capture_output=True, text=True, timeout=240, check=False, env=os.environ | {"COSCHED_RUNTIME_DIR": runtime},
         )  # fmt: skip

@@ -11,9 +11,9 @@ import pytest
 from kit.groups import groups
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.apps.lab.cgroups import PARENT
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.lab.cgroups import PARENT
-from cosched.lab.lab import Lab
 from cosched.model.coscheduling import Mode
 from cosched.wire.api import CoschedulingDoc
 from tests.live.conftest import Jobs
@@ -91,7 +91,7 @@ def levers(lab: Lab) -> dict[str, tuple[int, int]]:
 
 def explained(lab: Lab, job_id: int) -> list[str]:
     """The lines of ``cosched explain``."""
-    command = [sys.executable, "-m", "cosched.cli.main", "explain", str(job_id), "--lab", lab.name]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", "explain", str(job_id), "--lab", lab.name]
     told = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=True)
     return [line.strip() for line in told.stdout.splitlines()]
 

@@ -19,7 +19,7 @@ from kit.labs import ordinary_user
 from kit.needs import need_namespaces_of
 from kit.waiting import BOUND_S
 
-from cosched.lab import tiers
+from cosched.apps.lab import tiers
 from space_scheduler.replay import replay
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -30,7 +30,7 @@ class Place:
 
     def __init__(self, folder: Path, prefix: tuple[str, ...] = (), python: str = sys.executable) -> None:
         self.runtime, self.temp, self.out = (folder / name for name in ("run", "tmp", "out"))
-        self.argv = [*prefix, python, "-m", "cosched.cli.main", "demo", "--out", str(self.out)]
+        self.argv = [*prefix, python, "-m", "cosched.apps.cli.main", "demo", "--out", str(self.out)]
         for each in (self.runtime, self.temp):
             each.mkdir()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from kit.waiting import BOUND_S
 
-from cosched.lab.lab import Lab
+from cosched.apps.lab.lab import Lab
 from tests.live.conftest import Jobs
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -37,7 +37,7 @@ ENDS = {"exit 3": "status 3", "kill -SEGV $$": "signal 11", "kill -9 $$": "signa
 
 def shown(lab: Lab, job_id: int) -> list[str]:
     """What ``cosched show`` prints."""
-    command = [sys.executable, "-m", "cosched.cli.main", "show", str(job_id)]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", "show", str(job_id)]
     environment = {**os.environ, "COSCHED_LAB": lab.name, "COLUMNS": "200"}
     ended = subprocess.run(
         command, env=environment, cwd="/", capture_output=True, text=True, timeout=BOUND_S, check=False

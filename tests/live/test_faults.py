@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import faults
 from benchmarks.faults import Round, campaign
-from cosched.lab import tiers
+from cosched.apps.lab import tiers
 
 pytestmark = pytest.mark.xdist_group("faults")
 

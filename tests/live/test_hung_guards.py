@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
+from cosched.apps.lab import tiers
+from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.lab import tiers
-from cosched.lab.lab import Lab
 from cosched.wire.api import JobDoc, NodeDoc, Submission
 from tests.live.conftest import ENDED, groups_of
 

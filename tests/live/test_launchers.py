@@ -11,7 +11,7 @@ import pytest
 from kit.accounts import account, acting_as
 from kit.c_programs import compiled
 
-from cosched.lab.lab import Lab
+from cosched.apps.lab.lab import Lab
 from tests.live.conftest import Jobs, carrying, groups_of
 
 pytestmark = [pytest.mark.xdist_group("live"), pytest.mark.usefixtures("needs_tier_1")]

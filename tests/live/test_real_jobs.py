@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
-from cosched.lab.lab import Lab
+from cosched.apps.lab.lab import Lab
 from space_scheduler.replay import replay
 from tests.live.conftest import Jobs, carrying, groups_of
 
@@ -172,7 +172,7 @@ def test_a_job_has_the_umask_of_its_submitter_on_all_its_nodes(lab: Lab, jobs: J
     programs.chmod(0o755)
     output = programs / "of-a-private-user"
     submit = ("submit", "-n", "4", "--time", "1min", "--output", str(output), "-")
-    command = [sys.executable, "-m", "cosched.cli.main", *submit]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", *submit]
     environment = {**os.environ, "COSCHED_LAB": lab.name, "PATH": jobs.environment["PATH"]}
     said = subprocess.run(
         command, input="#!/bin/sh\nmpirun sh -c umask\n", env=environment, cwd="/", umask=0o077, capture_output=True,

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from cosched.bench import cisne_trial as trial
-from cosched.bench.jobs import Cannot
+from cosched.apps.experiments import cisne_trial as trial
+from cosched.apps.experiments.jobs import Cannot
 from cosched.model.coscheduling import Mode
 
 pytestmark = pytest.mark.xdist_group("live")

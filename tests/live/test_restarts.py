@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import Field, until
+from cosched.apps.lab import tiers
+from cosched.apps.lab.lab import Lab
+from cosched.apps.lab.plan import HEAD
 from cosched.client.client import Client
 from cosched.errors import Failed
-from cosched.lab import tiers
-from cosched.lab.lab import Lab
-from cosched.lab.plan import HEAD
 from tests.live.conftest import Jobs, groups_of
 
 pytestmark = pytest.mark.xdist_group("restarts")

@@ -17,7 +17,7 @@ from kit.journals import SCRIPT, Backwards, Driven, Raiser
 from kit.loads import SECOND
 
 import cosched
-from cosched.cli.replay import command
+from cosched.apps.cli.replay import command
 from cosched.errors import BadInput, Failed
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState

@@ -21,7 +21,7 @@ from cosched.config.cluster import Listen
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
-COMMAND = [sys.executable, "-P", "-m", "cosched.cli.main", "scheduler"]
+COMMAND = [sys.executable, "-P", "-m", "cosched.apps.cli.main", "scheduler"]
 
 
 def written(cluster: Cluster) -> Path:

@@ -143,6 +143,6 @@ def test_imports_run_one_way() -> None:
 
 def test_the_command_is_installed() -> None:
     (command,) = entry_points(group="console_scripts", name="cosched")
-    assert command.value == "cosched.cli.main:main"
+    assert command.value == "cosched.apps.cli.main:main"
     assert command.dist is not None
     assert command.dist.name == "cosched-testbed"

@@ -36,7 +36,7 @@ def clone(at: Path) -> Path:
     (at / "docs").symlink_to(ROOT / "docs")
     run = at / "run"
     run.write_text(
-        f'#!/bin/sh\n[ "$1" = cosched ] && shift && exec {shlex.quote(sys.executable)} -m cosched.cli.main "$@"\n'
+        f'#!/bin/sh\n[ "$1" = cosched ] && shift && exec {shlex.quote(sys.executable)} -m cosched.apps.cli.main "$@"\n'
     )
     run.chmod(0o755)
     return at

@@ -15,9 +15,9 @@ import pytest
 from kit.guards import ClientByHand, alive, ordinary_user
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.apps.enrol import services
 from cosched.config.node import NodeConfig, node_config
 from cosched.config.templates import node_toml
-from cosched.enrol import services
 from cosched.identity.authority import create_authority, issue
 from node_agent.guard.client import GuardGone
 
@@ -85,7 +85,7 @@ def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[Path, NodeC
     assert systemctl("is-active", "cosched-agent", "cosched-guard", "cosched-jobs").split() == ["active"] * 3
     path, _ = installed
     checked = subprocess.run(
-        [sys.executable, "-m", "cosched.cli.main", "agent", "--config", str(path), "--check", "--json"],
+        [sys.executable, "-m", "cosched.apps.cli.main", "agent", "--config", str(path), "--check", "--json"],
         capture_output=True, text=True, check=False, timeout=BOUND_S,
     )  # fmt: skip
     found = {each["what"]: each for each in json.loads(checked.stdout)["findings"]}

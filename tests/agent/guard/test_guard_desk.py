@@ -220,7 +220,7 @@ def test_guests_who_say_nothing_keep_nobody_out_for_long(guard: RealGuard) -> No
 def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
     def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
-        command = [sys.executable, "-m", "cosched.cli.main", "desk", *arguments]
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
     assert cosched("status").stdout == "parallel work: no limit on CPU, beside everything of yours\n"

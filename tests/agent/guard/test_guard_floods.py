@@ -23,7 +23,7 @@ PACKETS = socket.SOCK_SEQPACKET
 
 def desk(guard: RealGuard, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
-    command = [sys.executable, "-m", "cosched.cli.main", "desk", *arguments]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -14,7 +14,7 @@ import pytest
 from kit.guards import RealGuard, alive, places
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.lab.keeping import Kept, Service
+from cosched.apps.lab.keeping import Kept, Service
 
 WATCHDOG_S = 2.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cosched.bench.calibrate import KINDS, Paced, each_alone, fair_pace, fitted, observed, paces, shared
+from cosched.apps.experiments.calibrate import KINDS, Paced, each_alone, fair_pace, fitted, observed, paces, shared
 from cosched.config import coefficients
 from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode

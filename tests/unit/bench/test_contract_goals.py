@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cosched.bench.contract import (
+from cosched.apps.experiments.contract import (
     ABSENT,
     ABSENT_UNPROTECTED,
     CALLS,
@@ -17,7 +17,7 @@ from cosched.bench.contract import (
     Reaction,
     Runs,
 )
-from cosched.bench.contract_results import Cell, by_cell, cells, disturbed, document, plot, table
+from cosched.apps.experiments.contract_results import Cell, by_cell, cells, disturbed, document, plot, table
 
 
 def felt(wake_ms: float, burst_ms: float, cpus: float) -> Felt:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cosched.bench import interference
-from cosched.bench.interference import InterferenceWatch, Taken
+from cosched.apps.experiments import interference
+from cosched.apps.experiments.interference import InterferenceWatch, Taken
 
 
 class Watched(InterferenceWatch):

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cosched.bench import testbed
-from cosched.bench.coscheduling import WARM_S, Cannot, _lasted, _rate
-from cosched.bench.matrix import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
-from cosched.bench.progress import words_in
-from cosched.bench.results import document, misses
-from cosched.bench.run_log import RunLog
-from cosched.cli.bench import RUNS, coscheduling
+from cosched.apps.cli.bench import RUNS, coscheduling
+from cosched.apps.experiments import testbed
+from cosched.apps.experiments.coscheduling import WARM_S, Cannot, _lasted, _rate
+from cosched.apps.experiments.matrix import ALONE, COMPANIES, WORKS, Cell, Company, Run, Spread, judged, spread
+from cosched.apps.experiments.progress import words_in
+from cosched.apps.experiments.results import document, misses
+from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import BadInput
 
 ONE, TWO, SECOND = COMPANIES

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cosched.bench.memory import CONTRACT, IDLE, OWNER_BYTES, UNPROTECTED, MemoryRun, file_system, swap_bytes
-from cosched.bench.memory_results import cells, document, table, verdict
+from cosched.apps.experiments.memory import CONTRACT, IDLE, OWNER_BYTES, UNPROTECTED, MemoryRun, file_system, swap_bytes
+from cosched.apps.experiments.memory_results import cells, document, table, verdict
 from cosched.errors import BadInput
 
 PAGES = OWNER_BYTES // 4096

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from cosched.bench.corun import PLAIN, SETTLE_S, CoRun
-from cosched.bench.jobs import Cannot
-from cosched.bench.mixed import FLOOR, MIX, MixedRun, judged
-from cosched.bench.mixed_results import misses, table
-from cosched.bench.progress import Word
+from cosched.apps.experiments.corun import PLAIN, SETTLE_S, CoRun
+from cosched.apps.experiments.jobs import Cannot
+from cosched.apps.experiments.mixed import FLOOR, MIX, MixedRun, judged
+from cosched.apps.experiments.mixed_results import misses, table
+from cosched.apps.experiments.progress import Word
 
 ALONE = {"cg": 4.0, "is": 8.0, "mg": 6.0, "bt": 20.0}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cosched.bench.model import SHAPES, Ran
-from cosched.bench.model_results import GOAL, Judged, judged, plot, table, verdict
+from cosched.apps.experiments.model import SHAPES, Ran
+from cosched.apps.experiments.model_results import GOAL, Judged, judged, plot, table, verdict
 from cosched.model.coscheduling import Mode
 from space_scheduler.progress import Sharing
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cosched.bench.matrix import ALONE, COMPANIES, WORKS, Run
-from cosched.bench.run_log import RunLog
-from cosched.cli.bench import RUNS, show
+from cosched.apps.cli.bench import RUNS, show
+from cosched.apps.experiments.matrix import ALONE, COMPANIES, WORKS, Run
+from cosched.apps.experiments.run_log import RunLog
 from cosched.errors import BadInput
 
 HOW = {"seconds": 2.0, "nodes": 2}

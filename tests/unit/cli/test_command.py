@@ -9,7 +9,7 @@ import pytest
 from kit.command import Call
 from kit.waiting import BOUND_S
 
-from cosched.cli.main import _SECTIONS, _VERBS, cli
+from cosched.apps.cli.main import _SECTIONS, _VERBS, cli
 
 HEAVY = ("numpy", "rich", "yaml", "aiohttp", "asyncio", "cryptography", "scipy", "websockets", "prometheus_client")
 
@@ -60,7 +60,7 @@ def test_users_verbs_start_light(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#COSCHED --time 3min\n")
     code = f"""
 import sys
-from cosched.cli.main import main
+from cosched.apps.cli.main import main
 try:
     main({[*arguments, "--server", str(tmp_path / "none.sock")]!r})
 except SystemExit as ended:

@@ -19,7 +19,7 @@ from kit.command import Call, Ended
 from kit.puppet import Live, live
 from kit.waiting import BOUND_S
 
-from cosched.cli.service import clock
+from cosched.apps.cli.service import clock
 
 SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
@@ -76,7 +76,7 @@ def until(call: Call, job_id: int, *states: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def background(service: Live, *arguments: object, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """The command in a process of its own, which does not outlive the test."""
-    command = [sys.executable, "-m", "cosched.cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments)]
     environment = {**os.environ, "COSCHED_SERVER": str(service.socket)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, **more) as process:

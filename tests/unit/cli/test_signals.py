@@ -29,7 +29,7 @@ def children(pid: int) -> list[int]:
 def test_a_signal_leaves_neither_workers_nor_part_files(
     arguments: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "cosched.cli.main"]
+    command = [sys.executable, "-m", "cosched.apps.cli.main"]
     root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     generate = ["workload", "generate", "lublin03", "long.swf", "--jobs", "20000", "--load", "0.95"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cosched.cli.main import main
-from cosched.replicate import result as results
-from cosched.replicate.backfilling import figure11, paper, replication, situations, sweep, table2, table2_subsets
-from cosched.replicate.backfilling.setup import Scale
-from cosched.replicate.claims import Verdict
-from cosched.replicate.papers import Request
-from cosched.replicate.result import Result
+from cosched.apps.cli.main import main
+from cosched.apps.replicate import result as results
+from cosched.apps.replicate.backfilling import figure11, paper, replication, situations, sweep, table2, table2_subsets
+from cosched.apps.replicate.backfilling.setup import Scale
+from cosched.apps.replicate.claims import Verdict
+from cosched.apps.replicate.papers import Request
+from cosched.apps.replicate.result import Result
 from cosched.workload import catalogue, swf
 from cosched.workload.generators.registry import generate
 from cosched.workload.log import Field, Log

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from cosched.apps.replicate.cisne import replication, setup
+from cosched.apps.replicate.cisne.setup import Scale
+from cosched.apps.replicate.papers import Request, replicate
+from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
-from cosched.replicate.cisne import replication, setup
-from cosched.replicate.cisne.setup import Scale
-from cosched.replicate.papers import Request, replicate
-from cosched.replicate.result import Result
 from space_scheduler.progress import Sharing
 
 pytestmark = pytest.mark.slow

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from cosched.bench import cisne_pairs, contract
-from cosched.bench.cisne_real import CLUSTERS, RUNS, _elsewhere, drift, plan
-from cosched.bench.cisne_results import judged
-from cosched.bench.cisne_trial import RealJob, Trial
-from cosched.bench.run_log import RunLog
-from cosched.cli.main import main
+from cosched.apps.cli.main import main
+from cosched.apps.experiments import cisne_pairs, contract
+from cosched.apps.experiments.cisne_real import CLUSTERS, RUNS, _elsewhere, drift, plan
+from cosched.apps.experiments.cisne_results import judged
+from cosched.apps.experiments.cisne_trial import RealJob, Trial
+from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.replicate import result as results
+from cosched.apps.replicate.cisne import claims
+from cosched.apps.replicate.cisne.setup import POLICIES
+from cosched.apps.replicate.claims import Verdict
 from cosched.errors import Failed
-from cosched.replicate import result as results
-from cosched.replicate.cisne import claims
-from cosched.replicate.cisne.setup import POLICIES
-from cosched.replicate.claims import Verdict
 
 RATES = {"CG 2": (10.0, 1.5), "BT 2": (0.3, 1.5)}
 

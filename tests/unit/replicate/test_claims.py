@@ -7,9 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from cosched.metrics.intervals import Interval, of_replications
-from cosched.replicate.cisne import claims as cisne
-from cosched.replicate.claims import (
+from cosched.apps.replicate.cisne import claims as cisne
+from cosched.apps.replicate.claims import (
     Claim,
     Predicate,
     Region,
@@ -21,7 +20,8 @@ from cosched.replicate.claims import (
     not_comparable,
     verdict,
 )
-from cosched.replicate.result import Result, show
+from cosched.apps.replicate.result import Result, show
+from cosched.metrics.intervals import Interval, of_replications
 
 SIMILAR = Predicate(
     id="x.similar", text="they are similar", quantity="a / b - 1", region=Region(-0.15, 0.15), paper=0.037

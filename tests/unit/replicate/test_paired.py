@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cosched.replicate.paired import difference, relative_difference
+from cosched.apps.replicate.paired import difference, relative_difference
 
 
 def test_pairing_takes_out_what_the_workloads_have_in_common() -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cosched.replicate.pool import Call, carry_out
+from cosched.apps.replicate.pool import Call, carry_out
 
 
 def squared(number: int) -> int:

@@ -1,0 +1,85 @@
+"""``cosched bench memory``: what parallel work takes of an owner's working set, with the contract and without."""
+
+import os
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cosched.apps.cli.values import seconds_within, whole_number
+from cosched.apps.experiments.desk_under_load import Desk
+from cosched.apps.experiments.memory import NODE_BYTES, MemoryExperiment, MemoryRun, place, swap_bytes
+from cosched.apps.experiments.memory_results import cells, document, table, verdict
+from cosched.apps.experiments.run_log import RunLog
+from cosched.apps.experiments.site import LabDesk
+from cosched.apps.lab.lab import Lab
+from cosched.config.units import size_bytes
+from cosched.report.table import console
+
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "memory-runs"
+
+
+@click.command("memory")
+@click.option("--rounds", default="3", callback=whole_number(1, 1000), show_default=True, help="Runs of each desk.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=15.0,
+    callback=seconds_within(1, 600),
+    show_default=True,
+    help="How long a run measures.",
+)
+@click.option(
+    "--swap",
+    default="0",
+    show_default=True,
+    metavar="SIZE",
+    help="Make a swap file of this size in /var/tmp for the time of the experiment (1GiB, say; root).",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Directory for the runs and JSON.")
+@click.option("--add", is_flag=True, help="Add to the runs that --out has of earlier calls.")
+def memory(rounds: int, seconds: float, swap: str, out: Path | None, add: bool) -> int:
+    """Measure the contract on memory: an owner's working set beside parallel work that wants more than there is.
+
+    Makes a lab of one node of 512 MiB, and ends it. Exit status 1 when the owner loses more than alone, or when an
+    unprotected owner loses nothing, so that nothing is shown.
+
+    \b
+    Example: cosched bench memory --swap 1GiB --rounds 3 --out results
+    """
+    size = swap_bytes(swap, 0 if swap == "0" else size_bytes(swap, "--swap"))
+    kept = RunLog(out, RUNS, MemoryRun)
+    kept.begin({"seconds": seconds}, add=add)
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    with (
+        place(size) as folder,
+        Lab.up(1, name=f"memory-{os.getpid()}", memory_bytes=NODE_BYTES, mpl=4, keep=[folder], say=say) as lab,
+        lab.client() as client,
+    ):
+        desk = Desk(LabDesk(lab), client)
+        experiment = MemoryExperiment(
+            desk, folder, say, rounds=rounds, seconds=seconds, swap=bool(size), seed=len(kept.campaigns)
+        )
+        for run in experiment.run():
+            kept.keep(run)
+    return shown(kept, out)
+
+
+def shown(kept: RunLog[MemoryRun], out: Path | None) -> int:
+    """Print the table and verdicts, write the file; the command's exit status."""
+    found = cells(list(chain.from_iterable(kept.campaigns)))
+    table(found).show(console())
+    missed = False
+    for swap in sorted({cell.swap for cell in found}):
+        problem = verdict(found, swap=swap)
+        missed |= bool(problem)
+        click.echo(f"{'with' if swap else 'without'} swap: {problem or 'the owner loses no more than alone'}")
+    if out is not None:
+        (out / "memory.json").write_text(document(found, kept.hows), encoding="utf-8")
+        click.echo(f"wrote {out / 'memory.json'}")
+    return 1 if missed else 0

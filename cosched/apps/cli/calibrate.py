@@ -1,0 +1,135 @@
+"""``cosched calibrate``: measure what jobs cost each other on shared nodes, for the simulator."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from cosched.apps.cli.service import service
+from cosched.apps.cli.values import seconds_within, some_of, whole_number
+from cosched.apps.experiments import testbed
+from cosched.apps.experiments.calibrate import (
+    CLASSES,
+    Calibration,
+    Mix,
+    Paced,
+    each_alone,
+    fitted,
+    observed,
+    paces,
+    shared,
+)
+from cosched.apps.experiments.run_log import RunLog, machine
+from cosched.config.coefficients import Coefficients
+from cosched.errors import Failed
+from cosched.model.coscheduling import Mode
+from cosched.report.table import Table, console
+
+#: Where runs are kept, in the directory of results.
+RUNS: Final = "calibration-runs"
+_MOST_JOBS: Final = 4
+_JOBS: Final = "jobs"
+_OWNERS: Final = "owners"
+
+
+@click.command("calibrate")
+@click.option(
+    "--modes",
+    default=",".join(Mode),
+    callback=some_of(*Mode),
+    show_default=True,
+    metavar="LIST",
+    help="Coscheduling modes.",
+)
+@click.option("--rounds", default="3", callback=whole_number(0, 1000), show_default=True, help="Runs of each mix.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=5.0,
+    callback=seconds_within(1, 600),
+    show_default=True,
+    help="How long each job is measured.",
+)
+@click.option(
+    "--beside",
+    default=f"{_JOBS},{_OWNERS}",
+    callback=some_of(_JOBS, _OWNERS),
+    show_default=True,
+    metavar="LIST",
+    help="Beside which company: other jobs, and synthetic users in a lab.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for runs and coefficients.")
+@click.option("--add", is_flag=True, help="Add to the runs that --out has; with --rounds 0 only fit them again.")
+@service
+def command(
+    modes: list[str],
+    rounds: int,
+    seconds: float,
+    beside: list[str],
+    out: Path,
+    add: bool,
+    server: str | None,
+    lab: str | None,
+) -> int:
+    """Measure what jobs cost each other that share nodes, and write the simulator's coefficients.
+
+    The lab's four programs run alone, in all pairs and in fours, one task of each on every node, under each
+    coscheduling mode. Without --server or --lab it makes labs of two nodes with a CPU each, and ends them. A cluster
+    needs nodes of one CPU on which four tasks may run, and nobody at their desks.
+
+    \b
+    Example: cosched calibrate --modes none,ccs --rounds 3 --out calibration
+    """
+    kept = RunLog(out, RUNS, Paced)
+    refused: dict[str, str] = {}
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    def measure(place: testbed.Testbed, mixes: list[Mix]) -> None:
+        calibration = Calibration(place.client, place.nodes, seconds, say, place.lab)
+        for run in calibration.run(mixes, modes, rounds, seed=len(kept.campaigns)):
+            kept.keep(run)
+        refused.update(calibration.refused)
+
+    if rounds:
+        how = {"seconds": seconds, "programs": CLASSES}
+        if testbed.is_there(server, lab):
+            with testbed.found(server, lab) as place:
+                kept.begin({**how, "nodes": place.nodes}, add=add)
+                measure(place, [*each_alone(), *shared()])
+        else:
+            kept.begin({**how, "nodes": testbed.NODES}, add=add)
+            with testbed.made("calibrate", say, mpl=_MOST_JOBS) as place:
+                measure(place, [*each_alone(), *(shared() if _JOBS in beside else ())])
+            if _OWNERS in beside:
+                with testbed.made("calibrate", say, mpl=_MOST_JOBS, users=testbed.NODES) as place:
+                    measure(place, each_alone(owned=True))
+    return _shown(kept, refused, out)
+
+
+def _shown(kept: RunLog[Paced], refused: dict[str, str], out: Path) -> int:
+    found = observed(kept.campaigns)
+    if not found:
+        raise Failed(f"nothing to fit in {out}: no mix was measured beside its programs alone")
+    table = Table("Pace against alone, medians", ["mode", "mix", "program", "pace", "low", "high", "runs"])
+    for (mode, mix, program), values in paces(kept.campaigns).items():
+        table.add(mode, mix, program, *values)
+    table.show(console())
+    costs = fitted(found)
+    fits = Table("Costs of sharing, parts of the time alone", ["mode", "kind", "beside", "cost", "low", "high", "runs"])
+    for mode, kinds in costs.items():
+        for kind, others in kinds.items():
+            for other, cost in others.items():
+                fits.add(mode, kind, other, cost.median, cost.low, cost.high, cost.runs)
+    fits.show(console())
+    for what, why in refused.items():
+        click.echo(f"not run: {what}: {why}")
+    made = Coefficients(time.strftime("%Y-%m-%d"), machine(), "measured by 'cosched calibrate'", costs)
+    path = out / "coefficients.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
+    table.write(out / "paces.csv")
+    click.echo(f"wrote {path} and {out / 'paces.csv'}")
+    return 0

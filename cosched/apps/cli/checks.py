@@ -1,0 +1,113 @@
+"""What ``cosched doctor`` finds, and where nodes do not agree with each other: users, homes, clocks, versions."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from cosched.apps.cli.service import lasting
+from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
+
+Level = Literal["ok", "warn", "fail"]
+CLOCK_WARN_S: Final = 2.0
+CLOCK_FAIL_S: Final = 60.0
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at; ``advice`` says what to do where it is not ok."""
+
+    what: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def clock_level(apart_s: float) -> Level:
+    """How bad it is that two clocks are so far apart."""
+    apart_s = abs(apart_s)
+    return "ok" if apart_s < CLOCK_WARN_S else "warn" if apart_s < CLOCK_FAIL_S else "fail"
+
+
+def agreement(survey: SurveyDoc, users: list[str], version: str) -> Iterator[Check]:
+    """Whether the nodes that answer agree on who is who, on the time, and on the software (the service's version)."""
+    if survey.silent:
+        advice = "their agents are connected and do not answer: an older version, or a machine that is very busy"
+        yield Check("survey", "warn", f"no answer from {_names(survey.silent)}", advice)
+    nodes = sorted(survey.nodes, key=lambda each: each.name)
+    if not nodes:
+        return
+    yield from _clocks(nodes)
+    others = _grouped(nodes, lambda node: node.software)
+    if set(others) == {version}:
+        yield Check("versions", "ok", f"{version} on {_count(nodes)}")
+    for software, names in others.items():
+        if software != version:
+            found = f"{software} on {_names(names)}, the service has {version}"
+            yield Check("versions", "warn", found, "upgrade the older ones; jobs go on while an agent is restarted")
+    for user in users:
+        yield from _user(user, nodes)
+
+
+def _clocks(nodes: list[NodeSurvey]) -> Iterator[Check]:
+    off = [node for node in nodes if clock_level(_apart_s(node)) != "ok"]
+    if not off:
+        widest = max(abs(node.clock_s) for node in nodes)
+        yield Check("clocks", "ok", f"{_count(nodes)} within {lasting(widest)} of the scheduler's")
+    for node in off:
+        direction = "ahead of" if node.clock_s > 0 else "behind"
+        found = f"{node.name} is {lasting(abs(node.clock_s))} {direction} the scheduler's"
+        advice = f"set the clock of {node.name} by NTP (timedatectl): certificates and files' times go by it"
+        yield Check("clocks", clock_level(_apart_s(node)), found, advice)
+
+
+def _apart_s(node: NodeSurvey) -> float:
+    """How far apart they are for certain: less than what the question's way took."""
+    return max(0.0, abs(node.clock_s) - node.round_trip_s / 2)
+
+
+def _user(user: str, nodes: list[NodeSurvey]) -> Iterator[Check]:
+    accounts = {node.name: node.users[user] for node in nodes if user in node.users}
+    missing = [node.name for node in nodes if user not in node.users]
+    problems = list(_disagreements(user, accounts))
+    if missing:
+        advice = f"make the account there, or {user}'s jobs fail on these nodes (the launch says so)"
+        problems.append(Check(f"user {user}", "warn", f"not known on {_names(missing)}", advice))
+    yield from problems
+    if not problems and accounts:
+        first = next(iter(accounts.values()))
+        yield Check(f"user {user}", "ok", f"uid {first.uid}, home {first.home} on {_count(nodes)}")
+
+
+def _disagreements(user: str, accounts: dict[str, AccountDoc]) -> Iterator[Check]:
+    for what, value, advice in (
+        ("uid", lambda each: str(each.uid), "one uid everywhere: on a shared file system his files are another's"),
+        ("home", lambda each: each.home, "one home everywhere: a job's directory has to be there on all of its nodes"),
+    ):  # fmt: skip
+        found: dict[str, list[str]] = {}
+        for name, account in accounts.items():
+            found.setdefault(value(account), []).append(name)
+        if len(found) > 1:
+            told = "; ".join(f"{each} on {_names(names)}" for each, names in found.items())
+            yield Check(f"user {user}", "warn", f"{what} {told}", advice)
+    problems: dict[str, list[str]] = {}
+    for name, account in accounts.items():
+        if account.problem:
+            problems.setdefault(account.problem, []).append(name)
+    for problem, names in problems.items():
+        advice = "jobs of his fail on these nodes, or run without a home; mend the account, or node.toml's [security]"
+        yield Check(f"user {user}", "warn", f"on {_names(names)}: {problem}", advice)
+
+
+def _grouped(nodes: list[NodeSurvey], key: Callable[[NodeSurvey], str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        found.setdefault(key(node), []).append(node.name)
+    return found
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:5])} and {len(names) - 5} more"
+
+
+def _count(nodes: list[NodeSurvey]) -> str:
+    return "the one node that answers" if len(nodes) == 1 else f"all {len(nodes)} nodes that answer"

@@ -1,0 +1,192 @@
+"""``cosched compare``: several policies over one log, side by side."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+
+from cosched.apps.cli import show
+from cosched.apps.cli.options import experiment as make_experiment
+from cosched.apps.cli.options import settings
+from cosched.apps.cli.outputs import GROUPINGS, check_directory, expected_of, repeated, repetition, write_all
+from cosched.apps.cli.progress import Progress
+from cosched.apps.replicate.pool import Call, carry_out
+from cosched.config.experiment import Experiment
+from cosched.errors import BadInput
+from cosched.metrics.intervals import Interval, block_bootstrap
+from cosched.metrics.summary import grouped, per_job, summarise
+from cosched.model.time import US_PER_S
+from cosched.report import manifest as manifests
+from cosched.report.table import Table, console
+from cosched.workload.rules import Workload
+from cosched.workload.schedule import Schedule
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.experiment import find_log, prepare_workload, run
+from space_scheduler.simulator.host import Outcome
+
+_WEEK_US = 7 * 86_400 * US_PER_S
+
+
+@click.command("compare")
+@click.argument("log", required=False)
+@click.option("--policies", metavar="A,B,C", help="Policies' names, separated by commas; the first is the baseline.")
+@settings
+@click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedules, tables, plots and a manifest."
+)
+@click.option(
+    "--repeat",
+    type=click.Path(path_type=Path),
+    metavar="MANIFEST",
+    help="Repeat a run; compare its outputs byte for byte.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Policies simulated at a time.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    log: str | None,
+    policies: str | None,
+    by: tuple[str, ...],
+    out: Path | None,
+    repeat: Path | None,
+    jobs: int,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Run several policies over one log and compare them job by job.
+
+    Differences are to the first policy, with 95 % intervals from a paired moving-block bootstrap over weeks.
+
+    \b
+    Example: cosched compare KTH-SP2-1996-2.1-cln.swf.gz --policies easy,conservative,sjbf
+    """
+    names = _names(policies) if policies is not None else None
+    expected = expected_of(repeat, "compare", given | {"policies": policies}) if repeat else None
+    experiment = expected.configuration if expected else make_experiment(given | {"policies": names, "log": log})
+    _check_policies(experiment)
+    if out:
+        check_directory(out)
+    path = find_log(log or experiment.log)
+    if expected:
+        manifests.check_inputs(expected, [path], str(repeat))
+    load = prepare_workload(experiment, path)
+
+    labels = [show.policy_label(experiment, name) for name in experiment.policies]
+    calls = [Call(run, (experiment, name, load)) for name in experiment.policies]
+    found: list[Outcome] = carry_out(calls, min(jobs, len(calls)), Progress, f"comparing on {load.name}")
+    outcomes = dict(zip(labels, found, strict=True))
+
+    summaries = {name: summarise(outcome) for name, outcome in outcomes.items()}
+    groups = {what: {name: grouped(o, GROUPINGS[what](o)) for name, o in outcomes.items()} for what in by}
+    differences = _differences(outcomes, np.random.default_rng(experiment.seed))
+    if out:
+        write_all(out, "compare", experiment, path, dict(outcomes))
+    differing = repeated(expected, experiment, path, dict(outcomes)) if expected else []
+    if as_json:
+        document = {
+            "log": load.name,
+            "procs": load.procs_total,
+            "policies": summaries,
+            "differences": differences,
+            "skipped": load.skipped,
+            "adjusted": load.adjusted,
+            **({"groups": groups} if groups else {}),
+            **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
+        }
+        click.echo(msgspec.json.encode(document))
+        return 1 if differing else 0
+    screen = console()
+    show.summaries(summaries, load, show.without_nodes(experiment)).show(screen)
+    _difference_table(differences, experiment, load).show(screen)
+    for what, by_policy in groups.items():
+        for name, rows in by_policy.items():
+            show.groups(what, name, rows).show(screen)
+    if expected:
+        click.echo(repetition(expected, differing))
+    if out:
+        click.echo(f"Written to {out}: see manifest.json for the list.")
+    return 1 if differing else 0
+
+
+def _names(policies: str) -> list[str]:
+    """The policies of a list; commas in parentheses are the policy's own."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", policies) if name.strip()]
+
+
+def _check_policies(experiment: Experiment) -> None:
+    """Refuse what cannot be compared."""
+    if experiment.select:
+        raise BadInput("--select", f"{experiment.select!r} for all policies", "policies that differ, by their names")
+    if len(experiment.policies) < 2:
+        raise BadInput(
+            "--policies", f"found {len(experiment.policies)}", "at least two names, such as easy,conservative"
+        )
+    if len(set(experiment.policies)) != len(experiment.policies):
+        raise BadInput("--policies", "the same policy twice", "each policy once")
+    for name in experiment.policies:
+        resolve(name, experiment.order, experiment.select, where="--policies")
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """How a policy differs from the baseline."""
+
+    policy: str
+    baseline: str
+    starts_that_differ: int
+    mean_wait_s: Interval
+    mean_bounded_slowdown: Interval
+
+
+def _differences(outcomes: dict[str, Outcome], rng: np.random.Generator) -> list[Difference]:
+    (baseline, base), *others = outcomes.items()
+    weeks = (base.workload.submit_us - base.workload.submit_us.min()) // _WEEK_US
+    found = []
+    for name, other in others:
+        pair = np.column_stack([_measures(other) - _measures(base)])
+        wait, slowdown = (
+            block_bootstrap(weeks, lambda rows: float(rows.mean()), pair[:, column], rng) for column in (0, 1)
+        )
+        found.append(
+            Difference(
+                policy=name,
+                baseline=baseline,
+                starts_that_differ=int((other.start_us != base.start_us).sum()),
+                mean_wait_s=wait,
+                mean_bounded_slowdown=slowdown,
+            )
+        )
+    return found
+
+
+def _measures(schedule: Schedule) -> np.ndarray[Any, np.dtype[np.float64]]:
+    jobs = per_job(schedule)
+    return np.column_stack([jobs.wait_s, jobs.bounded_slowdown])
+
+
+def _difference_table(differences: list[Difference], experiment: Experiment, load: Workload) -> Table:
+    table = Table(
+        f"Against {show.policy_label(experiment, experiment.policies[0])}, paired by job",
+        ("policy", "starts that differ", "wait s", "95 % interval", "bounded slowdown", "95 % interval "),
+        notes=["negative: better than the baseline; intervals from a moving-block bootstrap over weeks (4 at a time)"],
+    )
+    for each in differences:
+        wait, slowdown = each.mean_wait_s, each.mean_bounded_slowdown
+        table.add(
+            each.policy,
+            f"{each.starts_that_differ} of {len(load)}",
+            round(wait.mean, 1),
+            _shown(wait, 1),
+            round(slowdown.mean, 2),
+            _shown(slowdown, 2),
+        )
+    return table
+
+
+def _shown(interval: Interval, digits: int) -> str:
+    if math.isinf(interval.high):
+        return "too few weeks"
+    return f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"

@@ -1,0 +1,75 @@
+"""Following a job to its end, over restarts of the service."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import click
+
+from cosched.apps.cli.service import because, ended, local
+from cosched.client.client import Client, NotNow
+from cosched.errors import NoAnswer
+from cosched.wire.api import JobDoc, Step
+
+#: So long a service may be away (restarted, upgraded) before a command that waits gives up.
+_PATIENCE_S: Final = 120.0
+_SHORTEST_POLL_S: Final = 0.25
+_TELLING_POLL_S: Final = 2.0
+_LONGEST_POLL_S: Final = 20.0
+
+Answer = TypeVar("Answer")
+
+
+class Patient:
+    """Asks again while the service does not answer, for two minutes in a row at most, and says so once."""
+
+    def __init__(self) -> None:
+        self._pause_s = 0.2
+
+    def __call__(self, ask: Callable[[], Answer]) -> Answer:
+        """What ``ask`` gives. Raises :class:`NoAnswer` or :class:`NotNow` when patience is at its end."""
+        end_s = time.monotonic() + _PATIENCE_S
+        told = False
+        while True:
+            try:
+                answer = ask()
+            except (NoAnswer, NotNow) as error:
+                if time.monotonic() > end_s:
+                    raise
+                if not told:
+                    click.echo(f"cosched: {error}; asking again for {_PATIENCE_S:.0f} s", err=True)
+                    told = True
+                time.sleep(self._pause_s)
+                self._pause_s = min(5.0, self._pause_s * 1.5)
+                continue
+            self._pause_s = 0.2
+            return answer
+
+
+def to_end(client: Client, job_id: int, each: Callable[[Step], None] | None = None) -> JobDoc:
+    """Wait until a job has ended; ``each`` gets every step of its life after the first.
+
+    Raises :class:`NoAnswer` when the service stays away.
+    """
+    patient = Patient()
+    told, poll_s = 1, _SHORTEST_POLL_S if each else _LONGEST_POLL_S
+    while True:
+        job = patient(partial(client.wait, job_id, poll_s))
+        if each:
+            for step in job.history[told:]:
+                each(step)
+            poll_s = _SHORTEST_POLL_S if told < len(job.history) else min(_TELLING_POLL_S, poll_s * 1.5)
+        told = max(told, len(job.history))
+        if ended(job):
+            return job
+
+
+def tell(job_id: int) -> Callable[[Step], None]:
+    """A function that says each step of a job's life on standard error."""
+
+    def told(step: Step) -> None:
+        why = because(step.reason) or step.note
+        click.echo(f"{local(step.time)}  job {job_id} {step.state}{f': {why}' if why else ''}", err=True)
+
+    return told

@@ -1,0 +1,232 @@
+"""``cosched init``: a cluster's certificates and first settings, in one directory to be handed out from."""
+
+import os
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+import click
+
+from cosched.apps.cli.service import echo_json, json_option
+from cosched.apps.cli.values import whole_number
+from cosched.config.cluster import load_cluster
+from cosched.config.node import load_node, node_config
+from cosched.config.templates import cluster_yaml, node_toml
+from cosched.config.units import size_bytes
+from cosched.errors import BadInput
+from cosched.identity.names import SCHEDULER, checked_name
+
+_AGENT_PORT: Final = 7421
+_MANUAL: Final = "docs/guide/operate.md has it step by step"
+
+
+@click.command("init")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="The cluster's name [the directory's].")
+@click.option("--scheduler", metavar="HOST", help="Name or address at which nodes reach the scheduler.")
+@click.option("--node", "nodes", metavar="NAME[=ADDRESS]", multiple=True, help="A workstation; repeatable.")
+@click.option("--user", "users", metavar="NAME", multiple=True, help="A user who submits from elsewhere; repeatable.")
+@click.option(
+    "--port",
+    metavar="N",
+    default="7420",
+    callback=whole_number(1, 65535),
+    show_default=True,
+    help="The scheduler's port.",
+)
+@click.option("--network", metavar="CIDR", default="", help="The network that ranks talk over [any].")
+@click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each node [this machine's].")
+@click.option("--mem", metavar="SIZE", help="Memory of each node [this machine's].")
+@click.option("--add", is_flag=True, help="Add nodes and users to a cluster made before.")
+@json_option
+def command(
+    directory: Path,
+    name: str | None,
+    scheduler: str | None,
+    nodes: tuple[str, ...],
+    users: tuple[str, ...],
+    port: int,
+    network: str,
+    procs: int | None,
+    mem: str | None,
+    add: bool,
+    as_json: bool,
+) -> None:
+    """Make a cluster: a certificate authority, identities, cluster.yaml, and a node.toml for each node.
+
+    DIRECTORY must not exist: nothing is ever written over. What is in it goes to the scheduler's host and to the
+    nodes; 'authority' stays with you.
+
+    \b
+    Examples:
+      cosched init office --scheduler head.example --node desk1 --node desk2=192.0.2.12 --user ada
+      cosched init office --add --node desk3
+    """
+    places = _places(nodes)
+    for user in users:
+        checked_name("user", user)
+    if len(set(users)) != len(users):
+        raise BadInput("--user", "a user is named twice", "each name once")
+    memory_bytes = size_bytes(mem, "--mem") if mem else _memory_bytes()
+    machine = (procs or os.cpu_count() or 1, memory_bytes)
+    if add:
+        made = _added(directory, places, users, scheduler, port, network, machine)
+    else:
+        made = _created(directory, name, places, users, scheduler, port, network, machine)
+    if as_json:
+        files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+        echo_json({"directory": str(directory), "cluster": made, "nodes": list(places), "users": users, "files": files})
+        return
+    click.echo("\n".join(_next(directory, list(places), users, add=add)))
+
+
+def _places(nodes: tuple[str, ...]) -> dict[str, str]:
+    """The nodes' names and addresses. Raises :class:`BadInput`."""
+    places: dict[str, str] = {}
+    for each in nodes:
+        name, equals, address = each.partition("=")
+        checked_name("node", name)
+        if equals and not address:
+            raise BadInput("--node", f"{each!r}", "NAME or NAME=ADDRESS")
+        if name in places:
+            raise BadInput("--node", f"{name!r} is named twice", "each name once")
+        places[name] = address or name
+    return places
+
+
+def _created(
+    directory: Path,
+    name: str | None,
+    places: dict[str, str],
+    users: tuple[str, ...],
+    scheduler: str | None,
+    port: int,
+    network: str,
+    machine: tuple[int, int],
+) -> str:
+    """Make the directory, whole or not at all. The cluster's name."""
+    from cosched.identity import authority  # noqa: PLC0415 (its library takes long to load)
+
+    name = name if name is not None else directory.absolute().name
+    if directory.exists():
+        raise BadInput(str(directory), "is there already", "a new directory (--add adds to a cluster made before)")
+    if not directory.absolute().parent.is_dir():
+        raise BadInput(str(directory), f"no directory {directory.absolute().parent}", "an existing one")
+    if not places:
+        raise BadInput("--node", "no node", "at least one, such as --node desk1")
+    if not scheduler:
+        raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
+    partial = Path(mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
+    try:
+        authority.create_authority(partial / "authority", name)
+        authority.issue(
+            partial / "authority", "scheduler", SCHEDULER, partial / "scheduler" / "identity", addresses=[scheduler]
+        )
+        settings = partial / "scheduler" / "cluster.yaml"
+        listen = cluster_yaml(name, list(places), address="0.0.0.0", port=port, network=network)
+        settings.write_text(listen, encoding="utf-8")
+        load_cluster(settings)
+        _handed_out(partial, name, places, users, f"wss://{_host(scheduler)}:{port}/v1/agent", network, machine)
+        (partial / "authority").chmod(0o700)
+        partial.chmod(0o755)
+        partial.rename(directory)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return name
+
+
+def _added(
+    directory: Path,
+    places: dict[str, str],
+    users: tuple[str, ...],
+    scheduler: str | None,
+    port: int,
+    network: str,
+    machine: tuple[int, int],
+) -> str:
+    """Add nodes and users, or nothing. The cluster's name."""
+    config = load_cluster(directory / "scheduler" / "cluster.yaml")
+    if not places and not users:
+        raise BadInput("--add", "nothing to add", "--node NAME or --user NAME")
+    for target in [directory / "nodes" / name for name in places] + [directory / "users" / user for user in users]:
+        if target.exists():
+            raise BadInput(str(target), "is there already", "a new name: nothing is written over")
+    url = f"wss://{_host(scheduler)}:{port}/v1/agent" if scheduler else ""
+    if places and not url:
+        known = sorted((directory / "nodes").glob("*/node.toml"))
+        if not known:
+            raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
+        first = load_node(known[0])
+        url, network = first.scheduler.url, network or first.launch.network
+    partial = Path(mkdtemp(prefix=".adding.", dir=directory))
+    try:
+        (partial / "authority").symlink_to(directory.absolute() / "authority")
+        _handed_out(partial, config.name, places, users, url, network, machine)
+        for made in sorted(partial.glob("nodes/*")) + sorted(partial.glob("users/*")):
+            target = directory / made.relative_to(partial)
+            target.parent.mkdir(exist_ok=True)
+            made.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return config.name
+
+
+def _handed_out(
+    base: Path,
+    cluster: str,
+    places: dict[str, str],
+    users: tuple[str, ...],
+    url: str,
+    network: str,
+    machine: tuple[int, int],
+) -> None:
+    from cosched.identity import authority  # noqa: PLC0415
+
+    procs, memory_bytes = machine
+    for name, address in places.items():
+        node = base / "nodes" / name
+        authority.issue(base / "authority", "node", name, node / "identity", addresses=[address] * (address != name))
+        settings = {
+            "name": name,
+            "cluster": cluster,
+            "procs": procs,
+            "memory_bytes": memory_bytes,
+            "scheduler": {"url": url},
+            "launch": {"address": address, "port": _AGENT_PORT, "network": network},
+        }
+        config = node_config(settings, str(node / "node.toml"))
+        (node / "node.toml").write_text(node_toml(config), encoding="utf-8")
+    for user in users:
+        authority.issue(base / "authority", "user", user, base / "users" / user)
+
+
+def _host(scheduler: str) -> str:
+    return f"[{scheduler}]" if ":" in scheduler else scheduler
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: bool) -> list[str]:
+    lines = [f"{directory}: {'added' if add else 'made'}. Next:"]
+    if not add:
+        lines.append(f"  scheduler's host   {directory}/scheduler/ -> /etc/cosched/;")
+        lines.append(f"  {'':<18} cosched scheduler --config /etc/cosched/cluster.yaml")
+    elif nodes:
+        lines.append(f"  cluster.yaml       add to 'nodes': {', '.join(nodes)}; then restart the scheduler")
+    for name in nodes[:3]:
+        lines.append(
+            f"  {name:<18} {directory}/nodes/{name}/ -> /etc/cosched/; check procs and memory_bytes in node.toml;"
+        )
+        lines.append(f"  {'':<18} cosched agent --check, then guard and agent (docs/guide/operate.md)")
+    if len(nodes) > 3:
+        lines.append(f"  {'':<18} and so on for the other {len(nodes) - 3}")
+    lines += [
+        *(f"  {user:<18} {directory}/users/{user}/ -> ~/.config/cosched/ of the machine {user} uses" for user in users),
+        "  then               cosched doctor",
+        f"Keep {directory}/authority/ to yourself: who has ca.key makes certificates. ({_MANUAL})",
+    ]
+    return lines

@@ -1,0 +1,114 @@
+"""``cosched local-load``: synthetic users at desks, what they feel, and what was recorded of real ones."""
+
+import selectors
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cosched.apps.cli import local_load_record, local_load_run
+from cosched.errors import BadInput, Failed, nearest
+from cosched.report.table import Table, console
+from local_load import peer, samples
+from local_load import profile as profiles
+from local_load.probe import CALLS
+
+
+@click.group("local-load")
+def command() -> None:
+    """Synthetic local users, and how the machine feels to them.
+
+    \b
+    Example: cosched local-load run --profile xwindows --seconds 60
+    """
+
+
+command.add_command(local_load_run.run)
+command.add_command(local_load_run.probe)
+command.add_command(local_load_record.record)
+command.add_command(local_load_record.presence)
+
+
+@command.command("profiles")
+@click.argument("profile", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def profiles_(profile: str | None, as_json: bool) -> None:
+    """List the built-in profiles, or check and show one (a name or a file).
+
+    \b
+    Example: cosched local-load profiles internet
+    """
+    if profile:
+        import yaml  # noqa: PLC0415 (only here)
+
+        found = msgspec.to_builtins(profiles.find(profile))
+        click.echo(msgspec.json.encode(found) if as_json else yaml.safe_dump(found, sort_keys=False).rstrip())
+        return
+    known = [profiles.find(name) for name in profiles.built_in()]
+    if as_json:
+        click.echo(msgspec.json.encode(known))
+        return
+    table = Table("Built-in profiles", ["profile", "CPU", "memory", "network B/s", "of users", "what"])
+    for each in known:
+        shares = (f"{share:.0%}" for share in (each.cpu_share, each.memory_share))
+        table.add(each.name, *shares, each.network_bytes_per_s, f"{each.users_share:.0%}", each.about)
+    table.show(console())
+
+
+@command.command("peer")
+@click.option("--listen", required=True, metavar="HOST:PORT", help="Where.")
+def peer_(listen: str) -> None:
+    """Answer the messages of users elsewhere (`run --peer`), until it is interrupted.
+
+    \b
+    Example: cosched local-load peer --listen 10.77.0.254:7424
+    """
+    host, port = peer.address(listen, "--listen")
+    with selectors.DefaultSelector() as selector:
+        try:
+            peer.Peer(selector, host, port)
+        except OSError as error:
+            raise Failed(f"{listen}: {error.strerror}") from None
+        while True:
+            for key, _ in selector.select():
+                key.data()
+
+
+@command.command("report")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR [DIR]")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="STEM", help="Draw distributions: STEM.png, STEM.svg.")
+@click.option("--call", default="all", show_default=True, metavar="CALL", help="What is drawn.")
+@click.option(
+    "--write", type=click.Path(path_type=Path), metavar="FILE", help="The last table, .csv, .tsv or .parquet."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def report_(runs: tuple[Path, ...], plot: Path | None, call: str, write: Path | None, as_json: bool) -> None:
+    """Percentiles of a run's latencies; with two runs, how the second differs from the first.
+
+    \b
+    Example: cosched local-load report results/idle results/loaded --plot results/latency
+    """
+    from local_load import report  # noqa: PLC0415 (numpy)
+
+    if len(runs) > 2 and not plot:
+        raise BadInput("DIR", f"{len(runs)} of them", "one, two to compare, or several with --plot")
+    if call != report.ALL and call not in CALLS:
+        raise BadInput("--call", repr(call), "all, " + ", ".join(CALLS), nearest=nearest(call, CALLS))
+    names = [str(run) if len({each.name for each in runs}) < len(runs) else run.name for run in runs]
+    read = {name: samples.read(run)[1] for name, run in zip(names, runs, strict=True)}
+    tables = [report.table(each, name) for name, each in read.items()]
+    if len(runs) == 2:
+        first, second = read.values()
+        tables.append(report.comparison(report.differences(first, second), (names[0], names[1])))
+    paths = report.plot(read, plot, call) if plot else []
+    if write:
+        tables[-1].write(write)
+    if as_json:
+        told: dict[str, Any] = {table.caption: table.as_dicts() for table in tables}
+        click.echo(msgspec.json.encode(told | {"plots": [str(path) for path in paths]}))
+        return
+    for table in tables:
+        table.show(console())
+    for path in paths:
+        click.echo(path)

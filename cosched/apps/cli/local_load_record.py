@@ -1,0 +1,129 @@
+"""``cosched local-load record`` and ``presence``: profiles and traces out of what real people do."""
+
+import csv
+import os
+import pwd
+import sys
+import time
+from pathlib import Path
+from typing import Final, TextIO
+
+import click
+import msgspec
+import psutil
+import yaml
+
+from cosched.apps.cli.service import service
+from cosched.client.find import connect
+from cosched.config.units import memory_text
+from cosched.errors import BadInput, Failed
+from local_load import machine, memory
+from local_load import profile as profiles
+
+_POLL_S: Final = 0.5
+
+
+@click.command("record")
+@click.option("--user", "who", metavar="NAME", help="Whose processes [default: yours].")
+@click.option("--pid", type=int, help="A process: it and all below it, instead of a user's.")
+@click.option("--seconds", type=float, default=300.0, show_default=True, help="How long.")
+@click.option("--name", default="recorded", show_default=True, help="The profile's name.")
+@click.option("--like", default="xwindows", show_default=True, metavar="NAME|FILE", help="For what is not seen.")
+@click.option("--loopback", is_flag=True, help="Count connections within this machine too.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
+def record(
+    who: str | None, pid: int | None, seconds: float, name: str, like: str, loopback: bool, out: Path | None
+) -> None:
+    """Sample a user's own processes, and write the profile of such a user.
+
+    CPU, memory, TCP traffic and the rhythm of keys at terminals are seen; which keys, files or addresses they are is
+    neither read nor kept. Root may record others, everybody himself.
+
+    \b
+    Example: cosched local-load record --seconds 600 --out me.yaml
+    """
+    from local_load.record import fitted, of_user  # noqa: PLC0415 (only here)
+    from local_load.record import record as watch  # noqa: PLC0415
+    from node_agent.linux.presence import KeyWatch  # noqa: PLC0415
+
+    base = profiles.find(like, "--like")
+    if not 1 <= seconds <= 86_400:
+        raise BadInput("--seconds", f"{seconds:g}", "1 to 86400")
+    profiles.checked(msgspec.structs.replace(base, name=name), "--name")
+    if pid is not None and who is not None:
+        raise BadInput("--pid", f"together with --user {who}", "one of the two")
+    if pid is not None and not psutil.pid_exists(pid):
+        raise BadInput("--pid", f"no process {pid}", "one that runs")
+    uid = _uid(who)
+    if os.geteuid() not in (0, uid) and pid is None:
+        raise BadInput("--user", f"{who} is somebody else", "yourself, or to be root")
+    try:
+        keys = KeyWatch()
+    except OSError as error:
+        keys = None
+        click.echo(f"keys are not seen: {error.strerror}", err=True)
+    try:
+        seen = watch(lambda: machine.family(pid) if pid is not None else of_user(uid), seconds, keys, loopback=loopback)
+    finally:
+        if keys:
+            keys.close()
+    if not seen.memory_bytes:
+        raise Failed(f"no process of {'its' if pid else 'the user'} could be looked at")
+    found, notes = fitted(seen, name, memory.node_bytes(), base)
+    held = memory_text(round(seen.memory_bytes))
+    notes.insert(0, f"{seen.cpu_s:.1f} CPU seconds in {seen.seconds:.0f}, {held} held, {len(seen.keys_s)} keys")
+    text = "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
+    if out:
+        out.write_text(text, encoding="utf-8")
+        click.echo(f"{out}: {notes[0]}")
+    else:
+        click.echo(text.rstrip())
+
+
+def _uid(name: str | None) -> int:
+    if name is None:
+        return os.getuid()
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise BadInput("--user", f"no user {name!r}", "a user of this machine") from None
+
+
+@click.command("presence")
+@service
+@click.option("--seconds", type=float, default=3600.0, show_default=True, help="How long.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes [default: printed].")
+def presence(server: str | None, lab: str | None, seconds: float, out: Path | None) -> None:
+    """Record who comes and goes at all nodes, as the scheduler hears of it: a trace for `run --presence`.
+
+    \b
+    Example: cosched local-load presence --seconds 86400 --out monday.csv
+    """
+    if not 0 < seconds <= 31 * 86_400:
+        raise BadInput("--seconds", f"{seconds:g}", "more than 0, at most 31 days")
+    if out is None:
+        _watch(sys.stdout, seconds, server, lab)
+        return
+    with out.open("w", encoding="utf-8", newline="") as file:
+        _watch(file, seconds, server, lab)
+
+
+def _watch(file: TextIO, seconds: float, server: str | None, lab: str | None) -> None:
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(("at_s", "presence", "node"))
+    before: dict[str, str] = {}
+    began_s = time.monotonic()
+    with connect(server, lab) as client:
+        try:
+            while (at_s := time.monotonic() - began_s) < seconds:
+                for node in client.nodes():
+                    if before.get(node.name) != str(node.presence):
+                        before[node.name] = str(node.presence)
+                        rows.writerow((f"{at_s:.3f}", node.presence, node.name))
+                file.flush()
+                time.sleep(min(_POLL_S, max(0.0, seconds - at_s)))
+        except KeyboardInterrupt:  # what was seen so far is a trace
+            pass
+        at_s = time.monotonic() - began_s
+        for name, state in before.items():  # where it ends
+            rows.writerow((f"{at_s:.3f}", state, name))

@@ -1,0 +1,86 @@
+"""``cosched logs``: what a job has written."""
+
+import sys
+import time
+from functools import partial
+from typing import Final
+
+import click
+
+from cosched.apps.cli.following import Patient
+from cosched.apps.cli.service import ended, job_argument, service
+from cosched.client.client import Client, Stream
+from cosched.client.find import connect
+from cosched.errors import BadInput, Failed
+from cosched.wire.api import JobDoc
+
+_SHORTEST_POLL_S: Final = 0.1
+_LONGEST_POLL_S: Final = 1.0
+
+
+@click.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended; before its start, wait for it.")
+@click.option("--stderr", "error_output", is_flag=True, help="Its error output instead.")
+@service
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: job_id, stream, text, size_bytes, final.")
+@job_argument
+def command(job_id: int, follow: bool, error_output: bool, as_json: bool, server: str | None, lab: str | None) -> int:
+    """Print what a job has written, as it is kept on its first node.
+
+    \b
+    Example: cosched logs -f 12
+    """
+    if as_json and follow:
+        raise BadInput("--follow", "together with --json", "one of the two")
+    stream: Stream = "stderr" if error_output else "stdout"
+    with connect(server, lab) as client:
+        job = client.job(job_id)
+        path = job.error if error_output else job.output
+        if path:
+            where = f" on {job.nodes[0].name}" if job.nodes else ""
+            raise Failed(f"job {job_id} writes to {path}{where}: nothing of it is kept here")
+        if as_json:
+            return _as_json(client, job_id, stream)
+        if not job.start_time and not follow:
+            click.echo(f"cosched: job {job_id} is {job.state}: nothing written yet", err=True)
+            return 0
+        _copy(client, job, stream, follow=follow)
+    return 0
+
+
+def _copy(client: Client, job: JobDoc, stream: Stream, *, follow: bool) -> None:
+    """Write to standard output what there is, or until the end."""
+    patient, offset, pause_s = Patient(), 0, _SHORTEST_POLL_S
+    while follow and not job.start_time and not ended(job):
+        job = patient(partial(client.wait, job.job_id, _LONGEST_POLL_S))
+    if not job.start_time:
+        click.echo(f"cosched: job {job.job_id} is {job.state}: it wrote nothing", err=True)
+        return
+    while True:
+        piece = patient(partial(client.output, job.job_id, stream, offset))
+        if piece.data:
+            sys.stdout.buffer.write(piece.data)
+            sys.stdout.buffer.flush()
+            offset += len(piece.data)
+            pause_s = _SHORTEST_POLL_S
+        if offset < piece.size and piece.data:
+            continue
+        if piece.final or not follow:
+            return
+        time.sleep(pause_s)
+        pause_s = min(_LONGEST_POLL_S, pause_s * 1.5)
+
+
+def _as_json(client: Client, job_id: int, stream: Stream) -> int:
+    from cosched.apps.cli.service import echo_json  # noqa: PLC0415
+
+    data, final = bytearray(), False
+    while True:
+        piece = client.output(job_id, stream, len(data))
+        data += piece.data
+        final = piece.final
+        if not piece.data or len(data) >= piece.size:
+            break
+    text = data.decode(errors="replace")
+    echo_json({"job_id": job_id, "stream": stream, "text": text, "size_bytes": len(data), "final": final})
+    return 0

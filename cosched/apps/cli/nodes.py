@@ -1,0 +1,119 @@
+"""``cosched nodes`` and ``cosched node add|remove|drain|resume``."""
+
+import click
+
+from cosched.apps.cli.enrol import add_command, remove_command
+from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
+from cosched.client.find import connect
+from cosched.config.units import memory_text
+from cosched.model.node import Presence
+from cosched.wire.api import NodeDoc
+
+
+@click.command("nodes")
+@wide_option
+@service
+@json_option
+def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
+    """List the nodes, a line each: whether they are up, who is at the desk, what is used, which jobs run.
+
+    \b
+    Example: cosched nodes --json
+    """
+    with connect(server, lab) as client:
+        nodes = client.nodes()
+    if as_json:
+        echo_json({"nodes": nodes})
+        return
+    if not nodes:
+        click.echo("no nodes: the list 'nodes' in cluster.yaml is empty")
+        return
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+
+    columns = ("node", "state", "desk", "tasks", "memory", "CPU", "others", "limit", "jobs", "heard")
+    table = Table("Nodes", columns)
+    for node in nodes:
+        table.add(*_row(node))
+    table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
+    if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
+        table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
+    table.show_lines(wide=wide, cut=("node", "jobs", "desk", "memory"))
+
+
+def _row(node: NodeDoc) -> tuple[object, ...]:
+    usage = node.usage
+    others = None
+    if usage and usage.cpu_local >= 0:
+        others = usage.cpu_local + max(0.0, usage.cpu_system)
+    desk = str(node.presence)
+    if node.presence is Presence.PRESENT and node.presence_source:
+        desk += f" ({node.presence_source})"
+    joined = node.state != "unknown"
+    return (
+        node.name,
+        node.state,
+        desk if joined else "",
+        f"{node.used_procs}/{node.procs}" if joined else "",
+        f"{memory_text(node.used_memory_bytes)}/{memory_text(node.memory_bytes)}" if joined else "",
+        round(usage.cpu_parallel, 2) if usage and usage.cpu_parallel >= 0 else None,
+        round(others, 2) if others is not None else None,
+        f"{node.limited_cpus:g} CPU" if node.limited_cpus is not None else ("none" if joined else ""),
+        " ".join(map(str, node.jobs)),
+        ago(node.last_heard),
+    )
+
+
+@click.group("node")
+def node_command() -> None:
+    """Add, remove, drain and resume nodes (operators).
+
+    \b
+    Example: cosched node drain lab3 --reason "new disk"
+    """
+
+
+node_command.add_command(add_command)
+node_command.add_command(remove_command)
+
+
+@node_command.command("drain")
+@click.argument("name")
+@click.option("--reason", default="", help="Shown by 'cosched nodes'.")
+@service
+@json_option
+def drain_command(name: str, reason: str, as_json: bool, server: str | None, lab: str | None) -> None:
+    """Start nothing more on a node; what runs there runs to its end.
+
+    \b
+    Example: cosched node drain lab3 --reason "new disk"
+    """
+    with connect(server, lab) as client:
+        node = client.drain(name, reason)
+    if as_json:
+        echo_json(node)
+        return
+    waiting = f", until {_jobs(node.jobs)} ended" if node.jobs else ""
+    click.echo(f"{node.name} {node.state}{waiting}")
+
+
+@node_command.command("resume")
+@click.argument("name")
+@service
+@json_option
+def resume_command(name: str, as_json: bool, server: str | None, lab: str | None) -> None:
+    """Let jobs start on a node again.
+
+    \b
+    Example: cosched node resume lab3
+    """
+    with connect(server, lab) as client:
+        node = client.resume(name)
+    if as_json:
+        echo_json(node)
+        return
+    click.echo(f"{node.name} {node.state}")
+
+
+def _jobs(jobs: list[int]) -> str:
+    return f"job {jobs[0]} has" if len(jobs) == 1 else f"jobs {', '.join(map(str, jobs))} have"

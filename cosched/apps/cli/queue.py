@@ -1,0 +1,122 @@
+"""``cosched queue`` and ``cosched history``: the jobs that are alive, and those that have ended."""
+
+from typing import Final
+
+import click
+
+from cosched.apps.cli.service import (
+    because,
+    clock,
+    echo_json,
+    json_option,
+    lasting,
+    outcome,
+    places,
+    service,
+    this_user,
+    wide_option,
+    with_present_reason,
+)
+from cosched.apps.cli.values import whole_number
+from cosched.client.find import connect
+from cosched.model.job import JobState
+from cosched.wire.api import JobDoc
+
+#: Of so many jobs at the front of the queue, the list says why they wait.
+_EXPLAINED: Final = 25
+_NOT_STARTED: Final = (JobState.QUEUED, JobState.HELD)
+_user = click.option("--user", metavar="NAME", help="Only that user's jobs; 'me' is whoever calls.")
+
+
+@click.command("queue")
+@_user
+@click.option("--all", "also_ended", is_flag=True, help="Also those that have ended lately.")
+@service
+@wide_option
+@json_option
+def queue_command(
+    user: str | None, also_ended: bool, wide: bool, as_json: bool, server: str | None, lab: str | None
+) -> None:
+    """List the jobs that run and wait: what runs first, then the queue in its order.
+
+    \b
+    Example: cosched queue --user me
+    """
+    with connect(server, lab) as client:
+        jobs = client.jobs(_named(user))
+        waiting = [job.job_id for job in jobs if job.state == JobState.QUEUED][:_EXPLAINED]
+        jobs = [with_present_reason(client, job) if job.job_id in waiting else job for job in jobs]
+        if also_ended:
+            jobs += client.history(_named(user), 20)
+    if as_json:
+        echo_json({"jobs": jobs})
+        return
+    if not jobs:
+        click.echo("no jobs")
+        return
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+
+    table = Table("Jobs", ("job", "name", "user", "state", "tasks", "waited", "runs", "limit", "where, why"))
+    for job in jobs:
+        table.add(*_row(job))
+    if any(job.state in _NOT_STARTED for job in jobs):
+        table.notes.append("why a job waits, with numbers: cosched explain ID")
+    table.show_lines(wide=wide, cut=("where, why", "name", "user"))
+
+
+def _row(job: JobDoc) -> tuple[object, ...]:
+    why = places(job.nodes)
+    if job.state in _NOT_STARTED:
+        why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
+        if job.promised_start:
+            why = f"by {clock(job.promised_start)}: {why}"
+    waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
+    return (
+        str(job.job_id),
+        job.name,
+        job.user,
+        outcome(job),
+        job.tasks,
+        waited,
+        ran,
+        lasting(job.time_limit_s),
+        why,
+    )
+
+
+@click.command("history")
+@click.option("-n", "--last", "limit", metavar="N", default="20", callback=whole_number(1, 100_000), show_default=True)
+@_user
+@service
+@wide_option
+@json_option
+def history_command(
+    limit: int, user: str | None, wide: bool, as_json: bool, server: str | None, lab: str | None
+) -> None:
+    """List the jobs that have ended, the newest first.
+
+    \b
+    Example: cosched history -n 50 --user me
+    """
+    with connect(server, lab) as client:
+        jobs = client.history(_named(user), limit)
+    if as_json:
+        echo_json({"jobs": jobs})
+        return
+    if not jobs:
+        click.echo("no job has ended yet")
+        return
+    from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
+
+    table = Table("Ended jobs", ("job", "name", "user", "end", "tasks", "ended", "waited", "ran", "CPU", "where"))
+    for job in jobs:
+        times = (clock(job.end_time), lasting(job.wait_s), lasting(job.run_s) if job.start_time else "")
+        where = places(job.nodes)
+        table.add(str(job.job_id), job.name, job.user, outcome(job), job.tasks, *times, lasting(job.cpu_s), where)
+    if any(job.state != JobState.COMPLETED for job in jobs):
+        table.notes.append("why one did not complete: cosched show ID")
+    table.show_lines(wide=wide, cut=("where", "name", "user"))
+
+
+def _named(user: str | None) -> str | None:
+    return this_user() if user == "me" else user

@@ -1,0 +1,128 @@
+"""``cosched show``: everything about one job, a failure's story above all."""
+
+import click
+
+from cosched.apps.cli.service import (
+    because,
+    echo_json,
+    ended,
+    job_argument,
+    json_option,
+    lasting,
+    local,
+    outcome,
+    places,
+    service,
+    with_present_reason,
+)
+from cosched.client.find import connect
+from cosched.config.units import memory_text
+from cosched.model.job import JobState
+from cosched.wire.api import JobDoc
+
+_KINDS = {"cpu": "computes", "comm": "communicates"}
+
+
+@click.command("show")
+@job_argument
+@service
+@json_option
+def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> None:
+    """Show a job: where it is or how it ended and why, its times, its output, the steps of its life.
+
+    --json prints the document of the API: job_id, state, reason, nodes, history and more (docs/guide/api.md).
+
+    \b
+    Example: cosched show 12
+    """
+    with connect(server, lab) as client:
+        job = with_present_reason(client, client.job(job_id))
+    if as_json:
+        echo_json(job)
+        return
+    click.echo("\n".join(_story(job)))
+
+
+def _story(job: JobDoc) -> list[str]:
+    name = f" ({job.name})" if job.name else ""
+    lines = [f"job {job.job_id}{name} of {job.user}: {outcome(job)}"]
+    if job.failure:
+        lines += _failure(job)
+    facts = [
+        ("why", because(job.reason)),
+        ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
+        ("asked for", _asked(job)),
+        ("nodes", places(job.nodes)),
+        ("submitted", local(job.submit_time)),
+        ("started", f"{local(job.start_time)}, waited {lasting(job.wait_s)}" if job.start_time else ""),
+        ("waited", lasting(job.wait_s) if not job.start_time else ""),
+        ("ended", _ended(job)),
+        ("running for", lasting(job.run_s) if job.start_time and not ended(job) else ""),
+        ("measured", _measured(job)),
+        ("directory", job.directory),
+        ("output", _output(job.output, job, "")),
+        ("error output", _output(job.error, job, " --stderr")),
+    ]
+    lines += [f"  {label:<13} {text}" for label, text in facts if text]
+    if job.history:
+        lines.append("  history")
+    for step in job.history:
+        why = "; ".join(text for text in (because(step.reason), step.note) if text)
+        lines.append(f"    {local(step.time)}  {step.state:<13} {why}".rstrip())
+    return lines
+
+
+def _failure(job: JobDoc) -> list[str]:
+    assert job.failure is not None
+    failure = job.failure
+    rank = f"rank {failure.rank}" if failure.rank is not None else ""
+    where = " on ".join(part for part in (rank, failure.node or "") if part)
+    lines = [f"  {'failure':<13} {f'{where}: ' if where else ''}{failure.message}"]
+    if failure.tail:
+        lines.append("  last lines of its error output:")
+        lines += [f"    | {line}" for line in failure.tail]
+    return lines
+
+
+def _asked(job: JobDoc) -> str:
+    parts = [f"{job.tasks} task{'s' if job.tasks > 1 else ''}", f"at most {lasting(job.time_limit_s)}"]
+    if job.memory_bytes:
+        parts.append(f"{memory_text(job.memory_bytes)} of memory each")
+    if job.kind:
+        how = " (measured when it ran before)" if job.kind_from == "measured" else ""
+        parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
+    return ", ".join(parts)
+
+
+def _measured(job: JobDoc) -> str:
+    """What agents saw of its processes."""
+    effort = job.effort
+    if effort is None or not effort.orientation:
+        return ""
+    told = f"{_KINDS[effort.orientation]}: {effort.communication:.0%} of its time was communication"
+    if not effort.arrivals_per_s:
+        return told
+    came = memory_text(round(effort.received_bytes_per_s))
+    return f"{told}, {effort.arrivals_per_s:.0f} TCP segments with {came} came in a second"
+
+
+def _ended(job: JobDoc) -> str:
+    if not job.end_time:
+        return ""
+    parts = [local(job.end_time)]
+    if job.start_time:
+        parts.append(f"ran {lasting(job.run_s)}")
+    if job.cpu_s is not None:
+        parts.append(f"used {lasting(job.cpu_s)} of CPU")
+    parts.append(f"{lasting(job.turnaround_s)} after its submission" if job.turnaround_s is not None else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _output(path: str | None, job: JobDoc, option: str) -> str:
+    if path:
+        return f"{path} on {job.nodes[0].name}" if job.nodes else path
+    return (
+        f"cosched logs{option} {job.job_id}"
+        if job.start_time or job.state not in (JobState.QUEUED, JobState.HELD)
+        else ""
+    )

@@ -1,0 +1,152 @@
+"""``cosched simulate``: one policy over one log."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cosched.apps.cli import show
+from cosched.apps.cli.options import experiment as make_experiment
+from cosched.apps.cli.options import settings
+from cosched.apps.cli.outputs import (
+    GROUPINGS,
+    EventLog,
+    check_directory,
+    check_targets,
+    expected_of,
+    repeated,
+    repetition,
+    write_all,
+)
+from cosched.apps.cli.progress import Progress
+from cosched.config.experiment import Experiment
+from cosched.errors import BadInput
+from cosched.metrics.summary import grouped, summarise, with_intervals
+from cosched.report import manifest as manifests
+from cosched.report import schedule_file
+from cosched.report.table import console
+from space_scheduler.plugins import resolve
+from space_scheduler.simulator.experiment import find_log, prepare_workload, run
+
+
+@click.command("simulate")
+@click.argument("log", required=False)
+@click.option("--policy", metavar="NAME", help="A policy's name (see 'cosched policies'), or module:name.")
+@settings
+@click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
+@click.option(
+    "--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz."
+)
+@click.option(
+    "--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write schedule, tables, plots and a manifest."
+)
+@click.option(
+    "--repeat",
+    type=click.Path(path_type=Path),
+    metavar="MANIFEST",
+    help="Repeat a run; compare its outputs byte for byte.",
+)
+@click.option("--intervals", is_flag=True, help="Also 95 % intervals of the means, by batch means.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    log: str | None,
+    policy: str | None,
+    by: tuple[str, ...],
+    schedule: Path | None,
+    events: Path | None,
+    out: Path | None,
+    repeat: Path | None,
+    intervals: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Run one scheduling policy over a log of a real machine (Standard Workload Format, also gzipped).
+
+    LOG is a file, or the name of a public log such as KTH-SP2-1996-2.1-cln.
+
+    \b
+    Examples:
+      cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy easy
+      cosched simulate KTH-SP2-1996-2.1-cln.swf.gz --policy conservative --schedule starts.csv --json
+      cosched simulate LOG --select 'backfill(4)' --estimates factor:4 --seed 7 --out results
+      cosched simulate --repeat results/manifest.json
+    """
+    expected = expected_of(repeat, "simulate", given | {"policy": policy}) if repeat else None
+    given |= {"policies": [policy] if policy else None, "log": log}
+    experiment = expected.configuration if expected else make_experiment(given)
+    name = _one_policy(experiment)
+    label = show.policy_label(experiment, name)
+    if schedule:
+        schedule_file.check_format(schedule)
+    if out:
+        check_directory(out)
+    path = find_log(log or experiment.log)
+    check_targets((schedule, events), path)
+    if expected:
+        manifests.check_inputs(expected, [path], str(repeat))
+
+    load = prepare_workload(experiment, path)
+    with Progress(f"simulating {load.name}", len(load)) as progress, EventLog(events) as observer:
+        outcome = run(experiment, name, load, observer=observer, progress=progress)
+
+    summary = summarise(outcome)
+    groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
+    batches = with_intervals(outcome) if intervals else {}
+    if schedule:
+        schedule_file.write(outcome, schedule)
+    if out:
+        write_all(out, "simulate", experiment, path, {label: outcome})
+    differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
+    if as_json:
+        document = {
+            "policy": label,
+            **msgspec.to_builtins(summary),
+            "wall_s": round(_process_age_s(), 3),
+            "cpu_s": round(time.process_time(), 3),
+            "procs": load.procs_total,
+            "procs_from": load.procs_total_from,
+            "skipped": load.skipped,
+            "adjusted": load.adjusted,
+            "starts_by_reason": outcome.reasons,
+            "passes": outcome.passes,
+            **({"groups": groups} if groups else {}),
+            **({"intervals": batches} if batches else {}),
+            **({"repeated": not differing, "differing_outputs": differing} if expected else {}),
+        }
+        click.echo(msgspec.json.encode(document))
+    else:
+        screen = console()
+        show.summaries({label: summary}, load, show.without_nodes(experiment)).show(screen)
+        if batches:
+            show.intervals(batches, len(load)).show(screen)
+        for what, rows in groups.items():
+            show.groups(what, label, rows).show(screen)
+        if expected:
+            click.echo(repetition(expected, differing))
+        if out:
+            click.echo(f"Written to {out}: see manifest.json for the list.")
+    return 1 if differing else 0
+
+
+def _process_age_s() -> float:
+    """Wall-clock seconds since this process was started, to a hundredth: what ``cpu_s`` is to be compared with."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _one_policy(experiment: Experiment) -> str | None:
+    """The name of the one policy to run, None where order and selection say it all; refuses what cannot be run."""
+    names = experiment.policies
+    if len(names) > 1:
+        raise BadInput("policies", f"found {len(names)}: {', '.join(names)}", "one (several: cosched compare)")
+    if not names and not experiment.order and not experiment.select:
+        raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
+    name = names[0] if names else None
+    resolve(name, experiment.order, experiment.select)
+    return name

@@ -1,0 +1,238 @@
+"""``cosched submit``: hand a job script to the service."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cosched.apps.cli.following import tell, to_end
+from cosched.apps.cli.job_script import merged, read
+from cosched.apps.cli.service import echo_json, exit_status, json_option, outcome, service
+from cosched.apps.cli.values import one_of, whole_number
+from cosched.client.client import Client
+from cosched.client.find import connect
+from cosched.client.places import own_umask
+from cosched.config.units import duration_us, size_bytes
+from cosched.errors import BadInput, NoAnswer
+from cosched.model.time import US_PER_S
+from cosched.wire.api import JobDoc, Submission
+
+#: Options that concern the command, not the job: not in a script.
+_NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
+
+_EXPORTS: Final = ("programs", "all", "none")
+#: What finds programs and says in which language they speak.
+_PROGRAMS: Final = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+)
+#: What is a node's or a session's own, and would be wrong elsewhere.
+_OWN: Final = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|_|TMPDIR|MAIL|DISPLAY|XAUTHORITY|WINDOWID|TERM\w*|TTY"
+    r"|XDG_(?:RUNTIME_DIR|SESSION_\w+|SEAT|VTNR)|DBUS_SESSION_BUS_ADDRESS|SSH_\w+|COSCHED_\w+"
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: A field of the submission -> the option that sets it, for what the service refuses.
+_OPTIONS: Final = {
+    "tasks": "--tasks",
+    "time_limit_s": "--time",
+    "memory_bytes": "--mem",
+    "kind": "--kind",
+    "coscheduling": "--coscheduling",
+    "name": "--name",
+    "output": "--output",
+    "error": "--error",
+    "directory": "--directory",
+    "script": "SCRIPT",
+    "arguments": "ARGS",
+}
+
+
+def _seconds(_ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    limit_us = duration_us(text, param.opts[-1])
+    if limit_us < 1:
+        raise BadInput(param.opts[-1], f"{text!r}", "more than nothing")
+    return limit_us / US_PER_S
+
+
+def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    size = size_bytes(text, param.opts[-1])
+    if size < 1:
+        raise BadInput(param.opts[-1], f"{text!r}", "at least 1B")
+    return size
+
+
+@click.command("submit", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-n",
+    "--tasks",
+    metavar="N",
+    default="1",
+    callback=whole_number(1, 1 << 24),
+    show_default=True,
+    help="Tasks: all start at once, or none.",
+)
+@click.option(
+    "--time",
+    metavar="TIME",
+    callback=_seconds,
+    help="Estimate and limit of its run time, such as 10min [the cluster's].",
+)
+@click.option("--mem", metavar="SIZE", callback=_bytes, help="Memory of each task, such as 512MB [the cluster's].")
+@click.option(
+    "--kind",
+    metavar="cpu|comm",
+    callback=one_of("cpu", "comm"),
+    help="Whether it mostly computes or mostly communicates.",
+)
+@click.option(
+    "--coscheduling",
+    metavar="MODE",
+    callback=one_of("none", "ccs", "dcs", "spin", "gang"),
+    help="How it runs beside other jobs on its nodes: none, ccs, dcs, spin or gang [the cluster's].",
+)
+@click.option("--name", help="What it is called [the script's name].")
+@click.option("--output", metavar="PATH", help="Write its output there, on its first node [kept for 'cosched logs'].")
+@click.option("--error", metavar="PATH", help="The same for its error output.")
+@click.option("--directory", metavar="DIR", help="Where it works; must be on every node [the current directory].")
+@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Also set this variable; repeatable.")
+@click.option(
+    "--export",
+    metavar="|".join(_EXPORTS),
+    callback=one_of(*_EXPORTS),
+    default="programs",
+    show_default=True,
+    help="Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
+)
+@click.option("--hold", is_flag=True, help="Do not start it before 'cosched release'.")
+@click.option("--requeue", is_flag=True, help="When a node of it is lost, run it again from its beginning.")
+@click.option("--wait", is_flag=True, help="Wait for its end; the exit status is the job's.")
+@service
+@json_option
+@click.argument("script", metavar="SCRIPT")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1)
+def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
+    """Submit a job: SCRIPT runs on the first of its nodes, and starts the other tasks with mpirun.
+
+    The script's first line names its interpreter (#!/bin/sh). Lines '#COSCHED --time 10min' before its first command
+    have the same options; the command line wins. SCRIPT may be - for standard input.
+
+    With --wait the exit status is the job's own: 128 + signal when one killed it, 124 for its time limit, 125 for a
+    lost node, 126 when it could not be launched, 130 when it was cancelled.
+
+    \b
+    Examples:
+      cosched submit -n 4 --time 10min --mem 200MB cg.sh
+      cosched submit -n 4 --wait --json - < cg.sh
+    """
+    ctx = click.get_current_context()
+    text = read(script)
+    shown = "standard input" if script == "-" else script
+    asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
+    for option in ("name", "output", "error", "directory"):
+        _text(asked[option] or "", f"--{option}")
+    submission = Submission(
+        script=text,
+        arguments=tuple(_text(each, "ARGS") for each in given["arguments"]),
+        name=_text(
+            asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
+        ),
+        tasks=asked["tasks"],
+        time_limit_s=asked["time"],
+        memory_bytes=asked["mem"],
+        kind=asked["kind"],
+        coscheduling=asked["coscheduling"],
+        directory=_text(_directory(asked["directory"]), "--directory"),
+        environment=_environment(asked["export"], asked["variables"]),
+        output=asked["output"],
+        error=asked["error"],
+        umask=own_umask(),
+        hold=asked["hold"],
+        requeue=asked["requeue"],
+    )
+    with connect(given["server"], given["lab"]) as client:
+        job = _submitted(client, submission, shown)
+        if not wait:
+            echo_json(job) if as_json else click.echo(f"job {job.job_id}")
+            return 0
+        job = _waited(client, job.job_id, as_json=as_json)
+        echo_json(job) if as_json else click.echo(_closing(job))
+    return exit_status(job)
+
+
+def _directory(given: str | None) -> str:
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        raise BadInput("--directory", "the current directory is gone", "a directory that is there") from None
+    # As the shell shows it where that is the same place: on another node a symbolic link may lead elsewhere.
+    shown = os.environ.get("PWD", "")
+    if shown.startswith("/") and os.path.realpath(shown) == os.path.realpath(here):
+        here = shown
+    return os.path.normpath(os.path.join(here, given)) if given else here
+
+
+def _environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:
+    """The variables that go with the job. Raises :class:`BadInput`."""
+    chosen: dict[str, str] = {}
+    if export == "programs":
+        chosen = {name: os.environ[name] for name in _PROGRAMS if name in os.environ}
+    elif export == "all":
+        chosen = {n: value for n, value in os.environ.items() if _NAME.fullmatch(n) and not _OWN.fullmatch(n)}
+    for each in variables:
+        name, equals, value = each.partition("=")
+        if not _NAME.fullmatch(name):
+            raise BadInput("--env", f"{each!r}", "NAME or NAME=VALUE; a name has letters, digits and _")
+        if not equals and name not in os.environ:
+            raise BadInput("--env", f"{name}, which is not set here", "NAME=VALUE")
+        chosen[name] = value if equals else os.environ[name]
+    for name, value in chosen.items():
+        _text(value, f"--env {name}")
+    return chosen
+
+
+def _text(value: str, where: str) -> str:
+    """The value, unless it has bytes that are not UTF-8. Raises :class:`BadInput`."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadInput(where, f"{value!r}", "text in UTF-8") from None
+    return value
+
+
+def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:
+    try:
+        return client.submit(submission)
+    except BadInput as error:
+        field = error.where.removeprefix("submission: ")
+        place = where if field == "script" else _OPTIONS.get(field, error.where)
+        raise BadInput(place, error.found, error.expected, nearest=error.nearest) from None
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}. Whether the job was taken is not known: 'cosched queue' tells") from None
+
+
+def _waited(client: Client, job_id: int, *, as_json: bool) -> JobDoc:
+    try:
+        click.echo(f"job {job_id}", err=as_json)
+        return to_end(client, job_id, tell(job_id))
+    except KeyboardInterrupt:
+        click.echo(f"cosched: job {job_id} goes on without this command ('cosched cancel {job_id}' ends it)", err=True)
+        raise
+
+
+def _closing(job: JobDoc) -> str:
+    where = f"{job.output} on {job.nodes[0].name}" if job.output and job.nodes else f"cosched logs {job.job_id}"
+    told = f"job {job.job_id} {outcome(job)}; output: {where}"
+    return told if job.state == "completed" else f"{told}; why: cosched show {job.job_id}"

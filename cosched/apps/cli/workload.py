@@ -1,0 +1,232 @@
+"""``cosched workload``: statistics, conversion, generation and fetching of workloads."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+
+from cosched.apps.cli import show
+from cosched.apps.cli.options import experiment as make_experiment
+from cosched.apps.cli.options import settings
+from cosched.apps.cli.outputs import check_targets
+from cosched.errors import BadInput
+from cosched.model.time import humanised, us
+from cosched.report.table import Table, console
+from cosched.workload import catalogue, rules, scaling, stats, swf
+from cosched.workload.generators import registry
+from space_scheduler.simulator.experiment import find_log
+
+
+@click.group("workload")
+def command() -> None:
+    """Statistics, conversion and generation of workloads.
+
+    \b
+    Example: cosched workload stats KTH-SP2-1996-2.1-cln.swf.gz
+    """
+
+
+@command.command("stats")
+@click.argument("log")
+@settings
+@click.option("--top", type=click.IntRange(0, 1000), default=10, show_default=True, help="Users listed by their work.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats_command(log: str, top: int, as_json: bool, **given: Any) -> None:
+    """Describe a log: sizes, times, load, months, users, how good the estimates are.
+
+    LOG is a file, or the name of a public log ('cosched workload logs' lists them).
+
+    \b
+    Example: cosched workload stats LANL-CM5-1994-4.1-cln.swf.gz --json
+    """
+    experiment = make_experiment(given | {"log": log})
+    read = swf.read(find_log(log), strict=experiment.strict)
+    found = stats.statistics(read, rules=experiment.input_rules, procs_total=experiment.procs, top_users=top)
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    _show_statistics(found)
+
+
+def _show_statistics(found: stats.LogStatistics) -> None:
+    screen = console()
+    load = f"{found.offered_load:.3f}" if found.offered_load is not None else "unknown"
+    click.echo(
+        f"{found.name}: {found.jobs} jobs over {humanised(us(found.span_s))} on {found.procs_total} processors "
+        f"({found.procs_total_from}), offered load {load}"
+    )
+    quantiles = Table("Quantiles", ("of", *(field.name for field in msgspec.structs.fields(stats.Quantiles))))
+    rows = (
+        ("run time s", found.run_s),
+        ("processors", found.procs),
+        ("request s", found.request_s),
+        ("inter-arrival s", found.interarrival_s),
+    )
+    for name, values in rows:
+        if values is not None:
+            quantiles.add(name, *msgspec.structs.astuple(values))
+    quantiles.notes.append(
+        f"serial jobs {found.serial_ratio:.1%}, sizes that are powers of two {found.power_of_two_ratio:.1%}, "
+        f"{found.users} users"
+    )
+    quantiles.notes += show.counts(found.skipped, found.adjusted)
+    quantiles.show(screen)
+    months = Table(f"Jobs by month of submission ({found.months_by})", ("month", "jobs"))
+    for month, jobs in found.months.items():
+        months.add(month, jobs)
+    months.show(screen)
+    if found.top_users:
+        users = Table("Users by work", tuple(field.name for field in msgspec.structs.fields(stats.UserShare)))
+        for each in found.top_users:
+            users.add(*msgspec.structs.astuple(each))
+        users.show(screen)
+    if found.accuracy.jobs:
+        _show_accuracy(found.accuracy).show(screen)
+
+
+def _show_accuracy(accuracy: stats.Accuracy) -> Table:
+    table = Table(f"Run time as a share of the request ({accuracy.subset})", ("share", "jobs", ""))
+    most = max(accuracy.histogram, default=1) or 1
+    width = 100 // max(1, len(accuracy.histogram))
+    for i, jobs in enumerate(accuracy.histogram):
+        table.add(f"{i * width:3}-{(i + 1) * width} %", jobs, "▇" * round(30 * jobs / most))
+    table.notes += [
+        f"exactly 100 %: {accuracy.exactly_100} jobs; rounds to 100 %: {accuracy.rounds_to_100}; "
+        f"above (not in the histogram): {accuracy.above_100}; mean {accuracy.mean_ratio:.3f} of {accuracy.jobs} jobs"
+    ]
+    return table
+
+
+@command.command("convert")
+@click.argument("log")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--load", type=float, help="Scale inter-arrival times to this offered load.")
+@click.option("--factor", type=float, help="Multiply inter-arrival times by this factor.")
+@click.option("--procs", type=click.IntRange(1), help="Processors of the machine, for --load.")
+@click.option("--strict", is_flag=True, help="Stop at the first line that cannot be used.")
+@click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def convert_command(
+    log: str,
+    target: Path,
+    load: float | None,
+    factor: float | None,
+    procs: int | None,
+    strict: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Read a log and write it again: cleaned of bad lines, compressed (.swf.gz) or not (.swf), its load scaled.
+
+    \b
+    Example: cosched workload convert KTH-SP2-1996-2.1-cln.swf.gz busier.swf.gz --load 0.9
+    """
+    if load is not None and factor is not None:
+        raise BadInput("--factor", "given together with --load", "one of the two")
+    source = find_log(log)
+    check_targets((target,), source)
+    _check_target(target, force=force)
+    read = swf.read(source, strict=strict)
+    if strict:
+        rules.check_numbers(read)
+    if load is not None:
+        read = scaling.to_load(read, load, procs_total=procs)
+    if factor is not None:
+        read = scaling.by_factor(read, factor)
+    swf.write(read, target)
+    if as_json:
+        click.echo(msgspec.json.encode({"target": str(target), "jobs": len(read), "skipped": read.skipped}))
+        return
+    click.echo("\n".join([f"{target}: {len(read)} jobs", *show.counts(read.skipped, {})]))
+
+
+@command.command("generate")
+@click.argument("model")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--jobs", type=click.IntRange(1, 100_000_000), default=10_000, show_default=True, help="How many jobs.")
+@click.option("--procs", type=click.IntRange(1), default=128, show_default=True, help="Processors of the machine.")
+@click.option("--load", type=float, help="Scale inter-arrival times to this offered load.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all random choices.")
+@click.option("--set", "parameters", metavar="KEY=VALUE", multiple=True, help="A parameter of the model; repeatable.")
+@click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def generate_command(
+    model: str,
+    target: Path,
+    jobs: int,
+    procs: int,
+    load: float | None,
+    seed: int,
+    parameters: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Generate a workload by a model: poisson, feitelson96, lublin03 or cisne.
+
+    \b
+    Examples:
+      cosched workload generate lublin03 load80.swf.gz --jobs 20000 --procs 256 --load 0.8 --seed 7
+      cosched workload generate poisson small.swf --jobs 100 --set sizes=powers-of-two
+      cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
+    """
+    _check_target(target, force=force)
+    params: dict[str, object] = {}
+    for each in parameters:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise BadInput("--set", f"{each!r}", "KEY=VALUE")
+        params[key] = value
+    log = registry.generate(model, jobs, procs, np.random.default_rng(seed), params, load=load)
+    swf.write(log, target)
+    offered = scaling.offered_load(log, procs_total=procs)
+    if as_json:
+        made = {"target": str(target), "jobs": len(log), "model": model, "procs": procs, "seed": seed}
+        click.echo(msgspec.json.encode(made | {"offered_load": offered}))
+        return
+    click.echo(f"{target}: {len(log)} jobs by {model} on {procs} processors, offered load {offered:.3f}, seed {seed}")
+
+
+@command.command("logs")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def logs_command(as_json: bool) -> None:
+    """List the public logs that are known by name, and where they are here.
+
+    \b
+    Example: cosched workload logs
+    """
+    table = Table("Public logs (Parallel Workloads Archive)", ("name", "provider", "found"))
+    for name, entry in catalogue.LOGS.items():
+        path = catalogue.find(name)
+        table.add(name, entry.provider, str(path) if path else None)
+    table.notes.append(
+        "'cosched workload fetch NAME' downloads one; acknowledge provider and archive in what you publish"
+    )
+    if as_json:
+        click.echo(msgspec.json.encode(table.as_dicts()))
+        return
+    table.show(console())
+
+
+@command.command("fetch")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def fetch_command(name: str, as_json: bool) -> None:
+    """Download a public log into the cache, and check it.
+
+    \b
+    Example: cosched workload fetch KTH-SP2-1996-2.1-cln
+    """
+    path = catalogue.fetch(name)
+    click.echo(msgspec.json.encode({"path": str(path)}) if as_json else str(path))
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    """Refuse what is no name of a log, and one that is there unless it may be replaced."""
+    if not target.name.endswith((".swf", ".swf.gz")):
+        raise BadInput(str(target), "unknown log format", "an ending of .swf or .swf.gz")
+    if not target.absolute().parent.is_dir():
+        raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
+    if target.is_file() and not force:
+        raise BadInput(str(target), "it is there already", "another name, or --force to replace it")

@@ -1,0 +1,231 @@
+"""What real trials say: the paper's figures 7 to 10 redrawn, a verdict for each claim, and every job's raw data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from cosched.apps.experiments import cisne_pairs
+from cosched.apps.experiments.cisne_trial import RealJob, Trial
+from cosched.apps.replicate import claims as judging
+from cosched.apps.replicate.cisne import claims, figures, tables
+from cosched.apps.replicate.cisne.setup import POLICIES, WORKLOADS, Measured
+from cosched.apps.replicate.paired import relative_difference
+from cosched.apps.replicate.papers import TITLES
+from cosched.apps.replicate.result import Plot, Result
+from cosched.errors import Failed
+from cosched.metrics.intervals import Interval, of_replications
+from cosched.model.coscheduling import Mode
+from cosched.report.table import Table
+
+COSCHEDULING: Final = "coscheduling"
+
+
+class Case(NamedTuple):
+    """Where modes are compared with plain Linux, and which claim that decides."""
+
+    policy: str
+    workload: str
+    modes: tuple[Mode, ...]
+    direction: judging.Predicate
+    size: judging.Predicate | None = None
+
+
+#: Why the size of an effect is not the paper's to compare with; its direction is.
+_NOT_THE_PAPERS: Final = (
+    "another experiment than the paper's: two nodes instead of 16, another load, and ranks that poll while they wait, "
+    "where the paper's tasks sleep"
+)
+#: On two nodes of which one has an owner Uniform would have all tasks of a job on the other: it does not ask here where
+#: owners are.
+CASES: Final = (
+    Case(
+        "3dbf-light(any-owners)",
+        "SIT",
+        (Mode.NONE, Mode.CCS, Mode.DCS, Mode.SPIN, Mode.GANG),
+        claims.CCS_SIT,
+        claims.CCS_SIT_SIZE,
+    ),
+    Case("normal", "DIT", (Mode.NONE, Mode.CCS), claims.CCS_DIT, claims.CCS_DIT_SIZE),
+    Case("basic", "SIT", (Mode.NONE, Mode.CCS), claims.CCS_ONE),
+)
+
+
+def judged(
+    trials: Sequence[Trial],
+    hows: Sequence[Mapping[str, Any]],
+    refused: Mapping[str, str],
+    waits_ms: Mapping[tuple[int, str], Sequence[float]],
+) -> Result:
+    """Tables, figures and verdicts; ``waits_ms``: what owners waited, by tasks and mode (``cosched bench contract``).
+
+    Raises :class:`Failed` where there is no trial.
+    """
+    if not trials:
+        raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
+    result = Result("cisne", f"{TITLES['cisne']} (real runs)", {"real": True, "hows": list(hows)})
+    result.tables["jobs"] = _jobs(trials)
+    _modes([each for each in trials if each.experiment == COSCHEDULING], result)
+    _policies([each for each in trials if each.experiment != COSCHEDULING], result)
+    _latency(waits_ms, result)
+    result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
+    for name in dict.fromkeys(each.experiment for each in trials):
+        result.notes.append(_distortion(name, [each for each in trials if each.experiment == name]))
+    return result
+
+
+def _modes(trials: Sequence[Trial], result: Result) -> None:
+    """Fig. 7, and what CCS does for execution times."""
+    times = Table(
+        "Fig. 7: mean execution time by mode, s, with 95 % intervals; against plain Linux over the same seeds",
+        ["workload", "policy", "mode", "seeds", "mean", "low", "high", "against plain", "from", "to"],
+    )
+    for case in CASES:
+        base = _values(trials, "execution_s", case.policy, case.workload, Mode.NONE)
+        for mode in case.modes:
+            found = _values(trials, "execution_s", case.policy, case.workload, mode)
+            if found:
+                own = of_replications(list(found.values()))
+                against = _against(found, base)
+                three = (None, None, None) if against is None else (against.mean, against.low, against.high)
+                times.add(case.workload, case.policy, mode, len(found), own.mean, own.low, own.high, *three)
+        ccs = _against(_values(trials, "execution_s", case.policy, case.workload, Mode.CCS), base)
+        name = f"{case.policy}, {case.workload}"
+        cases = {} if ccs is None else {name: ccs}
+        result.claims.append(judging.judge_every(case.direction, cases))
+        if case.size is not None:
+            result.claims.append(judging.not_comparable(case.size, _NOT_THE_PAPERS, ccs))
+    result.tables["figure7"] = times
+    if times.rows:
+        result.plots["figure7"] = Plot(lambda axes: figures.modes(axes, times), (9.0, 5.0))
+
+
+def _policies(trials: Sequence[Trial], result: Result) -> None:
+    """Figures 8 and 9, what is claimed of policies, and whether the simulator has the same of them."""
+    cells = _cells(trials)
+    users = tables.users("Fig. 8: mean wait, execution and turnaround under CCS, s, with 95 % intervals", cells)
+    makespans = tables.makespans("Fig. 9: makespan under CCS, s", cells)
+    for load in WORKLOADS:
+        if counts := [len(found["wait_s"]) for (of, _), found in cells.items() if of == load]:
+            users.notes.append(f"{load}: {counts[0]} seeds that all of its {len(counts)} policies here have run")
+    result.tables |= {"figure8": users, "figure9": makespans}
+    if cells:
+        result.plots["figure8"] = Plot(lambda axes: figures.users(axes, users), (9.0, 5.0))
+        result.plots["figure9"] = Plot(lambda axes: figures.makespans(axes, makespans), (9.0, 4.5))
+    for claim, what, pairs, loads in claims.COMPARED:
+        cases = {}
+        for load, (policy, base) in product(loads, pairs):
+            ours, others = (_values(trials, what, each, load, Mode.CCS) for each in (policy, base))
+            if (found := _against(ours, others)) is not None:
+                cases[f"{policy} against {base}, {load}"] = found
+        result.claims.append(judging.judge_every(claim, cases))
+    dit, sit = (_values(trials, "makespan_s", "uniform-hard", load, Mode.CCS) for load in ("DIT", "SIT"))
+    same = _against(dit, sit)
+    result.claims.append(
+        judging.cannot_judge(claims.MAKESPAN_HARD, "no case to judge")
+        if same is None
+        else judging.judge(claims.MAKESPAN_HARD, same)
+    )
+    pairs_found, told = cisne_pairs.compare(trials)
+    result.tables["pairs"] = pairs_found
+    result.notes += told
+
+
+def _latency(waits_ms: Mapping[tuple[int, str], Sequence[float]], result: Result) -> None:
+    """Fig. 10: what owners wait for under the contract, by the number of tasks and the mode. The worst run is judged.
+
+    (``cosched bench contract`` draws the same runs with medians and controls.)
+    """
+    if not waits_ms:
+        missing = "no undisturbed runs of 'cosched bench contract --modes none,spin,dcs,ccs' in the directory of --out"
+        result.claims.append(judging.cannot_judge(claims.LATENCY, missing))
+        return
+    table = Table(
+        "Fig. 10: wake-ups' 99th percentiles of an owner, ms, means of the runs' with 95 % intervals",
+        ["tasks", "mode", "runs", "mean", "low", "high", "worst"],
+    )
+    cases = {}
+    for (tasks, mode), waits in waits_ms.items():
+        found = of_replications(waits)
+        table.add(tasks, mode, len(waits), found.mean, found.low, found.high, max(waits))
+        if mode == Mode.CCS:
+            cases[f"{tasks} tasks, the worst of {len(waits)} runs"] = max(waits)
+    result.tables["figure10"] = table
+    result.plots["figure10"] = Plot(lambda axes: figures.waits(axes, table), (7.0, 4.5))
+    plain = max((max(waits) for (_, mode), waits in waits_ms.items() if mode == Mode.NONE), default=None)
+    note = "" if plain is None else f"a bound that nothing here can break: plain Linux's worst is {plain:.3g} ms"
+    result.claims.append(judging.judge_every(claims.LATENCY, cases, note))
+
+
+def _cells(trials: Sequence[Trial]) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """The measures of every policy, of the seeds that all policies of a workload that were run have in common."""
+    found = {}
+    for load in WORKLOADS:
+        by_policy = {policy: _values(trials, "wait_s", policy, load, Mode.CCS) for policy in POLICIES}
+        ran = {policy: set(seeds) for policy, seeds in by_policy.items() if seeds}
+        common = sorted(set.intersection(*ran.values())) if ran else []
+        for policy in ran if common else ():
+            found[load, policy] = {
+                what: [_values(trials, what, policy, load, Mode.CCS)[seed] for seed in common]
+                for what in Measured._fields
+            }
+    return found
+
+
+def _values(trials: Sequence[Trial], what: str, policy: str, load: str, mode: str) -> dict[int, float]:
+    return {
+        each.seed: getattr(each.measured, what)
+        for each in trials
+        if (each.policy, each.workload, each.mode) == (policy, load, mode)
+    }
+
+
+def _against(ours: Mapping[int, float], base: Mapping[int, float]) -> Interval | None:
+    """The relative difference over the seeds that both were run with; None without any."""
+    both = sorted(ours.keys() & base.keys())
+    if not both:
+        return None
+    return relative_difference([ours[seed] for seed in both], [base[seed] for seed in both])
+
+
+def _jobs(trials: Sequence[Trial]) -> Table:
+    """Every job of every trial: the raw data."""
+    keys = ["experiment", "policy", "mode", "workload", "seed"]
+    fields = ["program", "kind", "tasks", "alone_s", "submit_s", "start_s", "end_s"]
+    table = Table("Every job", [*keys, *fields, "nodes"])
+    for each, job in _each_job(trials):
+        told = [getattr(each, key) for key in keys] + [getattr(job, name) for name in fields]
+        table.add(*told, " ".join(job.nodes))
+    return table
+
+
+def _each_job(trials: Sequence[Trial]) -> Iterator[tuple[Trial, RealJob]]:
+    for each in trials:
+        for job in each.jobs:
+            yield each, job
+
+
+def _distortion(experiment: str, trials: Sequence[Trial]) -> str:
+    """What was not as on real workstations: how much of the machine others took, and how far starts weigh."""
+    starts = [start_s for each in trials for _, start_s in each.rates.values()]
+    alone = [job.alone_s for _, job in _each_job(trials)]
+    steal, others = (float(np.max([getattr(each, name) for each in trials])) for name in ("steal", "others"))
+    took_s = sum(each.took_s for each in trials)
+    drifted = max((each.drift for each in trials), key=abs)
+    return (
+        f"{experiment}: {len(trials)} trials in {took_s / 60:.0f} min. Starting a job takes {np.median(starts):.1f} s "
+        f"of the {np.median(alone):.1f} s that it takes alone (medians), and {_single(trials):.0%} of the jobs are a "
+        f"start and a single iteration. At most {steal:.1%} of the machine were taken by the hypervisor in a trial, "
+        f"{others:.1%} by others. Since a seed's iterations were worked out, programs have become faster alone by up "
+        f"to {drifted:+.1%}."
+    )
+
+
+def _single(trials: Sequence[Trial]) -> float:
+    """Which part of the jobs is a single iteration: so much is left of the paper's differences between them."""
+    single = []
+    for each, job in _each_job(trials):
+        rate, start_s = each.rates[f"{job.program} {job.tasks}"]
+        single.append((job.alone_s - start_s) * rate < 1.5)
+    return sum(single) / len(single)

@@ -1,0 +1,252 @@
+"""A lab from the outside: make it, look at it, run commands in it, end it."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cosched.apps.lab import control, state, tiers
+from cosched.apps.lab.commands import Command
+from cosched.apps.lab.interrupt import deferred, like_ctrl_c
+from cosched.apps.lab.making import Making, joined
+from cosched.apps.lab.plan import HEAD, Settings, python
+from cosched.client import places
+from cosched.client.client import Client
+from cosched.client.transport import Transport
+from cosched.errors import BadInput, Failed, NoAnswer, nearest
+from cosched.wire.api import NodeDoc
+
+DEFAULT_NAME: Final = "lab"
+
+
+class Lab:
+    """A lab that is up. As a context manager, it is taken down at the end.
+
+    ``tier`` and ``why`` (not a better one), ``headline`` (that in a line), ``nodes`` (names), ``socket`` (of the
+    scheduler's API), ``journal`` (its file), ``widest_job`` (most tasks of one job), ``directory``.
+    """
+
+    def __init__(self, name: str) -> None:
+        """The lab of that name. Raises :class:`Failed` where it is not up."""
+        self.directory = places.lab_dir(name)
+        found = state.read(self.directory)
+        if found.get("state") != state.UP or not state.is_held(found):
+            up = places.labs_up()
+            told = f"those that are: {', '.join(up)}" if up else "none is; 'cosched lab up' makes one"
+            near = nearest(name, up)
+            raise Failed(f"no lab {name!r} is up ({told})" + (f"; did you mean {near!r}?" if near else ""))
+        self.name = name
+        self.state = found
+        self.tier: int = found["tier"]
+        self.why: str = found["why"]
+        self.headline = tiers.headline(name, self.tier, self.why, found["remedy"])
+        self.nodes: list[str] = [node["name"] for node in found["nodes"]]
+        self.socket = self.directory / places.SOCKET_NAME
+        self.journal = self.directory / "state" / "journal.db"
+        cpus: int = found["settings"]["cpus"]
+        self.widest_job = cpus if self.tier == 3 else cpus * len(self.nodes)
+        self.was_up = False
+        self._asked = ExitStack()
+
+    @classmethod
+    def up(
+        cls,
+        nodes: int = 4,
+        *,
+        name: str = DEFAULT_NAME,
+        cpus: int = 1,
+        memory_bytes: int | None = None,
+        tier: int | None = None,
+        policy: str = "easy",
+        users: int = 0,
+        cap: bool = False,
+        pin: bool = False,
+        mpl: int = 1,
+        coscheduling: str = "none",
+        clock_shift_us: int = 0,
+        decoys: bool = True,
+        events: bool = True,
+        user_profile: str = "",
+        presence: str = "",
+        keep: Iterable[str | Path] = (),
+        say: Callable[[str], None] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Self:
+        """Make a lab, and come back when all agents have joined; one that is up with these settings is taken as it is.
+
+        ``tier`` None is the best there is. A ``policy`` that is ``module:name`` is looked for in the current directory.
+        The ``users`` sit at the first desks: ``user_profile`` is a built-in's name or a file (empty: the paper's
+        mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names directories of /tmp and the like that
+        stay visible on the nodes; ``say`` gets lines on what happens. Raises :class:`BadInput`, :class:`Failed` and,
+        when interrupted, KeyboardInterrupt: then nothing is left.
+        """
+        wanted = Settings(
+            nodes,
+            cpus,
+            memory_bytes,
+            tier or 0,
+            policy,
+            users,
+            cap,
+            pin,
+            mpl,
+            str(coscheduling),  # a mode of the enumeration, too: settings are written as YAML
+            user_profile,
+            presence,
+            clock_shift_us,
+            decoys,
+            events,
+            os.getcwd() if ":" in policy else "",
+        )
+        was_up = True
+        try:
+            with deferred() as interrupted:
+                making = Making(name, wanted, keep, say or (lambda text: None), interrupted, timeout_s)
+                was_up = making.make()
+                made = cls(name)
+                made.was_up = was_up
+        except KeyboardInterrupt:
+            if not was_up:
+                take_down(name)  # it came too late for the making to give up
+            raise
+        return made
+
+    def __enter__(self) -> Self:
+        self._asked.enter_context(like_ctrl_c())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._asked:
+            self.down()
+
+    def down(self) -> None:
+        """End it and all that runs in it; nothing is left."""
+        take_down(self.name)
+
+    def client(self) -> Client:
+        """A client of its scheduler."""
+        return Client(Transport(str(self.socket)))
+
+    def start(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        streams: Sequence[int] = (),
+        env: Mapping[str, str] | None = None,
+        directory: str | Path | None = None,
+        size: tuple[int, int] = (24, 80),
+    ) -> Command:
+        """Start a command at a node's desk: with three descriptors of the caller's, or at a terminal of the node's."""
+        if not argv:
+            raise BadInput("command", "none", "a program and its arguments")
+        where = os.fspath(directory) if directory is not None else _here()
+        environment = os.environ if env is None else env
+        return Command(self.control(node), [os.fspath(each) for each in argv], environment, where, streams, size)
+
+    def run(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        directory: str | Path | None = None,
+        timeout_s: float = 60.0,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command at a node's desk and wait for its end; its output is kept. Raises TimeoutError."""
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            source.write(stdin)
+            source.seek(0)
+            streams = (source.fileno(), out.fileno(), err.fileno())
+            with self.start(node, argv, streams=streams, env=env, directory=directory) as command:
+                status = command.wait(timeout_s)
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(list(argv), status, out.read(), err.read())
+
+    def popen(self, node: str, argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+        """The same as a process of this machine, ``cosched lab run``; ``how`` as for :class:`subprocess.Popen`."""
+        ours = python("-m", "cosched.apps.cli.main", "lab", "run", "--quiet", "--name", self.name, node, "--")
+        return subprocess.Popen([*ours, *argv], **how)
+
+    def control(self, node: str) -> Path:
+        """The socket of a node's process 1. Raises :class:`BadInput` for what is no node of the lab."""
+        if node == HEAD:
+            return self.directory / "init.sock"
+        for known in self.state["nodes"]:
+            if known["name"] == node:
+                return Path(known["directory"]) / "init.sock"
+        choices = ", ".join(self.nodes)
+        raise BadInput("node", f"no node {node!r} in the lab {self.name}", choices, nearest=nearest(node, self.nodes))
+
+    def services(self, node: str) -> dict[str, str]:
+        """How the services of a node are, or of the head: running, or how they ended."""
+        return control.services(self.control(node))
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
+
+
+def standing(name: str) -> str:
+    """How a lab is: up, making (or being ended, by another command), crashed, or down."""
+    directory = places.lab_dir(name)
+    found = state.read(directory)
+    if found.get("state") == state.UP and state.is_held(found):
+        return state.UP
+    if not directory.is_dir():
+        return "down"
+    return state.MAKING if state.in_work(directory) else "crashed"
+
+
+def take_down(name: str) -> bool:
+    """End a lab and remove what it left; whether there was one. Raises :class:`BadInput`, :class:`Failed`.
+
+    Half an end is no end: KeyboardInterrupt comes when it is whole.
+    """
+    directory = places.lab_dir(name)
+    with deferred(), state.locked(directory) as there:
+        if there:
+            state.scrap(directory, state.read(directory))
+        return there
+
+
+def status(name: str) -> dict[str, Any]:
+    """What there is to know of a lab; ``state`` as in :func:`standing`. What a crashed one left is removed."""
+    stands = standing(name)
+    if stands != state.UP:
+        if stands == "crashed":
+            take_down(name)
+        return {"name": name, "state": stands, "nodes": []}
+    directory = places.lab_dir(name)
+    found = state.read(directory)
+    lab = Lab(name)
+    known: dict[str, NodeDoc] = {}
+    problem = ""
+    try:
+        known = {node.name: node for node in joined(lab.socket)}
+    except NoAnswer as error:
+        problem = str(error)
+    nodes = []
+    for node in found["nodes"]:
+        doc = known.get(node["name"])
+        nodes.append(
+            {"name": node["name"], "address": node["address"]}
+            | {"state": doc.state if doc else "unknown", "presence": str(doc.presence) if doc else "unknown"}
+            | {"jobs": doc.jobs if doc else [], "services": lab.services(node["name"])}
+        )
+    return {
+        "name": name,
+        "state": state.UP, "tier": lab.tier, "why": lab.why, "remedy": found["remedy"], "headline": lab.headline,
+        "scheduler_address": found["scheduler_address"],
+        "directory": str(directory), "socket": str(lab.socket), "network": found["network"],
+        "created": found["created"], "settings": found["settings"], "holder": found["holder"]["pid"],
+        "scheduler": lab.services(HEAD), "problem": problem, "nodes": nodes,
+    }  # fmt: skip

@@ -1,0 +1,42 @@
+"""The papers that can be replicated, and what a run of one is asked for."""
+
+import importlib
+from typing import Final
+
+import msgspec
+
+from cosched.apps.replicate.pool import Begin
+from cosched.apps.replicate.result import Result
+from cosched.errors import BadInput, nearest
+
+#: Name -> the module that replicates it: ``replicate(request, begin) -> Result``, imported when it is asked for.
+PAPERS: Final[dict[str, str]] = {
+    "backfilling": "cosched.apps.replicate.backfilling.replication",
+    "cisne": "cosched.apps.replicate.cisne.replication",
+}
+
+#: Name -> the paper.
+TITLES: Final[dict[str, str]] = {
+    "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling",
+    "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
+}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for. ``seeds`` None stands for the paper's own number, ``log`` None for the log the paper used."""
+
+    paper: str
+    log: str | None = None
+    quick: bool = False
+    seeds: int | None = None
+    workers: int = 2
+    real: bool = False
+
+
+def replicate(request: Request, begin: Begin) -> Result:
+    """Run a paper's experiments. Raises :class:`BadInput` for a paper that is not known here."""
+    if request.paper not in PAPERS:
+        near = nearest(request.paper, PAPERS)
+        raise BadInput("PAPER", f"no replication {request.paper!r}", "one of " + ", ".join(PAPERS), nearest=near)
+    result: Result = importlib.import_module(PAPERS[request.paper]).replicate(request, begin)
+    return result

@@ -1,6 +1,6 @@
 """A plan against the state, with the feasibility function that planned it, before anything of it is applied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
@@ -13,13 +13,13 @@ from space_scheduler.policy.interface import Plan, PlannedChange, PlannedResize,
 Records = Mapping[int, Record]
 
 
-def in_order(changes: Sequence[PlannedChange], records: Records) -> Sequence[PlannedChange]:
-    """In the order in which they happen: jobs are ended, then shrunk, then all else as the plan has it."""
-    for change in changes:
+def in_order(plan: Plan, records: Records) -> Plan:
+    """The plan with its changes as they happen: jobs are ended, then shrunk, then all else in the plan's order."""
+    for change in plan.changes:
         if type(change) is not PlannedStart:
             break
     else:
-        return changes
+        return plan
 
     def turn(change: PlannedChange) -> int:
         if isinstance(change, PlannedStart):
@@ -28,16 +28,16 @@ def in_order(changes: Sequence[PlannedChange], records: Records) -> Sequence[Pla
             return 1 if (record := records.get(change.job.id)) and change.allocation.procs < record.procs else 2
         return 0
 
-    return sorted(changes, key=turn)
+    return Plan(sorted(plan.changes, key=turn), plan.memory, plan.wake_us, plan.told)
 
 
 def placed(machine: MachineView, plan: Plan) -> Plan:
-    """The plan with a place on named nodes for every start: a policy that counts processors names none."""
+    """The plan, in order, with a place on named nodes for every start: a policy that counts processors names none."""
     if all(change.allocation for change in plan.changes if isinstance(change, PlannedStart)):
         return plan
     records, room = machine.jobs.records, machine.capacity.room()
     changes: list[PlannedChange] = []
-    for change in in_order(plan.changes, records):
+    for change in plan.changes:
         if not isinstance(change, PlannedStart):
             if not _problem(change, records.get(change.job.id)):
                 _take(room, change, records)
@@ -57,11 +57,14 @@ def check(machine: MachineView, plan: Plan) -> None:
     records = machine.jobs.records
     free_procs = room.free_procs
     changed: set[int] = set()
-    for change in in_order(plan.changes, records):
+    for change in plan.changes:
         job = change.job
         if isinstance(change, PlannedStart):
             allocation = change.allocation or Allocation(job.procs)
-            problem = _width(job, allocation) or room.misfit(job.at(allocation.procs), allocation)
+            if allocation.procs == job.procs:
+                problem = room.misfit(job, allocation)
+            else:
+                problem = _width(job, allocation) or room.misfit(job.at(allocation.procs), allocation)
             room.take(job, allocation)
             if job.id not in queue or job.id in changed:
                 problem = "it is not in the queue"
@@ -73,13 +76,7 @@ def check(machine: MachineView, plan: Plan) -> None:
                 )
             free_procs -= allocation.procs
         else:
-            record = records.get(job.id)
-            problem = "the plan changes it twice" if job.id in changed else _problem(change, record)
-            if problem is None:
-                problem = _take(room, change, records)
-            if problem:
-                what = "be resized" if isinstance(change, PlannedResize) else "be queued again"
-                raise BadPlan(f"job {job.id} cannot {what}: {problem}")
+            _check_running(room, change, records, changed)
             free_procs = room.free_procs
         changed.add(job.id)
     for job_id, promised_us, _ in plan.told:
@@ -91,9 +88,20 @@ def check(machine: MachineView, plan: Plan) -> None:
         raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
 
 
+def _check_running(room: Free, change: PlannedChange, records: Records, changed: set[int]) -> None:
+    """Have a running job hold what the change says, or raise :class:`BadPlan`."""
+    job_id = change.job.id
+    problem = "the plan changes it twice" if job_id in changed else _problem(change, records.get(job_id))
+    if problem is None:
+        problem = _take(room, change, records)
+    if problem:
+        what = "be resized" if isinstance(change, PlannedResize) else "be queued again"
+        raise BadPlan(f"job {job_id} cannot {what}: {problem}")
+
+
 def _width(job: Job, allocation: Allocation) -> str | None:
     """What is wrong with so many processors for a job, in words, or None."""
-    if allocation.procs == job.procs or job.width.allows(allocation.procs):
+    if job.width.allows(allocation.procs):
         return None
     return f"it cannot have {allocation.procs} processors: {job.width}"
 

@@ -58,7 +58,7 @@ class JobBook:
             insort(self.ends, (record.end_us, job.id, record.procs))
 
     def become(self, record: Record, state: JobState, now_us: int) -> None:
-        """One step of a job's life; what starts has its ``end_us`` already.
+        """One step of a job's life; what starts has its ``end_us`` and its ``allocation`` already.
 
         Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
         """
@@ -105,7 +105,8 @@ class JobBook:
         return (self.records[job_id] for _, job_id, _ in self.ends)
 
     def _forget_end(self, record: Record) -> None:
-        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.procs))]
+        assert record.allocation is not None
+        del self.ends[bisect_left(self.ends, (record.end_us, record.job.id, record.allocation.procs))]
 
     # what steps move
 
@@ -118,7 +119,8 @@ class JobBook:
     def _start(self, record: Record) -> None:
         job = record.job
         self.queue.remove(job)
-        insort(self.ends, (record.end_us, job.id, record.procs))
+        assert record.allocation is not None
+        insort(self.ends, (record.end_us, job.id, record.allocation.procs))
 
     def _requeue(self, record: Record) -> None:
         if not record.released:

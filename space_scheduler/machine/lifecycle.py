@@ -108,7 +108,7 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
     record = machine.jobs[event.job_id]
     if record.state is JobState.ENDING:
         return []  # cancelled while it was being launched
-    if record.awaits_start:
+    if record.change is not None and record.awaits_start:
         raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, JobState.RUNNING, machine.now_us)
     if record.started_us != machine.now_us and not record.released:
@@ -140,7 +140,8 @@ def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
     outcome = event.outcome
     if outcome not in TERMINAL:
         raise ValueError(f"job {event.job_id} cannot end as {outcome}: not a terminal state")
-    if record.allocation is None or record.awaits_start:  # what waits does not end: it is cancelled
+    waits = record.allocation is None or (record.change is not None and record.awaits_start)
+    if waits:  # it is cancelled, it does not end
         raise record.illegal(outcome, machine.now_us)
     if record.requeues and outcome is not JobState.COMPLETED:  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)

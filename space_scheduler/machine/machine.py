@@ -107,7 +107,8 @@ class Machine:
 
     def vacate(self, record: Record) -> None:
         """A job gives back what it holds, whatever of it that is; its end is still the predicted one."""
-        self.changing.pop(record.job.id, None)
+        if record.change is not None:
+            del self.changing[record.job.id]
         if record.allocation is None or record.released:
             self.changes.vacated.append((record.end_us, record.procs))
             return

@@ -172,8 +172,10 @@ class SchedulerState:
 
     def _carry_out(self, plan: Plan, event: Boundary) -> list[Instruction]:
         machine = self.machine
-        if machine.nodes is not None:
-            plan = check.placed(machine, plan)
+        if plan.changes:
+            plan = check.in_order(plan, machine.jobs.records)
+            if machine.nodes is not None:
+                plan = check.placed(machine, plan)
         instructions: list[Instruction] = []
         if plan.changes or plan.told or plan.wake_us is not None:
             self._check(plan)  # 5. check and apply
@@ -198,7 +200,7 @@ class SchedulerState:
         jobs, now_us = machine.jobs, machine.now_us
         cause = machine.trigger or event
         instructions: list[Instruction] = []
-        for change in check.in_order(plan.changes, jobs.records):
+        for change in plan.changes:
             record = jobs.records[change.job.id]
             record.reason, record.decided_us, record.cause = change.reason, now_us, cause
             if isinstance(change, PlannedStart):

@@ -72,13 +72,12 @@ class Run:
         #: Whether jobs were resized or ended by the last pass, so that there is another at the same time.
         self.again = False
 
-    def happenings(self) -> Iterator[tuple[int, Event]]:
+    def happenings(self) -> Iterator[tuple[int, Event]]:  # noqa: PLR0912 (every event of a simulation goes through it)
         """What comes next, in order of time."""
         for joined in self.joining():
             yield 0, joined
         yield 0, Boundary()
-        submissions, agenda = self.submissions, self.agenda
-        after_each, after_all = (self._passes, _none) if self.sequential else (_none, self._passes)
+        submissions, agenda, sequential = self.submissions, self.agenda, self.sequential
         while True:
             if self.end_entry:
                 self._pass_over()
@@ -91,7 +90,8 @@ class Run:
             while submissions.next_us == now_us:
                 self.rows[submissions.next_id] = submissions.done
                 yield now_us, JobSubmitted(submissions.take())
-                yield from after_each(now_us)
+                if sequential:
+                    yield from self._passes(now_us)
             if self.progress and submissions.done >= self.tell_at:
                 self.tell_at = submissions.done + _CHUNK
                 self.progress(submissions.done)
@@ -100,19 +100,26 @@ class Run:
                 yield now_us, event
                 if isinstance(event, JobEnded):
                     del self.rows[event.job_id]
-                yield from after_each(now_us)
+                if sequential:
+                    yield from self._passes(now_us)
                 if self.end_entry:
                     self._pass_over()
             if self.timer_us <= now_us:
                 self.timer_us = FOREVER_US
                 yield now_us, TimerDue()
-                yield from after_each(now_us)
-            yield from after_all(now_us)
+                if sequential:
+                    yield from self._passes(now_us)
+            if not sequential:
+                yield now_us, Boundary()
+                if self.again:
+                    yield from self._further_passes(now_us)
 
     def _passes(self, now_us: int) -> Iterator[tuple[int, Event]]:
         """A pass, and others while what it has changed changes more."""
-        self.again = False
         yield now_us, Boundary()
+        yield from self._further_passes(now_us)
+
+    def _further_passes(self, now_us: int) -> Iterator[tuple[int, Event]]:
         while self.again:
             self._count_wake_ups(alone=True)
             self.again = False
@@ -200,11 +207,6 @@ class Run:
     def end_of(self, job_id: int) -> JobEnded:
         """How a job ends by itself, or at its limit."""
         return JobEnded(job_id, JobState.TIMED_OUT if self.timed_out[self.rows[job_id]] else JobState.COMPLETED)
-
-
-def _none(_now_us: int) -> tuple[()]:
-    """No pass."""
-    return ()
 
 
 class Submissions:

@@ -58,7 +58,7 @@ def test_each_step(was: JobState, released: bool, state: JobState) -> None:
     is_where_its_state_has_it(book, record)
     story = record.story
     if state in TRANSITIONS[was]:
-        record.end_us = record.end_us or 10
+        record.end_us, record.allocation = record.end_us or 10, record.allocation or Allocation(2)
         book.become(record, state, 5)
         assert record.story == (*story, (5, state))
     else:

@@ -53,8 +53,20 @@ def placed(machine: MachineView, plan: Plan) -> Plan:
 
 def check(machine: MachineView, plan: Plan) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied."""
-    now_us, queue, room = machine.now_us, machine.jobs.queue, machine.capacity.room()
-    records = machine.jobs.records
+    changed = _check_changes(machine, plan) if plan.changes else ()
+    now_us, queue = machine.now_us, machine.jobs.queue
+    for job_id, promised_us, _ in plan.told:
+        if job_id not in queue or job_id in changed:
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
+        if promised_us < now_us:
+            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")
+    if plan.wake_us is not None and plan.wake_us <= now_us:
+        raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
+
+
+def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
+    """Check them one after the other, on what is left by those before; the jobs that are changed."""
+    queue, records, room = machine.jobs.queue, machine.jobs.records, machine.capacity.room()
     free_procs = room.free_procs
     changed: set[int] = set()
     for change in plan.changes:
@@ -79,13 +91,7 @@ def check(machine: MachineView, plan: Plan) -> None:
             _check_running(room, change, records, changed)
             free_procs = room.free_procs
         changed.add(job.id)
-    for job_id, promised_us, _ in plan.told:
-        if job_id not in queue or job_id in changed:
-            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
-        if promised_us < now_us:
-            raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")
-    if plan.wake_us is not None and plan.wake_us <= now_us:
-        raise BadPlan(f"a wake-up at {plan.wake_us} µs is not after now, {now_us} µs")
+    return changed
 
 
 def _check_running(room: Free, change: PlannedChange, records: Records, changed: set[int]) -> None:

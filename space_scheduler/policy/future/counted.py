@@ -91,13 +91,15 @@ class CountedFuture:
 
     def earliest(self, job: Job) -> int:
         """The earliest start; a job wider than what is in service has none until nodes come back."""
-        if self._profile is None and self._reserved is None:
-            if job.procs <= self.free_procs:
-                self._found_extra = self.free_procs - job.procs
-                return self.now_us
-            shadow_us, self._found_extra = shadow_of(job, self.free_procs, self._all_ends())
-            return shadow_us
-        profile = self._whole_profile()
+        profile = self._profile
+        if profile is None:
+            if self._reserved is None:
+                if job.procs <= self.free_procs:
+                    self._found_extra = self.free_procs - job.procs
+                    return self.now_us
+                shadow_us, self._found_extra = shadow_of(job, self.free_procs, self._all_ends())
+                return shadow_us
+            profile = self._whole_profile()
         if job.procs > profile.free[-1]:
             return FOREVER_US
         return profile.earliest(job.procs, job.estimate_us, self.now_us)
@@ -110,7 +112,8 @@ class CountedFuture:
             self._reserved = job
             self.shadow_us, self.extra_procs = start_us, self._found_extra
         else:
-            self._whole_profile().change(start_us, start_us + job.estimate_us, -job.procs)
+            profile = self._profile or self._whole_profile()
+            profile.change(start_us, start_us + job.estimate_us, -job.procs)
 
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its processors now."""
@@ -150,7 +153,7 @@ class CountedFuture:
         many holes had been left by then, and before what time too few processors are free for any of the shape from
         there on; ``holes`` are (how many before it, start), starts rising: later lower ones replace earlier ones.
         """
-        profile, now_us = self._whole_profile(), self.now_us
+        profile, now_us = self._profile or self._whole_profile(), self.now_us
         times, free = profile.times, profile.free
         searched: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         holes: list[tuple[int, int]] = []
@@ -201,7 +204,7 @@ class CountedFuture:
 
     def kept(self, starts_us: dict[int, int], wake_us: int) -> Schedule:
         """The profile and the starts."""
-        return Schedule(self._whole_profile(), starts_us, wake_us)
+        return Schedule(self._profile or self._whole_profile(), starts_us, wake_us)
 
     def _whole_profile(self) -> Profile:
         """What runs, what this pass has started, and what is reserved."""

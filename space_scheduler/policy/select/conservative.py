@@ -73,7 +73,7 @@ class Conservative:
         if memory and memory.wake_us < now_us:  # a live host can be late; a promise that should have been kept was not
             disturbed = disturbed or Why.LATE_LAUNCH
         future: KeepingFuture | None = None
-        moved: set[int] | None = None  # jobs whose reservation may be another one than before; None: all of them
+        moved: list[int] | None = None  # jobs whose reservation may be another one than before; None: all of them
         if memory is not None and not disturbed:
             future = futures.resumed(snapshot, memory)
             if isinstance(future, NamedFuture) and future.ends_moved:
@@ -85,13 +85,14 @@ class Conservative:
             newcomers = changes.submitted
             if len(newcomers) > 1:
                 newcomers = sorted(newcomers, key=lambda job: queue.key(job.id))
-            moved = set()
+            moved = []
             if starts_us and (changes.vacated or changes.withdrawn):
-                future, moved = self._after_early_end(snapshot, future, starts_us)
-            if moved is not None:
-                moved.update([job.id for job in newcomers])
+                future, found = self._after_early_end(snapshot, future, starts_us)
+                moved = None if found is None else [job_id for job_id in starts_us if job_id in found] if found else []
         for job in newcomers:
             _place(future, starts_us, job)
+            if moved is not None:
+                moved.append(job.id)
         if memory is None or memory.wake_us <= now_us:  # some that have not moved are due
             moved = None
         return _start_due(snapshot, future, before, starts_us, moved, disturbed or Why.RESCHEDULED)
@@ -128,18 +129,16 @@ def _start_due(
     future: KeepingFuture,
     before: dict[int, int],
     starts_us: dict[int, int],
-    moved: set[int] | None,
+    moved: list[int] | None,
     why: Why,
 ) -> Plan:
     """Start what is due, and tell of every promise made or moved (``why`` one might be later than before).
 
-    ``moved``: the jobs that may be due or have another promise than before; None: any.
+    ``moved``: the jobs that may be due or have another promise than before, in the order of ``starts_us``; None: any.
     """
     now_us, queue = snapshot.now_us, snapshot.queue
     starts = []
-    looked = starts_us
-    if moved is not None:
-        looked = {job_id: starts_us[job_id] for job_id in starts_us if job_id in moved} if moved else {}
+    looked = starts_us if moved is None else {job_id: starts_us[job_id] for job_id in moved}
     due = [job_id for job_id, start_us in looked.items() if start_us <= now_us]
     due.sort(key=queue.key)
     for job in map(queue.job, due):

@@ -142,7 +142,7 @@ def _end(rng: random.Random, levers: Levers, kernel: Kernel, jobs: list[Job], no
     else:
         levers.tick(now_us + max(LEASE_US, LONGEST_HOLD_US))
     assert kernel.unneutral() == {}
-    assert levers.shown()["levers"] == []
+    assert levers.status_fields()["levers"] == []
     assert levers.due_us() > now_us + MAX_LEASE_US
 
 

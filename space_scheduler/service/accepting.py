@@ -22,6 +22,8 @@ from cosched.identity.tls import peer_of, serial_of
 from space_scheduler.service.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
 from space_scheduler.service.log import Log
 
+#: How much a user's connection reads at once: asyncio's own 256 KiB are held for as long as a body waits for its turn.
+_PIECE_BYTES: Final = 16 << 10
 #: Accepted in one go: then others have a turn, and the loop comes back.
 _AT_ONCE: Final = 128
 HANDSHAKE_S: Final = 10.0
@@ -145,6 +147,7 @@ class Acceptor:
     async def _begin(self, connection: socket.socket, uid: int) -> None:
         try:
             transport, _ = await self._loop.connect_accepted_socket(self._server, connection)
+            transport.max_size = _PIECE_BYTES  # type: ignore[attr-defined]
         except OSError:
             self._users.remove(uid)
             connection.close()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kit.command import Call, Ended
 from kit.puppet import Live, live
-from kit.waiting import BOUND_S
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.service import clock
 
@@ -174,6 +174,7 @@ def test_queue_hold_release_cancel_explain(call: Call, submit: Submit) -> None:
     until(call, first, "running")
     second = submit("ok", "-n", 3, "--time", "20min")
     third = submit("ok", "-n", 4)
+    wait_for(lambda: shown(call, second)["promised_start"] is not None, "the second job to be promised a start")
     listed = call("queue")
     assert listed.status == 0
     rows = [line.split("\t") for line in listed.out.splitlines()][1:]

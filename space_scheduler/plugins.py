@@ -166,7 +166,9 @@ class _Guarded:
         if plan.wake_us is not None and not isinstance(plan.wake_us, int):
             raise BadPlan(f"policy {self._name}: wake_us is {plan.wake_us!r}, expected whole microseconds")
         if not all(isinstance(change, PlannedChange) for change in plan.changes):
-            raise BadPlan(f"policy {self._name}: changes has something that is no PlannedStart")
+            raise BadPlan(
+                f"policy {self._name}: changes has something that is no PlannedStart, PlannedResize or PlannedRequeue"
+            )
         return plan
 
     def _asked(self, method: Callable[..., Answer], *arguments: object) -> Answer:

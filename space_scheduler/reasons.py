@@ -53,6 +53,7 @@ class Why(StrEnum):
     LATE_LAUNCH = "a job was launched later than planned"
     CAPACITY_CHANGED = "nodes joined, were drained or were lost"
     OWNER_CHANGED = "somebody came to a desk, left it, or uses another part of the node"
+    PROGRESS = "a job is not as far as was predicted, or further"
     PACE = "who shares its nodes has changed"
     OVERTAKEN = (
         "a job that comes first in the order was submitted or released; what was promised to the head is its now"

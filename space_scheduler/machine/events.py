@@ -71,6 +71,16 @@ class ResizeFailed(Event, frozen=True, gc=False):
     why: str = ""
 
 
+class JobProgress(Event, frozen=True, gc=False):
+    """A running job has done ``done_us`` microseconds of its work, as alone on idle nodes, by what its nodes measured.
+
+    Its predicted end follows from that. A host says so only where the end moves by much.
+    """
+
+    job_id: int
+    done_us: int
+
+
 class NodesJoined(Event, frozen=True, gc=False):
     """Interchangeable processors came into service (new nodes, or drained ones resumed)."""
 
@@ -164,6 +174,7 @@ AnyEvent = (
     | JobEnded
     | JobResized
     | ResizeFailed
+    | JobProgress
     | NodesJoined
     | NodesDrained
     | NodesLost

@@ -174,6 +174,18 @@ def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Recor
     return record
 
 
+def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
+    """A job is not as far as was predicted, or further: its end is predicted anew, by the rate that it has."""
+    record = machine.jobs[event.job_id]
+    if event.done_us < 0:
+        raise ValueError(f"job {event.job_id} cannot have done less than nothing: {event}")
+    if record.state is not JobState.RUNNING or record.released:
+        return []  # the report was on its way when the job was ended
+    machine.work_anew(record, max(1, record.job.estimate_us - event.done_us))
+    machine.disturbed(Why.PROGRESS, event)
+    return []
+
+
 def rules_changed(machine: Machine, event: ev.RulesChanged) -> list[Instruction]:
     """What the policy before has promised is not promised any more: the next pass tells what is."""
     reason = Reason(Why.POLICY_CHANGED)
@@ -198,6 +210,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobEnded: ended,
     ev.JobResized: resized,
     ev.ResizeFailed: resize_failed,
+    ev.JobProgress: progressed,
     ev.RulesChanged: rules_changed,
 }
 

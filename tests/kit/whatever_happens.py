@@ -42,6 +42,7 @@ shapes = st.tuples(st.integers(1, 6), st.integers(1, 8))  # processors, estimate
 
 class WhateverHappens(RuleBasedStateMachine):
     policy: ClassVar[str]
+    causes: ClassVar[set[Why]] = CAUSES
     promises: ClassVar[bool]  # whether a promise may move later only with a cause
     machine_rules: ClassVar[MachineRules] = MachineRules()
     make: ClassVar[type[SchedulerState]] = SchedulerState
@@ -288,7 +289,7 @@ class WhateverHappens(RuleBasedStateMachine):
         assert tell.promised_us > self.now
         before_us = FOREVER_US if tell.job_id in self.overtaken else self.promised.get(tell.job_id, FOREVER_US)
         if self.promises and tell.promised_us > before_us:
-            assert tell.reason.why in CAUSES | ({Why.RESCHEDULED} if self.policy == "conservative(anew)" else set())
+            assert tell.reason.why in self.causes | ({Why.RESCHEDULED} if self.policy == "conservative(anew)" else set())
             self.fired[f"moved later: {tell.reason.why.name}"] += 1
         self.promised[tell.job_id] = tell.promised_us
         self.overtaken.discard(tell.job_id)
@@ -321,7 +322,7 @@ class WhateverHappens(RuleBasedStateMachine):
         if (starting := self.one_of(which, JobState.STARTING)) != NOBODY:
             found += [(ev.JobEnded(starting, JobState.COMPLETED), IllegalTransition)]
         if (running := self.one_of(which, JobState.RUNNING)) != NOBODY:
-            found += [(ev.JobLaunched(running), IllegalTransition)]
+            found += [(ev.JobLaunched(running), IllegalTransition), (ev.JobProgress(running, -1), ValueError)]
         if (holding := self.one_of(which, *HOLDING)) != NOBODY:
             found += [(ev.JobHeld(holding), IllegalTransition), (ev.JobReleased(holding), IllegalTransition)]
             found += [(ev.JobEnded(holding, JobState.RUNNING), ValueError)]
@@ -390,6 +391,27 @@ class WhateverHappens(RuleBasedStateMachine):
             self.the_account_agrees()
         assert self.those(*HOLDING, JobState.QUEUED, JobState.HELD) == []
         assert self.state.free_procs == self.in_service == self.installed
+
+
+class WhateverIsMeasured(WhateverHappens):
+    """The same, and nodes measure how far the jobs are."""
+
+    causes = CAUSES | {Why.PROGRESS}
+
+    @precondition(lambda self: self.those(JobState.RUNNING, JobState.ENDING))
+    @rule(which=pick, tenths=st.integers(0, 12))
+    def has_done(self, which: int, tenths: int) -> None:
+        """A job is so far by what its nodes have measured; after its end was wanted, that changes nothing."""
+        job_id = self.one_of(which, JobState.RUNNING, JobState.ENDING)
+        record, estimate_us = self.state.records[job_id], self.jobs[job_id].estimate_us
+        predicted_us = record.end_us
+        assert self.tell(ev.JobProgress(job_id, estimate_us * tenths // 10)) == []
+        if self.states[job_id] is JobState.ENDING or record.released:
+            assert record.end_us == predicted_us
+        else:
+            left_us = max(1, estimate_us - estimate_us * tenths // 10)
+            assert record.end_us - self.now >= left_us, "no rate is above that of a job alone"
+        self.fired["measured progress"] += 1
 
 
 WITH_PROMISES = ["easy", "sjbf", *(f"conservative({choice})" for choice in EarlyEnd)]

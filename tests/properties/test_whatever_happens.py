@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import Phase
 from kit import mutants
-from kit.whatever_happens import CAUSES, SITES, WITH_PROMISES, WITHOUT, explore
+from kit.whatever_happens import CAUSES, SITES, WITH_PROMISES, WITHOUT, WhateverIsMeasured, explore
 
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.machine.state import SchedulerState
@@ -29,6 +29,12 @@ def test_whatever_happens(policy: str) -> None:
 @pytest.mark.slow
 def test_whatever_happens_where_jobs_may_run_on() -> None:
     explore("easy", kill_at_limit=False)
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative(none)"])
+def test_whatever_is_measured_of_running_jobs(policy: str) -> None:
+    fired = explore(policy, of=WhateverIsMeasured)
+    assert {"measured progress", "moved later: PROGRESS"} <= set(+fired)
 
 
 @pytest.mark.slow

@@ -1,0 +1,74 @@
+"""How much of its work each running job has done, by what its nodes measure: for its limit, and for its predicted end.
+
+Where jobs share nodes a time limit counts work, not time. A thread that runs does what it would do alone; one that
+waits for a CPU does nothing. So a node's rate is ran / (ran + queued) of the job's threads there (Linux's schedstat)
+since its last report, and the job's rate is that of its slowest node: its tasks wait for each other. A thread that
+polls for messages runs while it waits, so of such a job this is an estimate, never less than what was done.
+"""
+
+from typing import Final
+
+from cosched.model.time import US_PER_S
+
+#: The core is told where the work done differs by more than this part of the limit, and by more than so much of it as
+#: a job does in this time.
+TOLD_SHARE: Final = 0.01
+TOLD_S: Final = 10.0
+
+
+class WorkDone:
+    """The work of one attempt, in microseconds alone on idle nodes; times in seconds of one clock that never jumps."""
+
+    def __init__(self, limit_us: int, nodes: tuple[str, ...], now_s: float, left_us: float | None, rate: float) -> None:
+        """``left_us`` is what the core predicts with (None: everything), ``rate`` how fast by the core's model."""
+        self.limit_us = limit_us
+        self._left_us = limit_us if left_us is None else left_us
+        self._rate = rate
+        self._predicted_s = now_s
+        self.done_us: float = max(0.0, limit_us - self._left_us)
+        self._counted_s = now_s
+        self._node_rates = dict.fromkeys(nodes, 1.0)
+        self._totals: dict[str, tuple[int, int]] = {}
+
+    # what nodes say
+
+    def heard(self, node: str, ran_us: int, queued_us: int, now_s: float, *, paused: bool) -> None:
+        """A node's totals since it watches the job, of which it has told before; ``paused``: nothing may run there."""
+        self.count(now_s)
+        before = self._totals.get(node)
+        self._totals[node] = ran_us, queued_us
+        if paused:
+            self._node_rates[node] = 0.0
+        elif before is not None and ran_us >= before[0] and queued_us >= before[1]:  # else it counts anew
+            ran, wanted = ran_us - before[0], ran_us - before[0] + queued_us - before[1]
+            self._node_rates[node] = ran / wanted if wanted else 1.0  # who wants no CPU is held back by nobody
+
+    def count(self, now_s: float) -> None:
+        """Add what was done until now."""
+        self.done_us += max(0.0, now_s - self._counted_s) * US_PER_S * min(self._node_rates.values())
+        self._counted_s = max(self._counted_s, now_s)
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has done as much as its limit allows."""
+        return self.done_us >= self.limit_us
+
+    # what the core predicts
+
+    def rate_changed(self, rate: float, now_s: float) -> None:
+        """By the core's model the job goes so fast from now on."""
+        self._left_us = self._left_at(now_s)
+        self._rate, self._predicted_s = rate, now_s
+
+    def told(self, done_us: int, now_s: float) -> None:
+        """The core predicts from now on with so much done."""
+        self._left_us, self._predicted_s = max(0.0, float(self.limit_us - done_us)), now_s
+
+    def news(self, now_s: float) -> int | None:
+        """The work done, where the core's prediction is that far off; else None."""
+        off_us = abs(self._left_at(now_s) - max(0.0, self.limit_us - self.done_us))
+        worth_us = max(TOLD_SHARE * self.limit_us, TOLD_S * US_PER_S * self._rate)
+        return round(self.done_us) if off_us > worth_us and not self.over else None
+
+    def _left_at(self, now_s: float) -> float:
+        return max(0.0, self._left_us - (now_s - self._predicted_s) * US_PER_S * self._rate)

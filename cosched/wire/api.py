@@ -298,7 +298,9 @@ class CoschedulingDoc(msgspec.Struct, frozen=True):
 
     ``receives``: how it waits for messages, by node; ``raises``: how often it went first, on all nodes; ``share`` of a
     CPU that is each task's due; ``rows`` above 0: it has one of so many turns, ``slot_s`` long. ``transports`` are what
-    its processes talk over, ``unseen`` those of them on which nobody sees messages wait.
+    its processes talk over, ``unseen`` those of them on which nobody sees messages wait. ``done_s``: the work that it
+    has done, in seconds alone on idle nodes, where its time limit counts that; ``done_estimated``: it polls for
+    messages, so it has not done more than that.
     """
 
     mode: str
@@ -310,6 +312,8 @@ class CoschedulingDoc(msgspec.Struct, frozen=True):
     slot_s: float = 0.0
     transports: list[str] = []
     unseen: list[str] = []
+    done_s: float | None = None
+    done_estimated: bool = False
 
 
 class OnNodeDoc(msgspec.Struct, frozen=True):

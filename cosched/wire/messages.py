@@ -122,7 +122,8 @@ class JobSigns(msgspec.Struct, frozen=True):
     """What a node sees of a job. ``receives``: :class:`cosched.model.coscheduling.Receives`; ``raises``: so far.
 
     ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
-    what they have done so far.
+    what they have done so far. ``ran_us`` is how long all of their threads have run since the node watches them,
+    ``queued_us`` how long they have waited for a CPU (-1 both: not known, or a node of an older version).
     """
 
     job_id: int
@@ -131,6 +132,8 @@ class JobSigns(msgspec.Struct, frozen=True):
     raises: int
     transports: tuple[str, ...] = ()
     effort: Effort = Effort()
+    ran_us: int = -1
+    queued_us: int = -1
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -34,6 +34,8 @@ class Watching:
         self._name = f"job-{key[0]}.{key[1]}"
         self._groups = groups
         self.effort = Effort()
+        self.ran_us = self.queued_us = 0  # of all threads that were there at two looks
+        self._hidden = False  # whether there are processes and their threads may not be looked at
         self._looked_us = 0
         self._threads: dict[int, Thread] = {}
         self._kernel_us: dict[int, int] = {}  # of the busiest threads
@@ -51,7 +53,8 @@ class Watching:
 
     def signs(self) -> JobSigns:
         """For the scheduler."""
-        return JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort)
+        used_us = (-1, -1) if self._hidden else (self.ran_us, self.queued_us)
+        return JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort, *used_us)
 
     def waiting(self, diag: SockDiag) -> bool:
         """Whether bytes wait to be read by the job now, or (of TCP) have come since this was asked. Raises OSError.
@@ -75,6 +78,11 @@ class Watching:
         how = self._judged(found, now, busy)
         self.receives = settled(self.receives, how)
         self._count(found, now, busy, how, now_us)
+        self._hidden = bool(pids) and not now
+        for thread in now:
+            before = self._threads.get(thread.tid, thread)
+            self.ran_us += max(0, thread.cpu_us - before.cpu_us)
+            self.queued_us += max(0, thread.queued_us - before.queued_us)
         self._threads, self._looked_us = {thread.tid: thread for thread in now}, now_us
         self._inet_before = {each.inode: each for sockets in found.inet.values() for each in sockets}
         talking = [each for pid, sockets in found.inet.items() for each in sockets if busy[pid] or _is_udp(each)]

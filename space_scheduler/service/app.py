@@ -112,7 +112,7 @@ class Service:
         self.link.answer = self.coscheduling.answer
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
-        holding = self.launches.adopt(recovered.jobs.values())
+        holding = self.launches.adopt(recovered.jobs.values(), recovered.progress, self.host.clock.now_us())
         self.book.recovered(recovered.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)

@@ -107,6 +107,7 @@ class JournalledCore:
             snapshot_seq=self.rebuilt.snapshot_seq,
             jobs=self.records.copy(),
             nodes=tuple(self.state.nodes()),
+            progress={each.job.id: each.progress() for each in self.state.running() if each.left},
             ended=self.ended.copy(),
         )
 

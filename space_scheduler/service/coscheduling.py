@@ -101,6 +101,8 @@ class Coscheduling:
             self._slot_us / US_PER_S if count else 0.0,
             [each for each in transports if UNSEEN not in each],
             [each for each in transports if UNSEEN in each],
+            None if launch.work is None else round(launch.work.done_us / US_PER_S, 3),
+            launch.work is not None and any(sign.receives in _NEEDS_TURNS for sign in signs.values()),
         )
 
     def _planned(self) -> SharePlan:

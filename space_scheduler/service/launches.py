@@ -7,7 +7,7 @@ counts.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,13 +18,15 @@ from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.api import Failure
 from space_scheduler.launch import diagnose, unnoticed
+from space_scheduler.lookahead import Progress
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Resize, Start
+from space_scheduler.machine.instructions import Kill, RateChanged, Resize, Start
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import NOT_RESIZED
-from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind
+from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
@@ -33,6 +35,7 @@ from space_scheduler.service.owners import AtDesks, Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
+from space_scheduler.service.work_done import WorkDone
 
 _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400
@@ -82,8 +85,14 @@ class Launches:
 
     # the core's side
 
-    def adopt(self, records: Iterable[JobRecord]) -> set[str]:
-        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes."""
+    def adopt(
+        self, records: Iterable[JobRecord], progress: Mapping[int, Progress] | None = None, now_us: int = 0
+    ) -> set[str]:
+        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
+
+        ``progress`` is how far they are by the core, and ``now_us`` its time.
+        """
+        progress = progress or {}
         names: set[str] = set()
         for record in records:
             if record.allocation is None or record.state in TERMINAL:
@@ -98,6 +107,10 @@ class Launches:
             launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
             launch.peers = record.facts.peers or ()
             self.attempts[record.id] = launch
+            if (known := progress.get(record.id)) is not None:
+                launch.rate = float(known.rate_ppm) / ALONE_PPM
+                if record.state is JobState.RUNNING:
+                    self._begin_work(launch, float(known.left_at(now_us)) / ALONE_PPM)
             if gang.launching:
                 self._set_timer(launch)
             names.update(gang.nodes)
@@ -112,6 +125,10 @@ class Launches:
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
+            elif isinstance(instruction, RateChanged) and (launch := self.attempts.get(instruction.job_id)):
+                launch.rate = float(instruction.rate) / ALONE_PPM
+                if launch.work is not None:
+                    launch.work.rate_changed(launch.rate, self.book.now_s())
             elif isinstance(instruction, Resize):
                 self._post(ev.ResizeFailed(instruction.job_id, NOT_RESIZED), note=NOT_RESIZED)
             elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
@@ -141,11 +158,32 @@ class Launches:
             launch = self.attempts.get(sign.job_id)
             if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
                 launch.efforts[entry.name] = sign.effort
+                if launch.work is not None and launch.gang.phase is Phase.RUNNING:
+                    self._count_work(launch, launch.work, entry, sign)
         self._give_up_unguarded(entry)
         if event := self._owners.event(entry):
             self._post(event, note="by the node")
         if self._desks and (came_or_left := self._desks.event(entry)):
             self._post(came_or_left)
+
+    def _begin_work(self, launch: LaunchAttempt, left_us: float | None = None) -> None:
+        """A job's script runs: where nodes are shared, its limit counts its work from now on."""
+        if self._desks is not None and launch.limit_us is not None:
+            now_s = self.book.now_s()
+            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate)
+
+    def _count_work(self, launch: LaunchAttempt, work: WorkDone, entry: NodeEntry, sign: wire.JobSigns) -> None:
+        """A node says how its part of a job went: end the job at its limit, tell the core of an end that moves."""
+        assert entry.beat is not None
+        now_s = self.book.now_s()
+        if not work.heard(entry.name, sign.ran_us, sign.queued_us, now_s, paused=bool(entry.beat.paused)):
+            return
+        if work.over:
+            allowed = humanised(work.limit_us)
+            self._do(launch, launch.gang.kill(JobState.TIMED_OUT, f"it has done the work of its time limit, {allowed}"))
+        elif (done_us := work.news()) is not None:
+            work.told(done_us, now_s)
+            self._post(ev.JobProgress(launch.job_id, done_us), note="measured by its nodes")
 
     def _give_up_unguarded(self, entry: NodeEntry) -> None:
         """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
@@ -262,6 +300,7 @@ class Launches:
                 self._send(launch, action)
             elif isinstance(action, Launched):
                 self.suspects.launched(gang.nodes)
+                self._begin_work(launch)
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             else:
                 self._ended(launch, action)

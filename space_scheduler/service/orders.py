@@ -15,6 +15,7 @@ from space_scheduler.launch import Context, job_environment
 from space_scheduler.service.gang import Gang, OrderKind
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.sharing import stretch
+from space_scheduler.service.work_done import WorkDone
 
 
 class LaunchAttempt:
@@ -30,6 +31,8 @@ class LaunchAttempt:
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()
         self.efforts: dict[str, Effort] = {}  # by node, as its last heartbeat had it
+        self.rate = 1.0  # how fast it goes by the core's model, against alone on idle nodes
+        self.work: WorkDone | None = None  # while it runs, where its limit counts work
         self.held: set[str] = set()  # nodes whose Prepare waits for the others' addresses
         self.timer: asyncio.TimerHandle | None = None
 

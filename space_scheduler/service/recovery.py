@@ -12,6 +12,7 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.job import JobState
+from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event, RulesChanged, TimerDue
 from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.nodes import NodeStatus
@@ -30,7 +31,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``events`` were applied after the snapshot at ``snapshot_seq`` (0: from the beginning); ``epoch`` is this start's.
     ``jobs`` are those alive, by number: those that are starting, running or ending have their attempt and allocation.
-    ``nodes`` are as they were.
+    ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates.
     """
 
     epoch: int
@@ -38,6 +39,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_seq: int
     jobs: dict[int, JobRecord]
     nodes: tuple[NodeStatus, ...]
+    progress: dict[int, Progress]
     ended: dict[JobState, int]
 
     def __str__(self) -> str:

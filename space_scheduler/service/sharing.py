@@ -48,13 +48,13 @@ def sharing_of(config: ClusterConfig) -> Sharing | None:
 
 
 def stretch(config: ClusterConfig) -> float:
-    """How many times its time alone a job may take on nodes it shares, at the most: its limit there is that much later.
+    """How many times its time alone a job may take on nodes it shares, at the most: the last bound of its wall time.
 
     As many tasks on a CPU as may be there, an owner at every desk, and each neighbour as costly as any that was
-    measured: nobody is ended because others slowed him down. One that does not end by itself is ended that much later.
+    measured. Its limit counts work (``work_done``); this one ends a job whose work nobody can measure.
     """
     sharing = sharing_of(config)
-    if sharing is None or config.contract.mpl == 1:
+    if sharing is None:
         return 1.0
     most = max((cost for costs in sharing.cost_permille.values() for cost in costs.values()), default=0) / 1000
     crowd = config.contract.mpl * (1 + (config.contract.mpl - 1) * most)

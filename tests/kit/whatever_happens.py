@@ -289,7 +289,9 @@ class WhateverHappens(RuleBasedStateMachine):
         assert tell.promised_us > self.now
         before_us = FOREVER_US if tell.job_id in self.overtaken else self.promised.get(tell.job_id, FOREVER_US)
         if self.promises and tell.promised_us > before_us:
-            assert tell.reason.why in self.causes | ({Why.RESCHEDULED} if self.policy == "conservative(anew)" else set())
+            assert tell.reason.why in self.causes | (
+                {Why.RESCHEDULED} if self.policy == "conservative(anew)" else set()
+            )
             self.fired[f"moved later: {tell.reason.why.name}"] += 1
         self.promised[tell.job_id] = tell.promised_us
         self.overtaken.discard(tell.job_id)

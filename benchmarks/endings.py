@@ -26,9 +26,9 @@ from benchmarks.measure import machine, p99
 from cosched.apps.experiments.site import LabDesk, owners_word
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
+from cosched.linux.process import stat_of
 from cosched.model.job import TERMINAL
 from cosched.wire.api import JobDoc, Submission
-from node_agent.linux.process import stat_of
 
 _RANK = """
 #include <fcntl.h>

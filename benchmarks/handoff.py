@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import machine, spread
+from cosched.linux.cgroup_find import find
+from cosched.linux.cgroups import Cgroups
 from node_agent.guard.decoys import Decoys
-from node_agent.linux.cgroup_find import find
-from node_agent.linux.cgroups import Cgroups
 
 MOUNT = "/sys/fs/cgroup"
 JOB = "job-1.1"

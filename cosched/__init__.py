@@ -1,7 +1,8 @@
 """cosched: the vocabulary shared by the scheduler, the node agent and the synthetic users, and the ``cosched`` command.
 
-Rooms, in the order in which they may import each other: ``model``, ``workload``, ``metrics``, ``config``, ``report``,
-then the services outside this package, then ``cli``, the only room that may import from every other.
+Rooms, in the order in which they may import each other: ``linux`` and ``model``, ``workload``, ``metrics``, ``wire``,
+``config``, ``identity``, ``report`` and ``client``, then the services outside this package, then ``apps``. Nothing else
+imports ``apps``. This file imports nothing: the guard, which has privileges, loads it with ``cosched.linux``.
 """
 
 __version__ = "0.1.0"

@@ -6,11 +6,11 @@ a living supervisor and without an exit record ended in an unknown way, which is
 
 from typing import Final
 
+from cosched.linux import process
+from cosched.linux.cgroups import Cgroups, job_of
 from node_agent.guard.groups import UNKNOWN, Command, Group
 from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Prepare
-from node_agent.linux import process
-from node_agent.linux.cgroups import Cgroups, job_of
 
 _NOBODY: Final = "?"
 

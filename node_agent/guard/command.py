@@ -10,8 +10,8 @@ import resource
 import stat
 from typing import Final, NamedTuple
 
-from node_agent.linux import files, namespaces, process, users
-from node_agent.linux.cgroups import Cgroups
+from cosched.linux import files, namespaces, process, users
+from cosched.linux.cgroups import Cgroups
 
 #: Whom the kernel ends first where memory runs out: jobs that said nothing of theirs, the others, the owner's programs.
 _OOM_UNBOUNDED, _OOM_BOUNDED = "1000", "500"

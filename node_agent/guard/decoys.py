@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from cosched.linux import process
+from cosched.linux.cgroups import PERIOD_US, Cgroups
 from node_agent.guard.supervisor import close_all_but
-from node_agent.linux import process
-from node_agent.linux.cgroups import PERIOD_US, Cgroups
 
 _EVERY_S: Final = 0.002
 _RUN_NS: Final = 20_000

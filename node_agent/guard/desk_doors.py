@@ -17,9 +17,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from cosched.linux import files, process
 from node_agent.guard.budget import Budget
 from node_agent.guard.loop import Loop
-from node_agent.linux import files, process
 
 SOCKET_NAME: Final = "desk.sock"
 DIRECTORY_NAME: Final = "desk"

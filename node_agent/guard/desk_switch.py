@@ -15,12 +15,12 @@ import pwd
 from collections.abc import Callable
 from typing import Any, Final
 
+from cosched.linux import process
+from cosched.linux.sessions import local_users
 from node_agent.guard.desk_doors import DeskDoors
 from node_agent.guard.loop import Loop
 from node_agent.guard.pause import LONGEST_PAUSE_S, Pause
 from node_agent.guard.requests import Refusal
-from node_agent.linux import process
-from node_agent.linux.sessions import local_users
 
 #: How often it is looked who is logged in, and so has a door of his own.
 _LOOK_US: Final = 10 * process.US_PER_S

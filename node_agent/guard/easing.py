@@ -13,10 +13,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from cosched.linux import files, process
+from cosched.linux.cgroups import ENDINGS_CPUS, Cgroups
+from cosched.linux.process import US_PER_S
 from node_agent.guard.groups import Group
-from node_agent.linux import files, process
-from node_agent.linux.cgroups import ENDINGS_CPUS, Cgroups
-from node_agent.linux.process import US_PER_S
 
 BUDGET_US: Final = int(5 * US_PER_S * ENDINGS_CPUS)
 _LOOK_US: Final = 400_000

@@ -10,11 +10,11 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from cosched.linux import process
+from cosched.linux.cgroups import Cgroups
 from node_agent.guard.groups import Group
 from node_agent.guard.loop import Loop
 from node_agent.guard.records import Records
-from node_agent.linux import process
-from node_agent.linux.cgroups import Cgroups
 
 Emit = Callable[[dict[str, Any]], None]
 

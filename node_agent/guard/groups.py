@@ -4,10 +4,10 @@ import os
 import secrets
 from typing import Any, Final
 
+from cosched.linux import users
+from cosched.linux.cgroups import group_name
 from node_agent.guard.records import Record
 from node_agent.guard.requests import Prepare
-from node_agent.linux import users
-from node_agent.linux.cgroups import group_name
 
 #: Processes and threads a job may have: so many, and so many more for each task.
 _PROCESSES: Final = 512

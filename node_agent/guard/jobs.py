@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from cosched.linux import process, users
+from cosched.linux.cgroups import MARK, Cgroups
 from node_agent.guard import command, groups, supervisor
 from node_agent.guard.adoption import adopted
 from node_agent.guard.children import Children
@@ -20,8 +22,6 @@ from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.sandboxes import Sandboxes
 from node_agent.guard.settings import Settings
-from node_agent.linux import process, users
-from node_agent.linux.cgroups import MARK, Cgroups
 
 Answer = Callable[[dict[str, Any] | Refusal], None]
 

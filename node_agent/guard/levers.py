@@ -14,9 +14,9 @@ clock) change over at the same time, without a message for each change.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from cosched.linux.cgroups import HELD_US, Cgroups, group_name
+from cosched.linux.process import US_PER_S, boottime_us
 from node_agent.guard.requests import Refusal, Slots
-from node_agent.linux.cgroups import HELD_US, Cgroups, group_name
-from node_agent.linux.process import US_PER_S, boottime_us
 
 Key = tuple[int, int]
 

@@ -9,10 +9,10 @@ import contextlib
 import math
 from typing import Any, Final, NamedTuple
 
+from cosched.linux.cgroups import Cgroups
+from cosched.linux.process import US_PER_S
 from node_agent.guard.requests import Refusal
 from node_agent.guard.settings import Contract
-from node_agent.linux.cgroups import Cgroups
-from node_agent.linux.process import US_PER_S
 
 #: Nobody is trusted for longer: a request beyond that is cut.
 MAX_RELAX_US: Final = 120 * US_PER_S

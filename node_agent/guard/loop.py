@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from cosched.linux import process
 from node_agent.guard.budget import Budget
 from node_agent.guard.complaints import Complaints
-from node_agent.linux import process
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 #: What has failed is not called again before: a callback that always fails must not take the machine's time.

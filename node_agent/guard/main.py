@@ -12,6 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cosched.linux import check, files, process, slices
+from cosched.linux.cgroup_find import find
+from cosched.linux.cgroups import YES, NoCgroups
+from cosched.linux.notify import Watchdog, notify
 from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
 from node_agent.guard.desk_switch import Desk
@@ -24,10 +28,6 @@ from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
 from node_agent.guard.settings import BadSettings, Settings, load
-from node_agent.linux import check, files, process, slices
-from node_agent.linux.cgroup_find import find
-from node_agent.linux.cgroups import YES, NoCgroups
-from node_agent.linux.notify import Watchdog, notify
 
 _PATIENCE_S: Final = 3.0
 

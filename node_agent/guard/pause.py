@@ -3,9 +3,9 @@
 import time
 from typing import Any, Final
 
+from cosched.linux import process
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Refusal
-from node_agent.linux import process
 
 LONGEST_PAUSE_S: Final = 366 * 24 * 3600
 OPTED_OUT: Final = "its owner takes part in no parallel work (parallel = false in node.toml)"

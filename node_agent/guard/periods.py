@@ -12,9 +12,9 @@ it is there still; and the longer period has no more in it than any other.
 from collections.abc import Callable
 from typing import Final
 
+from cosched.linux.cgroups import PERIOD_US, Cgroups, quota
+from cosched.linux.process import boottime_us
 from node_agent.guard.levers import lease
-from node_agent.linux.cgroups import PERIOD_US, Cgroups, quota
-from node_agent.linux.process import boottime_us
 
 #: Beginnings that are this near to where they belong are left there: clocks are not known better.
 _NEAR_US: Final = 750

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from node_agent.linux import files
+from cosched.linux import files
 
 Record = dict[str, Any]
 _GROUP: Final = re.compile(r"(\d{1,18})\.(\d{1,9})\.group\Z")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from cosched.linux import files, namespaces, process, users
+from cosched.linux.cgroups import Cgroups
 from node_agent.guard import command
 from node_agent.guard.children import Children
 from node_agent.guard.groups import Group
 from node_agent.guard.loop import Loop
 from node_agent.guard.requests import Refusal
 from node_agent.guard.settings import Settings
-from node_agent.linux import files, namespaces, process, users
-from node_agent.linux.cgroups import Cgroups
 
 _PATIENCE_US: Final = 10 * process.US_PER_S
 _AGAIN_US: Final = 50_000

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from node_agent.linux.weights import Weights
+from cosched.linux.weights import Weights
 
 
 class BadSettings(ValueError):

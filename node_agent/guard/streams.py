@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from cosched.linux import process
 from node_agent import rsh
-from node_agent.linux import process
 
 WINDOW_BYTES: Final = 256 << 10
 #: For how long a command goes on without a connection to its caller. An agent that is started anew takes a second.

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from cosched.linux import process
+from cosched.linux.cgroups import Cgroups
 from node_agent.guard import command
 from node_agent.guard.records import Record, Records
 from node_agent.guard.streams import Streams, Taken
-from node_agent.linux import process
-from node_agent.linux.cgroups import Cgroups
 
 _MAX_SCRIPT_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20

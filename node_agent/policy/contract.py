@@ -12,9 +12,9 @@ the next few looks: an agent that hangs or is cut off leaves a desk that arms by
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from cosched.linux.presence_reading import Reading
 from cosched.model.node import Presence
 from cosched.model.presets import Habit
-from node_agent.policy.presence_reading import Reading
 
 _US_PER_S = 1_000_000
 _STARTED = "just started"

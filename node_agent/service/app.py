@@ -16,12 +16,12 @@ import cosched
 from cosched.config.node import NodeConfig
 from cosched.errors import Failed
 from cosched.identity.grants import load_grant_pub
+from cosched.linux import slices
+from cosched.linux.cgroups import YES
 from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.linux import slices
-from node_agent.linux.cgroups import YES
 from node_agent.service.attempts import Attempt, Attempts
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints

@@ -16,14 +16,14 @@ from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER
+from cosched.linux import sessions
+from cosched.linux.check import what_can
+from cosched.linux.devices import Devices
+from cosched.linux.presence import KeyWatch, Terminals
+from cosched.linux.presence_reading import Reading
+from cosched.linux.pressure import Pressure
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
-from node_agent.linux import sessions
-from node_agent.linux.check import what_can
-from node_agent.linux.devices import Devices
-from node_agent.linux.presence import KeyWatch, Terminals
-from node_agent.linux.pressure import Pressure
-from node_agent.policy.presence_reading import Reading
 from node_agent.service.files import interpreter, open_to_all
 from node_agent.service.load import Load
 

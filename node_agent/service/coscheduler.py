@@ -12,14 +12,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from cosched.config.node import NodeConfig
+from cosched.linux.cgroups import PERIOD_US
+from cosched.linux.job_signs import JobGroups
+from cosched.linux.process import boottime_us
+from cosched.linux.sock_diag import SockDiag
 from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.linux.cgroups import PERIOD_US
-from node_agent.linux.job_signs import JobGroups
-from node_agent.linux.process import boottime_us
-from node_agent.linux.sock_diag import SockDiag
 from node_agent.policy.gang import period_begins_us
 from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
 from node_agent.policy.raising import NEUTRAL, Job, Key, Slots

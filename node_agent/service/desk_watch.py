@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
+from cosched.linux.presence import terminals_of
+from cosched.linux.presence_reading import Reading
+from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import Heartbeat
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.linux.presence import terminals_of
-from node_agent.linux.pressure import Pressure
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
-from node_agent.policy.presence_reading import Reading
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
+from cosched.linux.interfaces import interface_of
 from cosched.wire.grant import Grant
 from cosched.wire.messages import Exit, FromAgent, GroupEnded, Prepare, ProgramEnded
 from node_agent.guard import requests
 from node_agent.guard.client import GuardRefused, Message
-from node_agent.linux.interfaces import interface_of
 from node_agent.service.attempts import Attempt, Attempts
 from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard

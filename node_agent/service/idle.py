@@ -1,7 +1,7 @@
 """How long the sessions on this machine's screen have been idle, from those who know: X displays and logind.
 
 Nobody else sees what the owner of a graphical session does. An X display is watched by a process of its own
-(:mod:`node_agent.linux.display`), which tells at once when it was touched; logind passes on what the desktop tells it,
+(:mod:`cosched.linux.display`), which tells at once when it was touched; logind passes on what the desktop tells it,
 which some never do: its hint counts only when it says idle. Where both speak, the more recent sign wins. Both are asked
 only while a session is there; logind, who costs a process each time, seldom, unless nobody else would notice.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from node_agent.linux.sessions import Session
+from cosched.linux.sessions import Session
 
 _log = logging.getLogger("cosched.agent")
 _STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
@@ -106,7 +106,7 @@ class _Watched:
             return
         self._again_s = time.monotonic() + _RETRY_S
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", "node_agent.linux.display", self._name, _cookies(session),
+            sys.executable, "-I", "-m", "cosched.linux.display", self._name, _cookies(session),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self._reader = asyncio.create_task(self._read(self._process))

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import psutil
 
+from cosched.linux import files
 from cosched.model.node import Usage
-from node_agent.linux import files
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")

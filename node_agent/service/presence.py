@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from cosched.config.node import PresenceSettings
-from node_agent.linux import sessions
-from node_agent.linux.devices import Devices
-from node_agent.linux.presence import KeyWatch, Terminals
-from node_agent.policy.presence_reading import Reading
+from cosched.linux import sessions
+from cosched.linux.devices import Devices
+from cosched.linux.presence import KeyWatch, Terminals
+from cosched.linux.presence_reading import Reading
 from node_agent.service.idle import IdleTimes
 
 _log = logging.getLogger("cosched.agent")

@@ -6,8 +6,8 @@ import pwd
 import time
 
 from cosched.config.node import NodeConfig
+from cosched.linux import users
 from cosched.wire.messages import Account, Survey, Surveyed
-from node_agent.linux import users
 
 _PATIENCE_S = 3.0  # a directory of users on the network may not answer
 

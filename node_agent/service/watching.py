@@ -7,12 +7,12 @@ Two paces. A *look* (about once a second) finds its processes, their sockets and
 import socket
 from typing import Final
 
+from cosched.linux import job_signs
+from cosched.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, seen, shares_memory, threads
+from cosched.linux.sock_diag import Inet, SockDiag
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.wire.messages import JobSigns
-from node_agent.linux import job_signs
-from node_agent.linux.job_signs import MOST_SOCKETS, JobGroups, Seen, Thread, seen, shares_memory, threads
-from node_agent.linux.sock_diag import Inet, SockDiag
 from node_agent.policy.raising import Key
 from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 

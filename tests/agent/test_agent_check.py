@@ -76,3 +76,14 @@ def test_the_agent_stays_small() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
     loaded = set(ended.stdout.split())
     assert not loaded & {"numpy", "scipy", "aiohttp", "rich", "cryptography.x509", "space_scheduler"}
+
+
+def test_what_has_privileges_loads_the_standard_library_alone() -> None:
+    """A package's own file is loaded with its modules, which the import rules, that follow imports, do not see."""
+    code = "import sys; before = {*sys.modules}; import node_agent.guard.main; print(*{*sys.modules} - before)"
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=DEADLINE_S
+    )
+    loaded = ended.stdout.split()
+    ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] not in sys.stdlib_module_names}
+    assert ours == {"cosched", "cosched.linux", "node_agent", "node_agent.guard", "node_agent.rsh"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kit.agents import Cluster, Node, until
 
+from cosched.linux import slices
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from node_agent.linux import slices
 
 QUICK = {"presence": "away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6"}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.agents import Cluster, until
 
-from node_agent.linux.pressure import Pressure
+from cosched.linux.pressure import Pressure
 from node_agent.policy.backoff import BEARABLE, CALM_US, LAST_STEP, STEP_US, Backoff, backed_off
 
 S = 1_000_000

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosched.linux.presence_reading import Reading
 from cosched.model.node import Presence
 from cosched.model.presets import Habit
 from node_agent.policy.contract import Arm, Relax, Watched, decided, judged, unwatched
-from node_agent.policy.presence_reading import Reading
 
 S = 1_000_000
 MINUTE = Habit(60.0)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cosched.linux.cgroups import PERIOD_US
 from cosched.model.coscheduling import Mode, Receives, fair_rates
-from node_agent.linux.cgroups import PERIOD_US
 from node_agent.policy.budget import KEPT_US
 from node_agent.policy.gang import Clock, period_begins_us, slots
 from node_agent.policy.modes import ARRIVALS_US, SELDOM_US, Coscheduling

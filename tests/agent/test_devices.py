@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.linux.devices import Devices
+from cosched.linux.devices import Devices
 
 KEYBOARD = "402000000 3803078f800d001 feffffdfffefffff fffffffffffffffe"
 

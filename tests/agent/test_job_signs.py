@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from cosched.linux.job_signs import seen, shares_memory, sockets, threads
+from cosched.linux.sock_diag import Inet, SockDiag
 from cosched.model.coscheduling import Receives
-from node_agent.linux.job_signs import seen, shares_memory, sockets, threads
-from node_agent.linux.sock_diag import Inet, SockDiag
 from node_agent.policy.receives import Counts, received
 
 

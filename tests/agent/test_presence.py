@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
-from node_agent.linux.presence import KeyWatch, Terminals, terminals_of
+from cosched.linux.presence import KeyWatch, Terminals, terminals_of
 
 
 @pytest.fixture

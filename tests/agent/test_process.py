@@ -6,12 +6,12 @@ import sys
 import pytest
 from kit.waiting import BOUND_S
 
-from node_agent.linux import slices
+from cosched.linux import slices
 
 # A process forks a child, which says "late" where its parent's end did not kill it; the test sees the pipe's end.
 _FAMILY = """
 import os, sys, time
-from node_agent.linux.process import die_with_parent
+from cosched.linux.process import die_with_parent
 
 parent = os.getpid()
 watch, hold = os.pipe()
@@ -38,11 +38,11 @@ def test_who_gives_way_has_the_longest_slice_and_its_children_have_not() -> None
     """Where the kernel has no slices of processes' own, all have the same."""
     program = (
         "import subprocess, sys\n"
-        "from node_agent.linux import slices\n"
+        "from cosched.linux import slices\n"
         "print(slices.slice_ns())\n"
         "slices.give_way()\n"
         "print(slices.slice_ns(), flush=True)\n"
-        "subprocess.run([sys.executable, '-c', 'from node_agent.linux import slices; print(slices.slice_ns())'])\n"
+        "subprocess.run([sys.executable, '-c', 'from cosched.linux import slices; print(slices.slice_ns())'])\n"
     )
     told = subprocess.check_output([sys.executable, "-c", program], timeout=BOUND_S)
     before_ns, given_ns, child_ns = (int(line) for line in told.split())

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
-from node_agent.linux import sessions
-from node_agent.linux.sessions import Session, reading
+from cosched.linux import sessions
+from cosched.linux.sessions import Session, reading
 from node_agent.service.idle import IdleTimes
 
 
@@ -79,7 +79,7 @@ def test_a_session_known_to_be_idle_is_as_old_as_its_last_key(tmp_path: Path) ->
 LOGIND = Path("/lib/systemd/systemd-logind")
 ASKING = """
 import asyncio, json, os, subprocess, sys, time
-from node_agent.linux import sessions
+from cosched.linux import sessions
 from node_agent.service.idle import IdleTimes
 
 async def ask():
@@ -152,7 +152,7 @@ def display(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 def ask(name: str, cookies: Path | str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "node_agent.linux.display", name, str(cookies)],
+        [sys.executable, "-m", "cosched.linux.display", name, str(cookies)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

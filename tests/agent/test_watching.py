@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 from kit.waiting import BOUND_S
 
+from cosched.linux.job_signs import JobGroups
+from cosched.linux.process import boottime_us
+from cosched.linux.sock_diag import SockDiag
 from cosched.model.effort import LEAST_COMMUNICATION, Effort
-from node_agent.linux.job_signs import JobGroups
-from node_agent.linux.process import boottime_us
-from node_agent.linux.sock_diag import SockDiag
 from node_agent.service.watching import Watching
 
 _ECHO_S = 0.003

@@ -25,13 +25,13 @@ from cosched.config.templates import node_toml
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
+from cosched.linux.cgroups import read_pids
 from cosched.model.contract import SocialContract
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.needs import need_namespaces
 from kit.waiting import BOUND_S
-from node_agent.linux.cgroups import read_pids
 
 DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32

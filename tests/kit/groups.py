@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cosched.linux import cgroup_find
+from cosched.linux.cgroups import Cgroups
+from cosched.linux.weights import NONE, Weights
 from kit.waiting import wait_for
-from node_agent.linux import cgroup_find
-from node_agent.linux.cgroups import Cgroups
-from node_agent.linux.weights import NONE, Weights
 
 MOUNT = Path("/sys/fs/cgroup")
 

@@ -19,10 +19,10 @@ import pytest
 
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml
+from cosched.linux import cgroup_find
+from cosched.linux.cgroups import NoCgroups
 from kit.waiting import BOUND_S, wait_for
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
-from node_agent.linux import cgroup_find
-from node_agent.linux.cgroups import NoCgroups
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -104,7 +104,9 @@ class RealGuard:
             self.config[name].update(section)
         os.chown(self.work, self.account.pw_uid, self.account.pw_gid)
         if kind == "none":  # readable for the user, wherever this checkout is
-            shutil.copytree(ROOT / "node_agent", self.directory / "lib/node_agent", ignore=lambda *_: {"__pycache__"})
+            for room in ("node_agent", "cosched/linux"):
+                shutil.copytree(ROOT / room, self.directory / "lib" / room, ignore=lambda *_: {"__pycache__"})
+            shutil.copy(ROOT / "cosched/__init__.py", self.directory / "lib/cosched")
             os.chown(self.directory, self.account.pw_uid, self.account.pw_gid)
 
     # --- the process --------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cosched.linux import files
+from cosched.linux.cgroups import ENDINGS, Cgroups
 from kit.groups import parallel_side
 from kit.guards import places
-from node_agent.linux import files
-from node_agent.linux.cgroups import ENDINGS, Cgroups
 
 
 @contextlib.contextmanager

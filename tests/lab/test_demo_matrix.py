@@ -10,9 +10,8 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from campaigns.demo_matrix import PAIRS, Row, made_user, shut_in
 from kit.needs import need_root
-
-from benchmarks.demo_matrix import PAIRS, Row, made_user, shut_in
 
 EVERYTHING = Row(root=True, pip=True, compiler=True, ip=True, user_namespaces=True)
 NOTHING = Row(root=False, pip=False, compiler=False, ip=False, user_namespaces=False)

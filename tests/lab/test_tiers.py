@@ -40,7 +40,7 @@ def test_a_tier_that_is_asked_for_is_no_better_than_that() -> None:
 def best_of(bench: Bench, before: str) -> dict[str, object]:
     """What an ordinary user can have, after something was done to his process."""
     code = (
-        f"import json, os, sys; from cosched.apps.lab import kernel; from node_agent.linux import files; {before}; "
+        f"import json, os, sys; from cosched.apps.lab import kernel; from cosched.linux import files; {before}; "
         "os.execv(sys.executable, [sys.executable, '-P', '-c', "
         "'import json; from cosched.apps.lab import tiers; print(json.dumps(tiers.best()._asdict()))'])"
     )

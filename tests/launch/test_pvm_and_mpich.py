@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
+from cosched.linux.interfaces import interface_of
 from cosched.wire.api import Failure
 from cosched.wire.hostfile import mpich_hosts, pvm_hosts
 from cosched.wire.messages import LOCAL_VALUES, Peer
-from node_agent.linux.interfaces import interface_of
 from node_agent.service.files import NodeFiles, install_rsh
 from space_scheduler.launch import Context, diagnose, job_environment
 

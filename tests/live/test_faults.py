@@ -1,9 +1,9 @@
-"""The short version of ``./run bench faults``: every site once, in the phases where it is there for certain."""
+"""The short version of ``./run campaign faults``: every site once, in the phases where it is there for certain."""
 
 import pytest
+from campaigns import faults
+from campaigns.faults import Round, campaign
 
-from benchmarks import faults
-from benchmarks.faults import Round, campaign
 from cosched.apps.lab import tiers
 
 pytestmark = pytest.mark.xdist_group("faults")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from campaigns.faults import Field, until
 
-from benchmarks.faults import Field, until
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.apps.lab.plan import HEAD

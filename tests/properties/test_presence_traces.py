@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
+from cosched.linux.presence_reading import Reading
 from cosched.model.contract import SocialContract, limits
 from cosched.model.node import Presence
 from cosched.model.presets import PRESETS, habit, hours_of
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Relax, decided, judged, unwatched
-from node_agent.policy.presence_reading import Reading
 
 S = 1_000_000
 LOOKS = 50

@@ -1,10 +1,9 @@
-"""The bounded part of ``./run bench fuzz``: what users may say, and what files of settings may hold."""
+"""The bounded part of ``./run campaign fuzz``: what users may say, and what files of settings may hold."""
 
 import random
 
 import pytest
-
-from benchmarks.fuzz import TARGETS
+from campaigns.fuzz import TARGETS
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))

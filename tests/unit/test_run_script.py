@@ -133,7 +133,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_help_names_every_verb(checkout: Checkout, arguments: tuple[str, ...]) -> None:
     answer = checkout.run(*arguments)
     assert answer.returncode == 0
-    for verb in ("demo", "test", "lint", "docs", "bench", "cosched", "lock", "help"):
+    for verb in ("demo", "test", "lint", "docs", "bench", "campaign", "cosched", "lock", "help"):
         assert f"\n  {verb} " in answer.stdout
 
 
@@ -150,6 +150,16 @@ def test_unknown_measurement_is_bad_usage_and_names_those_there_are(checkout: Ch
     answer = checkout.run("bench", "ktj")
     assert answer.returncode == 2
     assert answer.stderr == "run: bench: no measurement 'ktj'; there are: kth \n"
+
+
+def test_a_campaign_is_found_among_the_tests_and_imports_as_they_do(checkout: Checkout) -> None:
+    (checkout.root / "tests/campaigns").mkdir(parents=True)
+    (checkout.root / "tests/campaigns/rank_kills.py").touch()
+    checkout.put_pretender(12, command='echo "$PYTHONPATH: $*"')
+    answer = checkout.run("campaign", "rank-kills", "7")
+    assert answer.stdout == f"{checkout.root}/tests: -m campaigns.rank_kills 7\n"
+    answer = checkout.run("campaign", "kth")
+    assert (answer.returncode, answer.stderr) == (2, "run: campaign: no campaign 'kth'; there are: rank_kills \n")
 
 
 @pytest.mark.parametrize("asks", ["-h", "--help"])

@@ -42,9 +42,9 @@ def record(
     \b
     Example: cosched local-load record --seconds 600 --out me.yaml
     """
+    from cosched.linux.presence import KeyWatch  # noqa: PLC0415
     from local_load.record import fitted, of_user  # noqa: PLC0415 (only here)
     from local_load.record import record as watch  # noqa: PLC0415
-    from node_agent.linux.presence import KeyWatch  # noqa: PLC0415
 
     base = profiles.find(like, "--like")
     if not 1 <= seconds <= 86_400:

@@ -17,7 +17,7 @@ from cosched.apps.lab import cgroups
 from cosched.apps.lab.lab import Lab
 from cosched.config.node import NodeConfig, load_node
 from cosched.errors import Failed
-from node_agent.linux import process
+from cosched.linux import process
 
 #: The side of unprotected programs, beside ``desk`` and like it.
 PLAIN: Final = "plain"

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from node_agent.linux import files
-from node_agent.linux.cgroups import job_of, quota
+from cosched.linux import files
+from cosched.linux.cgroups import job_of, quota
 
 PARENT: Final = "cosched-lab"
 SIDES: Final = ("desk", "cosched", "system")

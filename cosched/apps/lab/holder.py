@@ -42,9 +42,9 @@ from cosched.apps.lab.plan import (
     run_directory,
 )
 from cosched.apps.lab.sweep import kill_descendants
+from cosched.linux import files
+from cosched.linux.process import become_subreaper, die_with_parent, set_name
 from node_agent.guard.protocol import SOCKET_NAME
-from node_agent.linux import files
-from node_agent.linux.process import become_subreaper, die_with_parent, set_name
 
 _PREFIX: Final = 24
 _BRIDGE: Final = "lan"

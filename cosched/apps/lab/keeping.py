@@ -2,7 +2,7 @@
 
 A service that has ended is started again after a short pause, a longer one each time it ends soon. Until it has run
 well for some seconds, ``lab up`` and ``lab status`` tell how it ended last. One with a watchdog that gives no sign of
-life for so long (``node_agent.linux.notify``) is killed.
+life for so long (``cosched.linux.notify``) is killed.
 """
 
 import contextlib

@@ -4,8 +4,8 @@ import ctypes
 import os
 from typing import Final
 
-from node_agent.linux import files
-from node_agent.linux.process import checked
+from cosched.linux import files
+from cosched.linux.process import checked
 
 NEW_USER: Final = 0x10000000
 NEW_PID: Final = 0x20000000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cosched.apps.lab import cgroups, kernel
-from node_agent.linux import files
-from node_agent.linux.process import die_with_parent, reset_signals
+from cosched.linux import files
+from cosched.linux.process import die_with_parent, reset_signals
 
 #: What a shell says of a command that is not there, and of one that cannot be executed.
 NOT_FOUND: Final = 127

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cosched.apps.lab import kernel
-from node_agent.linux.namespaces import mount
+from cosched.linux.namespaces import mount
 
 _PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/run": "0755"}
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "fuse")

@@ -19,7 +19,7 @@ from typing import Any, Final
 from cosched.apps.lab import cgroups, sweep
 from cosched.client.places import made_runtime_dir, runtime_dir
 from cosched.errors import Failed
-from node_agent.linux.process import open_if_same, send_by_fd, stat_of
+from cosched.linux.process import open_if_same, send_by_fd, stat_of
 
 MAKING: Final = "making"
 UP: Final = "up"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from node_agent.linux.process import all_pids, stat_of
+from cosched.linux.process import all_pids, stat_of
 
 _DEADLINE_S: Final = 10.0
 Find = Callable[[dict[int, int]], set[int]]

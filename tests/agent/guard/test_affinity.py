@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import wait_for
 
-from node_agent.linux.cgroup_none import CgroupsNone
+from cosched.linux.cgroup_none import CgroupsNone
 
 
 class Starting:

@@ -16,14 +16,14 @@ from kit.guards import MIB, alive, places
 from kit.needs import trouble_with_namespaces
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.linux import cgroup_find, cgroups, check
+from cosched.linux.cgroup_v1 import CgroupsV1
+from cosched.linux.cgroup_v2 import CgroupsV2
+from cosched.linux.cgroups import Cgroups, NoCgroups
+from cosched.linux.process import US_PER_S
+from cosched.linux.weights import NONE
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.settings import Contract
-from node_agent.linux import cgroup_find, cgroups, check
-from node_agent.linux.cgroup_v1 import CgroupsV1
-from node_agent.linux.cgroup_v2 import CgroupsV2
-from node_agent.linux.cgroups import Cgroups, NoCgroups
-from node_agent.linux.process import US_PER_S
-from node_agent.linux.weights import NONE
 
 NAME = "job-7.1"
 MOUNT = "/sys/fs/cgroup"
@@ -289,7 +289,7 @@ def test_without_rights_there_are_no_cgroups() -> None:
     script = (
         "import os, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "from node_agent.linux.cgroup_find import find\n"
+        "from cosched.linux.cgroup_find import find\n"
         "os.setgroups([]), os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)\n"
         "print(find('auto', '/sys/fs/cgroup', 'cosched-test-none').can())\n"
     )

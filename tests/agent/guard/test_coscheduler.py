@@ -11,13 +11,13 @@ import pytest
 from kit.guards import RealGuard
 
 from cosched.config.node import Cgroups, Launch, NodeConfig, SchedulerLink
+from cosched.linux.cgroups import PERIOD_US
+from cosched.linux.process import boottime_us
 from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, Message
-from node_agent.linux.cgroups import PERIOD_US
-from node_agent.linux.process import boottime_us
 from node_agent.policy.modes import LEASE_US
 from node_agent.service import guard as guard_module
 from node_agent.service.attempts import Attempts

@@ -8,9 +8,9 @@ import pytest
 from kit.guards import RealGuard, places
 from kit.waiting import wait_for
 
+from cosched.linux import files
+from cosched.linux.cgroups import ENDINGS, read_pids_below
 from node_agent.guard.easing import BUDGET_US
-from node_agent.linux import files
-from node_agent.linux.cgroups import ENDINGS, read_pids_below
 
 #: A launcher waits for its ranks, which end when one is told to; then it computes without end, as no launcher would.
 JOB = """

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kit.guards import MIB, US_PER_S, RealGuard
 from kit.waiting import wait_for
 
+from cosched.linux.cgroups import quota
 from cosched.model import contract as model
 from cosched.model.node import Presence
 from node_agent.guard import limiter
 from node_agent.guard.settings import Contract
-from node_agent.linux.cgroups import quota
 
 CLUSTER = {"do": "contract", "cpu_ratio": 0.5, "memory_ratio": 0.5, "mpl": 1}
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kit.guards import RealGuard, alive
 
+from cosched.linux.process import boottime_us
 from node_agent.guard.loop import Duty, Loop
-from node_agent.linux.process import boottime_us
 
 #: Well-formed JSON of shapes that nobody who means well sends.
 ODD = (

@@ -8,9 +8,9 @@ import pytest
 from kit.guards import RealGuard, places
 from kit.waiting import wait_for
 
-from node_agent.linux import files
-from node_agent.linux.cgroups import YES, can_hold
-from node_agent.linux.process import US_PER_S, boottime_us
+from cosched.linux import files
+from cosched.linux.cgroups import YES, can_hold
+from cosched.linux.process import US_PER_S, boottime_us
 
 MakeGuard = Callable[..., RealGuard]
 SPINS = ["sh", "-c", "while :; do :; done"]

@@ -11,8 +11,8 @@ import pytest
 from kit.guards import RealGuard, places
 from kit.waiting import wait_for
 
-from node_agent.linux import files
-from node_agent.linux.process import US_PER_S, boottime_us
+from cosched.linux import files
+from cosched.linux.process import US_PER_S, boottime_us
 
 _FAR_US = 5 * US_PER_S
 NEUTRAL = (100, False)
@@ -92,7 +92,7 @@ _AGENT = """
 import sys, time
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient
-from node_agent.linux.process import boottime_us
+from cosched.linux.process import boottime_us
 client = GuardClient(sys.argv[1])
 until_us = boottime_us() + 10_000_000
 client.ask(requests.Weigh(1, 1, 1000, until_us))

@@ -11,9 +11,9 @@ from kit.guards import RealGuard
 from kit.visits import apart, children, ended, own_side
 from kit.waiting import wait_for
 
+from cosched.linux import files, process
+from cosched.linux.cgroups import Cgroups
 from node_agent.guard.supervisor import _MOST_A_VISIT, _Reaper
-from node_agent.linux import files, process
-from node_agent.linux.cgroups import Cgroups
 
 
 @pytest.fixture

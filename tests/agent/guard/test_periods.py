@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kit.guards import RealGuard, places
 from kit.waiting import wait_for
 
+from cosched.linux.cgroups import PERIOD_US, Cgroups
+from cosched.linux.process import US_PER_S, boottime_us
 from node_agent.guard.client import GuardRefused
 from node_agent.guard.levers import MAX_LEASE_US
 from node_agent.guard.periods import Periods
 from node_agent.guard.requests import Refusal
-from node_agent.linux.cgroups import PERIOD_US, Cgroups
-from node_agent.linux.process import US_PER_S, boottime_us
 
 MakeGuard = Callable[..., RealGuard]
 _HALF = 1.0  # CPUs, of two

@@ -10,10 +10,10 @@ from kit.guards import RealGuard, alive, places
 from kit.visits import apart, children, ended, group_of, own_side
 from kit.waiting import wait_for
 
+from cosched.linux import files
+from cosched.linux.cgroup_visit import visiting
+from cosched.linux.cgroups import ENDINGS, VISITORS, Cgroups
 from node_agent.guard.supervisor import _Reaper
-from node_agent.linux import files
-from node_agent.linux.cgroup_visit import visiting
-from node_agent.linux.cgroups import ENDINGS, VISITORS, Cgroups
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from kit.groups import MOUNT, parallel_side
 from kit.guards import places
 from kit.visits import apart, group_of, own_side
 
-from node_agent.linux.cgroups import ENDINGS_CPUS, VISITORS, Cgroups, read_number
+from cosched.linux.cgroups import ENDINGS_CPUS, VISITORS, Cgroups, read_number
 
 
 @pytest.fixture

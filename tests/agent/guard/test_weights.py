@@ -21,10 +21,10 @@ from kit.groups import parallel_side
 from kit.guards import MIB, RealGuard
 from kit.waiting import BOUND_S, wait_for
 
-from node_agent.linux import packet_priority, weights
-from node_agent.linux.cgroup_none import CgroupsNone
-from node_agent.linux.cgroups import Cgroups
-from node_agent.linux.weights import Weights
+from cosched.linux import packet_priority, weights
+from cosched.linux.cgroup_none import CgroupsNone
+from cosched.linux.cgroups import Cgroups
+from cosched.linux.weights import Weights
 
 MOUNT = "/sys/fs/cgroup"
 NEW_NETWORK = 0x40000000

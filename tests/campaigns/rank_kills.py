@@ -1,6 +1,6 @@
 """A rank killed within 150 ms of its start, many times: how soon its job has ended, and whether that rank is named.
 
-    ./run bench rank-kills [TIMES] [--seed S]
+    ./run campaign rank-kills [TIMES] [--seed S]
 
 Each round submits a job of two ranks to a lab, half of them on one node and half on two, and kills one rank (kill -9)
 after a time between 0 and 150 ms from its first appearance; which and when come from the seed. Measured is from the
@@ -86,7 +86,7 @@ def one(client: Client, program: Path, chance: random.Random, *, spread: bool) -
 def main() -> None:
     """Kill and print."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the lab goes down whatever ends this
-    parser = argparse.ArgumentParser(prog="./run bench rank-kills", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./run campaign rank-kills", description=__doc__.splitlines()[0])
     parser.add_argument("times", nargs="?", type=int, default=200, help="how many kills, half of each placement (200)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from node_agent.linux import files
-from node_agent.linux.cgroups import read_fields, read_number, read_pids_below
-from node_agent.linux.sock_diag import Inet
+from cosched.linux import files
+from cosched.linux.cgroups import read_fields, read_number, read_pids_below
+from cosched.linux.sock_diag import Inet
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 _SWITCHES: Final = re.compile(r"^(non)?voluntary_ctxt_switches:\s+(\d+)", re.MULTILINE)

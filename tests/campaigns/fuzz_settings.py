@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks._inputs import Unexpected, bitten, changed, deep, noise, value
+from campaigns._inputs import Unexpected, bitten, changed, deep, noise, value
 from cosched.config.cluster import load_cluster
 from cosched.config.coefficients import read
 from cosched.config.experiment import Experiment

@@ -10,9 +10,9 @@ import resource
 import signal
 from typing import Final
 
-from node_agent.linux import process
-from node_agent.linux.cgroups import MARK, Cgroups, GroupUsage
-from node_agent.linux.weights import NONE, Weights, disks
+from cosched.linux import process
+from cosched.linux.cgroups import MARK, Cgroups, GroupUsage
+from cosched.linux.weights import NONE, Weights, disks
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NICEST: Final = 19

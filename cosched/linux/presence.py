@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from node_agent.policy.presence_reading import Reading
+from cosched.linux.presence_reading import Reading
 
 _CONSOLES_S: Final = 4.0  # there are many consoles, and their times move in steps anyway
 

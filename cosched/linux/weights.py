@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from node_agent.linux import files
+from cosched.linux import files
 
 YES: Final = "yes"
 _BLOCK: Final = "/sys/block"

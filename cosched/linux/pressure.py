@@ -7,7 +7,7 @@ idle class waits for CPU all the time, which says nothing about the owner.
 import os
 from typing import Final
 
-from node_agent.linux import files
+from cosched.linux import files
 
 _MIN_PERIOD_S: Final = 0.2
 

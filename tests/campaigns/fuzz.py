@@ -4,7 +4,7 @@ Each entry of ``TARGETS`` takes inputs of the two kinds: bytes and values out of
 of it changed. It says how often each outcome came, and raises :class:`Unexpected` at the first input that is answered
 by anything but what its part promises (a message, a refusal). The tests give each a few hundred.
 
-    ./run bench fuzz [--random 100000] [--shaped 10000] [--seed 1] [TARGET ...]
+    ./run campaign fuzz [--random 100000] [--shaped 10000] [--seed 1] [TARGET ...]
 """
 
 import argparse
@@ -14,9 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from benchmarks import fuzz_api, fuzz_node, fuzz_settings
-from benchmarks._inputs import Unexpected
 from benchmarks.measure import machine
+from campaigns import fuzz_api, fuzz_node, fuzz_settings
+from campaigns._inputs import Unexpected
 
 #: Makes inputs and gives them to a part: of a random source, so many random ones and so many shaped ones.
 Target = Callable[[random.Random, int, int], Counter[str]]
@@ -33,7 +33,7 @@ TARGETS: dict[str, Target] = {
 
 def main(arguments: list[str]) -> int:
     """See above; 1 where something was answered as it should not be."""
-    parser = argparse.ArgumentParser(prog="./run bench fuzz")
+    parser = argparse.ArgumentParser(prog="./run campaign fuzz")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--random", type=int, default=100_000)
     parser.add_argument("--shaped", type=int, default=10_000)

@@ -1,6 +1,6 @@
 """Kill -9 at random moments, on a real lab with real MPI jobs, and what became of every job.
 
-    ./run bench faults [--only scheduler,agent,guard,supervisor,script,rank] [--rounds N] [--seed S] [--from R]
+    ./run campaign faults [--only scheduler,agent,guard,supervisor,script,rank] [--rounds N] [--seed S] [--from R]
 
 A round submits three jobs of two ranks on a lab of four one-processor nodes (two start at once, the third follows), and
 kills one process of the round's *site* in the round's *phase*: ``launch`` (between the submission and the first rank),
@@ -82,7 +82,7 @@ class Round:
     @property
     def command(self) -> str:
         """What repeats it."""
-        return f"./run bench faults --only {self.site} --rounds 1 --from {self.number} --seed {self.seed}"
+        return f"./run campaign faults --only {self.site} --rounds 1 --from {self.number} --seed {self.seed}"
 
 
 def rounds(sites: list[str], count: int, seed: int, first: int = 0) -> Iterator[Round]:
@@ -295,7 +295,7 @@ def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter
 
 def main() -> None:
     """Try, and print a table."""
-    parser = argparse.ArgumentParser(prog="./run bench faults", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="./run campaign faults", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", default=",".join(SITES), help="sites, separated by commas")
     parser.add_argument("--rounds", type=int, default=20, help="of each site")
     parser.add_argument("--seed", type=int, default=1)

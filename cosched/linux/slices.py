@@ -13,8 +13,8 @@ import platform
 import struct
 from typing import Final
 
-from node_agent.linux.cgroups import YES
-from node_agent.linux.process import checked
+from cosched.linux.cgroups import YES
+from cosched.linux.process import checked
 
 _SET_CALLS: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "ppc64le": 355, "s390x": 345}
 _ATTR: Final = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period

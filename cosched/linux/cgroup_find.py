@@ -1,10 +1,10 @@
 """Which cgroups there are to be had on this machine, found by trying."""
 
-from node_agent.linux.cgroup_none import CgroupsNone
-from node_agent.linux.cgroup_v1 import CgroupsV1
-from node_agent.linux.cgroup_v2 import CgroupsV2
-from node_agent.linux.cgroups import Cgroups, NoCgroups
-from node_agent.linux.weights import NONE, Weights
+from cosched.linux.cgroup_none import CgroupsNone
+from cosched.linux.cgroup_v1 import CgroupsV1
+from cosched.linux.cgroup_v2 import CgroupsV2
+from cosched.linux.cgroups import Cgroups, NoCgroups
+from cosched.linux.weights import NONE, Weights
 
 _KINDS: dict[str, type[CgroupsV1 | CgroupsV2]] = {"v2": CgroupsV2, "v1": CgroupsV1}
 

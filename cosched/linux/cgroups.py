@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
-from node_agent.linux import files, process
+from cosched.linux import files, process
 
 #: Quotas are counted over this time: 10 ms keeps an owner's wait short (100 ms: up to 127 ms until throttling is seen).
 PERIOD_US: Final = 10_000

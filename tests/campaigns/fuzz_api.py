@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from benchmarks._inputs import Unexpected, bitten, changed, deep, noise, value
+from campaigns._inputs import Unexpected, bitten, changed, deep, noise, value
 from cosched.config.cluster import ClusterConfig, Listen
 from space_scheduler.service.app import Service
 from space_scheduler.service.log import Log

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from node_agent.policy.presence_reading import Reading
+from cosched.linux.presence_reading import Reading
 
 _GRAPHICAL = frozenset({"x11", "wayland", "mir"})
 _USER_PROCESS: Final = 7  # utmp(5)

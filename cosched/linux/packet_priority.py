@@ -11,8 +11,8 @@ import platform
 import struct
 from typing import Final
 
-from node_agent.linux import weights
-from node_agent.linux.process import checked
+from cosched.linux import weights
+from cosched.linux.process import checked
 
 _CALLS: Final = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 _LOAD, _ATTACH, _DETACH = 5, 8, 9

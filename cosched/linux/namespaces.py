@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from node_agent.linux.process import checked
+from cosched.linux.process import checked
 
 _CLONE_NEWNS: Final = 0x00020000
 _CLONE_NEWIPC: Final = 0x08000000

@@ -11,7 +11,7 @@ import struct
 import time
 from typing import Final, NamedTuple
 
-from node_agent.linux import files
+from cosched.linux import files
 
 US_PER_S: Final = 1_000_000
 CPU_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")

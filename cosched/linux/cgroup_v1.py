@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
-from node_agent.linux import files, packet_priority, process, weights
-from node_agent.linux.cgroup_visit import visiting
-from node_agent.linux.cgroups import (
+from cosched.linux import files, packet_priority, process, weights
+from cosched.linux.cgroup_visit import visiting
+from cosched.linux.cgroups import (
     ENDINGS,
     ENDINGS_CPUS,
     HELD_US,

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from node_agent.policy.presence_reading import Reading
+from cosched.linux.presence_reading import Reading
 
 _READ_BYTES: Final = 4096
 _ENOUGH_KEYS: Final = 3  # a power button has one or two; a mouse has three

@@ -1,6 +1,6 @@
 """The tests on machines that differ, each made out of this one; prints a table.
 
-    ./run bench matrix [CELL ...] [--quick] [--keep] [-- ARGUMENT ...]
+    ./run campaign matrix [CELL ...] [--quick] [--keep] [-- ARGUMENT ...]
 
 A cell is a machine: an empty Debian 12 or 13 (debootstrap's ``minbase`` with git, python3 and ca-certificates), entered
 by ``pivot_root`` or ``chroot``, with namespaces of its own for mounts, processes, host name and System V IPC, and
@@ -28,7 +28,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = "git,python3,ca-certificates"
 #: What root has in a container by default.

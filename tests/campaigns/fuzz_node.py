@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks._inputs import Unexpected, bitten, changed, noise
+from campaigns._inputs import Unexpected, bitten, changed, noise
 from cosched.errors import BadInput
 from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key

@@ -5,9 +5,9 @@ import os
 import time
 from typing import Final, Protocol
 
-from node_agent.linux import cgroup_find, namespaces, process, slices, users
-from node_agent.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk
-from node_agent.linux.weights import Weights
+from cosched.linux import cgroup_find, namespaces, process, slices, users
+from cosched.linux.cgroups import YES, Cgroups, NoCgroups, beside_desk
+from cosched.linux.weights import Weights
 
 _TRIED: Final = "check-{}"  # not a job's name: should this process be killed in the midst, nobody takes it for one
 _PATIENCE_S: Final = 5.0

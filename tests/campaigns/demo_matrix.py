@@ -1,6 +1,6 @@
 """The demo on machines that differ, each made out of this one, and what it leaves on them; prints a table.
 
-    ./run bench demo_matrix [--all] [--whole] [--row N ...]
+    ./run campaign demo_matrix [--all] [--whole] [--row N ...]
 
 Five things are varied: who runs it (root, an ordinary user), whether Python brings pip (Debian's package
 python3-venv), a compiler, the command ``ip``, and user namespaces. Eight rows hold every pair of those; ``--all`` is
@@ -32,7 +32,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 COMPILERS = ("cc", "c++", "c8[0-9]*", "c9[0-9]*", "*gcc*", "*g++*", "clang*", "tcc")
 PIP = ("/usr/lib/python3*/ensurepip", "/usr/share/python-wheels", "/usr/lib/python3/dist-packages/pip", "/usr/bin/pip*")

@@ -1,4 +1,4 @@
-"""For how long nobody has touched an X display, told once a second: ``python -m node_agent.linux.display :0 COOKIES``.
+"""For how long nobody has touched an X display, told once a second: ``python -m cosched.linux.display :0 COOKIES``.
 
 A process of its own, since an X server that hangs holds its clients, and one that ends takes them with it. Prints the
 idle time in milliseconds, a line a second and one whenever somebody has touched it, until its output is closed; ends

@@ -1,1 +1,0 @@
-"""Thin, without policy, and with the standard library alone: cgroups, presence, load, users, namespaces."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cosched.model.node import Presence
+from cosched.model.node import Node, Presence
 
 
 class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,3 +61,21 @@ def limits(contract: SocialContract, presence: Presence, cpus: int, memory_bytes
     """
     ceiling = contract.cpu_ratio * cpus if presence.counts_as_present and contract.cpu_ratio < 1 else None
     return Limits(ceiling, not contract.dedicated, int(contract.memory_ratio * memory_bytes), contract.mpl * cpus)
+
+
+def offered(contract: SocialContract, name: str, cpus: int, memory_bytes: int, *, memory_is_relaxed: bool) -> Node:
+    """What a workstation of ``cpus`` CPUs and ``memory_bytes`` bytes offers to parallel work under a contract.
+
+    The one place where a :class:`Node` is made of one. ``memory_is_relaxed``: all of the memory may be used while
+    nobody is at the desk, as in the simulations of Hanzich et al. 2005; on real nodes it is not.
+    """
+    beside = limits(contract, Presence.PRESENT, cpus, memory_bytes)
+    return Node(
+        name,
+        procs=beside.tasks,
+        memory_bytes=memory_bytes if memory_is_relaxed else beside.memory_bytes,
+        cpus=cpus,
+        owned_cpu_permille=round(1000 * contract.cpu_ratio),
+        owned_memory_bytes=beside.memory_bytes,
+        total_memory_bytes=memory_bytes,
+    )

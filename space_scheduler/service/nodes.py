@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cosched.model.contract import SocialContract, limits
+from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
@@ -60,10 +60,7 @@ class NodeEntry:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
         assert self.hello is not None
         contract = contract.stricter(self.hello.owner)
-        bound = limits(contract, Presence.UNKNOWN, self.hello.procs, self.hello.memory_bytes)
-        cpus = self.hello.procs if contract.mpl > 1 else 0
-        owned_permille = round(1000 * contract.cpu_ratio) if cpus else 1000
-        return Node(self.name, bound.tasks, bound.memory_bytes, cpus, owned_permille)
+        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
 
 
 class NodeBook:

@@ -16,19 +16,20 @@ from space_scheduler.service.nodes import NodeEntry
 PAUSED: Final = "paused: "
 
 
-#: In what steps the core is told of an owner's CPU, in thousandths of one.
+#: In what steps the core is told of an owner's CPU, in thousandths of one, and of his memory, in parts of the node's.
 CPU_STEP_PERMILLE: Final = 250
-#: How far it has to be from what was told before another step is: a load that lies between two of them is told once.
-_CPU_SLACK_PERMILLE: Final = 188
+MEMORY_STEPS: Final = 16
+#: How far it has to be from what was told, in steps, before another is: a load between two steps is told once.
+_SLACK_STEPS: Final = 0.75
 #: So many heartbeats in a row have to say so: the burst of one second is no step.
-_CPU_BEATS: Final = 3
+_BEATS: Final = 3
 
 
 class AtDesks:
-    """Who is there, and how much of the CPU he uses, for policies that choose nodes and predict ends by it.
+    """Who is there, and how much of CPU and memory is used there, for policies that choose nodes and predict by it.
 
-    A change is told once, however many heartbeats come until it is in the journal. CPU is followed while he is there,
-    in steps of a quarter of a CPU with hysteresis.
+    A change is told once, however many heartbeats come until it is in the journal. What is used is followed while
+    somebody is there, in steps with hysteresis.
     """
 
     def __init__(self) -> None:
@@ -36,11 +37,7 @@ class AtDesks:
         self._moved: dict[str, int] = {}  # by node: heartbeats in a row with another step than the one that was told
 
     def event(self, entry: NodeEntry) -> ev.OwnerCame | ev.OwnerLeft | None:
-        """What the core has to be told after a node's heartbeat; None: nothing new.
-
-        What he uses of the CPU counts in the order of nodes and in rates. His memory does not: on a real node parallel
-        work has the contract's part of it whoever is there.
-        """
+        """What the core has to be told after a node's heartbeat; None: nothing new."""
         if entry.beat is None or not entry.known:
             return None
         there = self._seen(entry)
@@ -53,20 +50,31 @@ class AtDesks:
         return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
 
     def _seen(self, entry: NodeEntry) -> Owner | None:
-        """Who is there by the last heartbeat, with the CPU that the core is to know of."""
+        """Who is there by the last heartbeat, with the use that the core is to know of."""
         assert entry.beat is not None
         if not entry.beat.presence.counts_as_present:
             self._moved.pop(entry.name, None)
             return None
-        used = round(1000 * max(0.0, entry.beat.usage.cpu_local))
-        step = Owner(CPU_STEP_PERMILLE * round(used / CPU_STEP_PERMILLE))
-        if entry.owner is None:
+        usage, told = entry.beat.usage, entry.owner
+        memory_step = max(1, entry.hello.memory_bytes // MEMORY_STEPS) if entry.hello else 1 << 30
+        used = round(1000 * max(0.0, usage.cpu_local)), max(0, usage.memory_local_bytes)
+        cpu_permille = _stepped(used[0], CPU_STEP_PERMILLE, told.cpu_permille if told else None)
+        memory_bytes = _stepped(used[1], memory_step, told.memory_bytes if told else None)
+        step = Owner(cpu_permille, memory_bytes)
+        if told is None:
             return self._told.get(entry.name) or step
-        if abs(used - entry.owner.cpu_permille) < _CPU_SLACK_PERMILLE:
+        if step == told:
             self._moved.pop(entry.name, None)
-            return entry.owner
+            return told
         self._moved[entry.name] = self._moved.get(entry.name, 0) + 1
-        return step if self._moved[entry.name] >= _CPU_BEATS else entry.owner
+        return step if self._moved[entry.name] >= _BEATS else told
+
+
+def _stepped(used: int, step: int, told: int | None) -> int:
+    """A use in whole steps: as it was told, where it is not far from that."""
+    if told is not None and abs(used - told) < _SLACK_STEPS * step:
+        return told
+    return step * round(used / step)
 
 
 class Owners:

@@ -10,8 +10,8 @@ import numpy as np
 from cosched.config import coefficients
 from cosched.config.site import SiteSettings
 from cosched.errors import BadInput
-from cosched.model.contract import limits
-from cosched.model.node import Node, Owner, Presence
+from cosched.model.contract import offered
+from cosched.model.node import Node, Owner
 from cosched.model.presets import Hours
 from cosched.model.time import US_PER_S
 from cosched.workload.rules import TaskRules, Workload
@@ -54,18 +54,8 @@ def task_rules(settings: SiteSettings) -> TaskRules:
 
 def nodes_of(settings: SiteSettings, count: int) -> list[Node]:
     """All alike. In a simulation memory, too, is relaxed while nobody is there."""
-    contract, memory_bytes = settings.contract, settings.memory_bytes
-    beside = limits(contract, Presence.PRESENT, settings.cpus, memory_bytes)
     return [
-        Node(
-            name=f"node{number}",
-            procs=beside.tasks,
-            memory_bytes=memory_bytes,
-            cpus=settings.cpus,
-            owned_cpu_permille=round(1000 * contract.cpu_ratio),
-            owned_memory_bytes=beside.memory_bytes,
-            total_memory_bytes=memory_bytes,
-        )
+        offered(settings.contract, f"node{number}", settings.cpus, settings.memory_bytes, memory_is_relaxed=True)
         for number in range(1, count + 1)
     ]
 

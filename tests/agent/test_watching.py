@@ -1,6 +1,7 @@
 """What is measured of real processes while they run: time in the kernel, asleep, and what comes over TCP."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from cosched.linux.job_signs import JobGroups
 from cosched.linux.process import boottime_us
 from cosched.linux.sock_diag import SockDiag
 from cosched.model.effort import LEAST_COMMUNICATION, Effort
+from node_agent.service import watching as watching_module
 from node_agent.service.watching import Watching
 
 _ECHO_S = 0.003
@@ -98,3 +100,33 @@ def test_who_waits_for_messages_communicates_whether_he_sleeps_or_polls(how: str
     assert found.arrivals > 10
     assert found.received_bytes >= 100 * found.arrivals * 0.5  # some may come together
     assert (found.asleep_us > found.ran_us / 2) == (how == "block")
+
+
+def test_who_shares_a_cpu_is_seen_to_wait_for_it() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    diag = SockDiag()
+    pinned = f"import os; os.sched_setaffinity(0, [{cpu}])\n{_COMPUTES}"
+    argv = [sys.executable, "-S", "-c", pinned]
+    with subprocess.Popen(argv) as child, subprocess.Popen(argv) as neighbour:
+        try:
+            watching = Watching((1, 1), These(child.pid))
+            deadline_s = time.monotonic() + 5 * BOUND_S
+            while watching.ran_us < 400_000:
+                assert time.monotonic() < deadline_s, (watching.ran_us, watching.queued_us)
+                watching.look({each.inode: each for each in diag.inet()}, boottime_us())
+                time.sleep(0.1)
+            assert watching.ran_us < 0.75 * (watching.ran_us + watching.queued_us)
+            signs = watching.signs()
+            assert (signs.ran_us, signs.queued_us) == (watching.ran_us, watching.queued_us)
+        finally:
+            child.kill()
+            neighbour.kill()
+            diag.close()
+
+
+def test_of_processes_that_may_not_be_looked_at_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    watching = Watching((1, 1), These(os.getpid()))
+    assert (watching.signs().ran_us, watching.signs().queued_us) == (0, 0)
+    monkeypatch.setattr(watching_module, "threads", lambda _: [])  # as with hidepid=2
+    watching.look({}, boottime_us())
+    assert (watching.signs().ran_us, watching.signs().queued_us) == (-1, -1)

@@ -8,8 +8,12 @@ from kit.service import Agent, Cluster, Running, running
 from cosched.config import coefficients
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
-from cosched.model.node import Presence
+from cosched.model.node import Node, Owner, Presence, Usage
+from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
+from space_scheduler.machine.events import OwnerCame
+from space_scheduler.service.nodes import NodeEntry
+from space_scheduler.service.owners import AtDesks
 from space_scheduler.service.sharing import stretch
 
 WHY = "ann has paused parallel work at this desk"
@@ -100,6 +104,28 @@ def test_where_nodes_are_shared_a_limit_is_as_much_later_as_sharing_may_cost(
     shared = make_cluster(policy="3dbf-light", contract=contract).config
     costs = coefficients.read().permille(Mode.NONE).values()
     assert stretch(shared) == 8 * (1 + 3 * max(cost for each in costs for cost in each.values()) / 1000)
+
+
+def test_the_memory_that_is_used_at_a_desk_is_told_in_steps_that_last() -> None:
+    entry, desks = NodeEntry("n"), AtDesks()
+    entry.hello = wire.Hello(1, "n", "boot", 2, 16 << 30, "127.0.0.1", 1, "test", owner=SocialContract(mpl=4))
+    entry.known = True
+
+    def says(gigabytes: float) -> Owner | None:
+        usage = Usage(cpu_local=0.1, memory_local_bytes=round(gigabytes * (1 << 30)))
+        entry.beat = wire.Heartbeat(usage, Presence.PRESENT)
+        if isinstance(event := desks.event(entry), OwnerCame):
+            entry.owner = event.owner
+            return event.owner
+        return None
+
+    assert says(3.4) == Owner(0, 3 << 30)
+    assert [says(each) for each in (3.6, 3.7, 2.4, 3.6, 3.7)] == [None] * 5, "not three quarters of a step away"
+    assert [says(5.2), says(5.2), says(3.1), says(5.2), says(5.2), says(5.2)] == [None] * 5 + [Owner(0, 5 << 30)]
+    offers = entry.offers(SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2))
+    assert offers == Node("n", 4, 8 << 30, 2, 500, 8 << 30, 16 << 30)
+    assert offers.memory_beside(None) == offers.memory_beside(Owner(0, 5 << 30)) == 8 << 30
+    assert offers.memory_beside(Owner(0, 12 << 30)) == 4 << 30, "what is used there is not for jobs"
 
 
 async def test_other_policies_are_not_told(service: Running) -> None:

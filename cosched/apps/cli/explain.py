@@ -2,7 +2,7 @@
 
 import click
 
-from cosched.apps.cli.service import echo_json, job_argument, json_option, local, service
+from cosched.apps.cli.service import echo_json, job_argument, json_option, lasting, local, service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.time import US_PER_S, humanised
@@ -57,6 +57,9 @@ def _coscheduling(found: CoschedulingDoc) -> list[str]:
     if found.rows:
         length = humanised(round(found.slot_s * US_PER_S))
         lines.append(f"  takes turn {found.row + 1} of {found.rows} with its neighbours, {length} each")
+    if found.done_s is not None:
+        most = "at most " if found.done_estimated else ""
+        lines.append(f"  has done {most}{lasting(found.done_s)} of work, which its time limit counts")
     if found.receives:
         told = ", ".join(f"{_RECEIVES.get(how, how)} on {node}" for node, how in found.receives.items())
         lines.append(f"  receives: {told}")

@@ -21,24 +21,29 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from benchmarks.measure import machine
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
+from cosched.model.contract import SocialContract
+from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
+from space_scheduler.lookahead import Progress
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import Orders
-from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.records import JobRecord
 from space_scheduler.service.session import Session
+from space_scheduler.service.turn_signs import TurnSigns
 
 PROCS = 2
 MEMORY_BYTES = 8 << 30
+LIMIT_US = 3_600_000_000
 
 
 class Clock:
@@ -62,15 +67,25 @@ class NoHost:
 def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tuple[NodeEntry, bytes]]]:
     """The service's part that hears agents, and each node with the heartbeat that it says."""
     names = [f"w{number}" for number in range(nodes)]
-    config = ClusterConfig(name="c", nodes=names)
+    shared = SocialContract(
+        cpu_ratio=0.5, memory_ratio=0.5, mpl=2
+    )  # limits count work: it is counted at each heartbeat
+    config = ClusterConfig(name="c", nodes=names, policy="normal", contract=shared)
     book, log, fence = NodeBook(names, clock), Log(io.StringIO(), people=False), wire.Fence("c", 1, "i")
     host: Any = NoHost()
     orders = Orders(config, fence, Ed25519PrivateKey.generate())
-    launches = Launches(config, host, book, orders, Orientations(host), log)
+    launches = Launches(config, host, book, orders, TurnSigns(config, names), log)
     link = Link(config, book, fence, log, launches)
     launches.link = link
-    link.answer = Coscheduling(config, book, launches.attempts, clock).answer
-    launches.adopt(running(names, jobs, width))
+    link.answer = Coscheduling(config, book, launches.attempts, now_s=clock).answer
+    receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
+    records = list(running(names, jobs, width))
+    progress = {
+        each.id: Progress(each.job, each.allocation, LIMIT_US * ALONE_PPM, 0, ALONE_PPM)
+        for each in records
+        if each.allocation is not None
+    }
+    launches.adopt(records, progress, receives)
     there: dict[str, list[int]] = {}
     for launch in launches.attempts.values():
         for name in launch.gang.nodes:
@@ -83,7 +98,9 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
         entry.size, entry.known = Node(entry.name, PROCS, MEMORY_BYTES, PROCS), True
         entry.heard_s = clock()
         signs = tuple(
-            wire.JobSigns(job, 1, "polls" if job % 5 == 0 else "blocks", 7, ("tcp",), Effort(10**9, 10**7, 10**6, 99))
+            wire.JobSigns(
+                job, 1, "polls" if job % 5 == 0 else "blocks", 7, ("tcp",), Effort(10**9, 10**7, 10**6, 99), 10**9, 0
+            )
             for job in there.get(entry.name, ())
         )
         beat = wire.Heartbeat(
@@ -100,7 +117,8 @@ def running(names: list[str], jobs: int, width: int) -> Iterator[JobRecord]:
         first = number * width
         nodes = [names[(first + at) % len(names)] for at in range(width)]
         yield JobRecord(
-            job=Job(number + 1, width, 3_600_000_000, 0), user="u", state=JobState.RUNNING, submit_us=0, attempt=1,
+            job=Job(number + 1, width, LIMIT_US, 0), user="u", state=JobState.RUNNING, submit_us=0, attempt=1,
+            limit_us=LIMIT_US,
             submission=Submission(script="#!/bin/sh\n", directory="/"),
             allocation=Allocation(width, nodes=tuple(Share(node, 1) for node in nodes)),
         )  # fmt: skip

@@ -61,6 +61,9 @@ class Why(StrEnum):
     RESTARTED = "the scheduler was restarted with a policy that does not know what was promised"
     RULES_CHANGED = "the scheduler was restarted under other rules: how many tasks share a CPU, how nodes are shared"
     POLICY_CHANGED = "an operator has chosen another policy: what the one before has promised is not promised any more"
+    # how jobs share nodes
+    TAKE_TURNS = "jobs take turns where tasks outnumber CPUs: one of them keeps its CPU while it waits for messages"
+    NO_TURNS = "no jobs take turns any more"
     # a job is refused, or ended by the core
     WIDER_THAN_MACHINE = "needs more processors than the machine has"
     TASK_TOO_LARGE = "one task needs more memory than any node has"

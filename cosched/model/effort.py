@@ -47,3 +47,13 @@ class Effort(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.ran_us < LEAST_RAN_US:
             return ""
         return "comm" if self.communication >= LEAST_COMMUNICATION else "cpu"
+
+    @property
+    def cpu_permille(self) -> int:
+        """Which part of a CPU each thread used while it was not kept from one, in thousandths, by steps of 50.
+
+        What it slept counts only where messages were awaited; on shared nodes it may have slept longer than it would
+        alone, since its peers were slower.
+        """
+        total_us = self.ran_us + self.asleep_us
+        return min(1000, max(50, 50 * round(20 * self.ran_us / total_us))) if total_us > 0 else 1000

@@ -20,7 +20,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     not put on: a launch of it has failed there. ``requeue``: if it loses a node it waits again, and runs from its
     beginning. ``kind`` is its orientation, "cpu" or "comm" (empty: not known); ``cpu_permille`` the share of a CPU that
     each task uses when it has one for itself. ``shape`` says which other widths it can have (``cosched.model.width``;
-    None: none); ``procs`` is one of them then, and the estimate is the time in that one.
+    None: none); ``procs`` is one of them then, and the estimate is the time in that one. Jobs of one ``program`` (empty
+    where that is not known) behave alike. ``coscheduling`` is its own mode (``cosched.model.coscheduling.Mode``; empty:
+    the machine's).
     """
 
     id: int
@@ -34,6 +36,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     kind: str = ""
     cpu_permille: int = 1000
     shape: Shape | None = None
+    program: str = ""
+    coscheduling: str = ""
 
     @property
     def width(self) -> Width:

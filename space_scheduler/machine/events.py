@@ -2,6 +2,7 @@
 
 import msgspec
 
+from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
 
@@ -81,6 +82,24 @@ class JobProgress(Event, frozen=True, gc=False):
     done_us: int
 
 
+class ReceivesSeen(Event, frozen=True, gc=False):
+    """The processes of a job are seen to wait for messages in these ways, on all of its nodes together."""
+
+    job_id: int
+    receives: tuple[Receives, ...]
+
+
+class JobMeasured(Event, frozen=True, gc=False):
+    """What nodes measured of a job that is about to end: later jobs of its program count as the same.
+
+    ``kind`` is "cpu" or "comm", ``cpu_permille`` which part of a CPU each task used, in thousandths.
+    """
+
+    job_id: int
+    kind: str
+    cpu_permille: int = 1000
+
+
 class NodesJoined(Event, frozen=True, gc=False):
     """Interchangeable processors came into service (new nodes, or drained ones resumed)."""
 
@@ -132,6 +151,13 @@ class NodeLost(Event, frozen=True, gc=False):
     name: str
 
 
+class ClockSeen(Event, frozen=True, gc=False):
+    """A node keeps the cluster's time well enough for slots, or does not any more."""
+
+    name: str
+    keeps_time: bool
+
+
 class OwnerCame(Event, frozen=True, gc=False):
     """Somebody is at a node's desk, or the one who is there uses another part of it."""
 
@@ -175,6 +201,8 @@ AnyEvent = (
     | JobResized
     | ResizeFailed
     | JobProgress
+    | ReceivesSeen
+    | JobMeasured
     | NodesJoined
     | NodesDrained
     | NodesLost
@@ -182,6 +210,7 @@ AnyEvent = (
     | NodeDrained
     | NodeResumed
     | NodeLost
+    | ClockSeen
     | OwnerCame
     | OwnerLeft
     | RulesChanged

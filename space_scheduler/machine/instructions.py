@@ -82,5 +82,21 @@ class RateChanged(Instruction, frozen=True, gc=False, omit_defaults=True, tag="P
         return self.rate_ppm if self.per == 1 else Fraction(self.rate_ppm, self.per)
 
 
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A job has the turn ``row`` of ``rows``, on all of its nodes."""
+
+    job_id: int
+    row: int
+    rows: int
+
+
+class SharePlan(Instruction, frozen=True, gc=False):
+    """From now on these jobs take turns, and no others; told only when that changes."""
+
+    turns: tuple[Turn, ...]
+    cause: AnyEvent
+    reason: Reason
+
+
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged
+AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged | SharePlan

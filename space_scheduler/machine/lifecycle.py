@@ -12,6 +12,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
 from space_scheduler.machine.instructions import Instruction, Tell
 from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.programs import Orientation
 from space_scheduler.machine.record import Infeasible, Record, avoiding
 from space_scheduler.reasons import CANCELLED, HELD, RELEASED, Reason, Why
 
@@ -29,8 +30,8 @@ OVERRUN_STEPS_US: Final = tuple(
 
 
 def submitted(machine: Machine, event: ev.JobSubmitted) -> list[Instruction]:
-    """A job waits, if it could ever start."""
-    job = event.job
+    """A job waits, if it could ever start; what it does not say of itself is as its program was measured."""
+    job = machine.programs.known(event.job)
     if job.id in machine.jobs.records:
         raise ValueError(f"job {job.id} was submitted before and is still alive")
     if job.procs < 1 or job.estimate_us < 1:
@@ -186,6 +187,22 @@ def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
     return []
 
 
+def receives_seen(machine: Machine, event: ev.ReceivesSeen) -> list[Instruction]:
+    """A job waits for messages in another way: it may want turns, or none."""
+    if machine.jobs[event.job_id].holds_processors and machine.turns is not None:
+        machine.turns.seen(event.job_id, event.receives)
+    return []
+
+
+def measured(machine: Machine, event: ev.JobMeasured) -> list[Instruction]:
+    """What was measured of a job is remembered of its program."""
+    known = Orientation(event.kind, event.cpu_permille)
+    if trouble := known.trouble():
+        raise ValueError(f"job {event.job_id} cannot be {trouble}")
+    machine.programs.learn(machine.jobs[event.job_id].job.program, known)
+    return []
+
+
 def rules_changed(machine: Machine, event: ev.RulesChanged) -> list[Instruction]:
     """What the policy before has promised is not promised any more: the next pass tells what is."""
     reason = Reason(Why.POLICY_CHANGED)
@@ -211,6 +228,8 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobResized: resized,
     ev.ResizeFailed: resize_failed,
     ev.JobProgress: progressed,
+    ev.ReceivesSeen: receives_seen,
+    ev.JobMeasured: measured,
     ev.RulesChanged: rules_changed,
 }
 

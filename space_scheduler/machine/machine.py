@@ -14,9 +14,11 @@ from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import Kill
 from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.programs import Programs
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.turns import Turns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
 from space_scheduler.progress import end_us
@@ -27,7 +29,8 @@ class Machine:
     """One machine at ``now_us``. Processors are counted until the first node with a name joins.
 
     ``capacity`` is what there is and what is held of it, ``nodes`` the same where nodes have names (else None).
-    ``rates`` are kept where nodes have names and the rules say how jobs share them (None: jobs go as if alone).
+    ``rates`` are kept where nodes have names and the rules say how jobs share them (None: jobs go as if alone),
+    ``turns`` where they have a mode of coscheduling. ``programs`` is what is known of users' programs.
     ``changing`` are the jobs whose holdings are being changed, by number, in the order in which that was planned
     (``holdings``). ``trigger`` is the last event before the coming pass, ``timer_us`` what the one timer is set to.
     """
@@ -40,10 +43,12 @@ class Machine:
         "nodes",
         "now_us",
         "place",
+        "programs",
         "rates",
         "rules",
         "timer_us",
         "trigger",
+        "turns",
     )
 
     def __init__(self, order: Order, rules: MachineRules, place: Place) -> None:
@@ -54,6 +59,8 @@ class Machine:
         self.capacity: Capacity = PooledCapacity()
         self.nodes: NamedCapacity | None = None
         self.rates: Rates | None = None
+        self.turns: Turns | None = None
+        self.programs = Programs()
         self.changes = Changes()
         self.changing: dict[int, Record] = {}
         self.trigger: Event | None = None
@@ -77,6 +84,7 @@ class Machine:
         """From now on nodes have names."""
         self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
         self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing)
+        self.turns = None if self.rules.coscheduling is None else Turns(self.rules.coscheduling)
         return nodes
 
     def joinable(self, event: Event) -> NamedCapacity:

@@ -18,7 +18,7 @@ class NamedCapacity:
     The rules say how many tasks may share a CPU and how many nodes a job may use, ``place`` how its tasks are laid on
     them. Of the totals, ``procs_installed`` counts the places of all nodes that ever joined, ``procs_total`` those of
     the nodes in service, ``free_procs`` those of them that nobody holds. ``widest`` is on how many nodes the widest job
-    lay when the machine was restored: it may have been started under other rules.
+    lay when the machine was restored: it may have been started under other rules. ``version`` rises with each change.
     """
 
     def __init__(self, rules: MachineRules, place: Place) -> None:
@@ -26,7 +26,7 @@ class NamedCapacity:
         self.place = place
         self.members: dict[str, Member] = {}
         self.procs_installed = self.procs_total = self.free_procs = 0
-        self.widest = 0
+        self.widest = self.version = 0
         self._room: Room | None = None  # what is free, kept up to date until nodes change
         self._installed: Room | None = None  # what all nodes would have free, until nodes change
 
@@ -111,6 +111,7 @@ class NamedCapacity:
 
     def _count(self, member: Member, sign: int = 1) -> None:
         """Count a node as it is, or count it no more, before it changes."""
+        self.version += 1
         self._room = self._installed = None
         self.procs_installed += sign * member.places
         self.procs_total += sign * member.places if member.in_service else 0
@@ -120,6 +121,7 @@ class NamedCapacity:
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """A job holds this from now on."""
+        self.version += 1
         for share in allocation.nodes:
             member = self.members[share.node]
             self.free_procs -= member.free_procs
@@ -139,6 +141,7 @@ class NamedCapacity:
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """A job holds this no more."""
+        self.version += 1
         for share in allocation.nodes:
             member = self.members[share.node]
             self.free_procs -= member.free_procs

@@ -86,6 +86,8 @@ def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
     capacity = machine.named(event)
     if not capacity.lose(event.name):
         return []
+    if machine.turns is not None:
+        machine.turns.clock(event.name, keeps_time=False)
     machine.disturbed(Why.CAPACITY_CHANGED, event)
     told = holdings.put_back(machine, event)
     there = {*capacity[event.name].residents, *holdings.not_yet_gone(machine, event.name)}
@@ -95,6 +97,14 @@ def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
         for record in records
         if record.state is not JobState.ENDING
     ]
+
+
+def clock_seen(machine: Machine, event: ev.ClockSeen) -> list[Instruction]:
+    """Its jobs may take turns, or may not any more."""
+    _ = machine.named(event)[event.name]
+    if machine.turns is not None:
+        machine.turns.clock(event.name, keeps_time=event.keeps_time)
+    return []
 
 
 # who is at their desks
@@ -128,6 +138,7 @@ NODE_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.NodeDrained: node_drained,
     ev.NodeResumed: node_resumed,
     ev.NodeLost: node_lost,
+    ev.ClockSeen: clock_seen,
     ev.OwnerCame: owner_came,
     ev.OwnerLeft: owner_left,
 }

@@ -3,6 +3,7 @@
 import msgspec
 
 from cosched.errors import Failed
+from cosched.model.coscheduling import Mode
 from space_scheduler.policy.place import PLACES
 from space_scheduler.progress import Sharing
 
@@ -15,7 +16,8 @@ class MachineRules(msgspec.Struct, frozen=True):
     Where nodes have names, a job may use ``max_nodes_per_job`` of them (None: any number), and its tasks are laid on
     them by ``place``, a name in :data:`space_scheduler.policy.place.PLACES`. A job whose launch has failed is tried
     again on other nodes ``launch_retries`` times. ``sharing``: how jobs advance that share nodes (None: as if alone);
-    ``mpl``: how many tasks may share a CPU (None: as many as nodes offer).
+    ``mpl``: how many tasks may share a CPU (None: as many as nodes offer). ``coscheduling``: the mode of jobs that have
+    none of their own, by which it is decided who takes turns (None: nobody does).
     """
 
     kill_at_limit: bool = True
@@ -26,6 +28,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     launch_retries: int = 0
     sharing: Sharing | None = None
     mpl: int | None = None
+    coscheduling: Mode | None = None
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]

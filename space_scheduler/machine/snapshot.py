@@ -18,6 +18,7 @@ from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.record import Change, Record
+from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.progress import ALONE_PPM, whole
 from space_scheduler.reasons import ACCEPTED, Reason, Why
@@ -85,6 +86,8 @@ class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[SavedNode, ...] | None = None  # None: counted processors
     changes: SavedChanges = SavedChanges()
     changing: tuple[int, ...] = ()
+    turns: SavedTurns = SavedTurns()
+    programs: tuple[tuple[str, str, int], ...] = ()
     trigger: AnyEvent | None = None
     memory: Any = None
     forgotten: bool = False
@@ -113,6 +116,8 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
             changes.resized,
         ),
         changing=tuple(machine.changing),
+        turns=SavedTurns() if machine.turns is None else machine.turns.saved(),
+        programs=machine.programs.saved(),
         trigger=machine.trigger,  # type: ignore[arg-type]
         memory=memory,
         forgotten=forgotten,
@@ -140,6 +145,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         for each in saved.nodes:
             nodes.add(each.node, each.lost, each.drained, each.reason, each.owner)
     machine.jobs.ranks = saved.ranks
+    machine.programs.restore(saved.programs)
     for job in saved.jobs:
         record = _record(job)
         machine.jobs.restore(record)
@@ -148,6 +154,8 @@ def decode(saved: SavedState, machine: Machine) -> None:
     machine.changing = {job_id: machine.jobs[job_id] for job_id in saved.changing}
     if saved.nodes is not None:
         nodes.settle()
+        if machine.turns is not None:
+            machine.turns.restore(saved.turns)
         machine.see(nodes.members)
 
 

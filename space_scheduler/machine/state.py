@@ -100,6 +100,8 @@ class SchedulerState:
         instructions = self.handlers[type(event)](machine, event)
         if machine.changing:  # what was deferred may be possible now
             instructions = instructions + holdings.send_due(machine, event)  # type: ignore[arg-type]
+        if machine.turns is not None and machine.nodes is not None:
+            instructions = [*instructions, *machine.turns.follow(machine.jobs, machine.nodes, event)]
         return instructions
 
     # recovery
@@ -184,6 +186,8 @@ class SchedulerState:
             self._follow_rates(event, machine.rates)
             instructions += self._rated
             self._rated = []
+        if machine.turns is not None and machine.nodes is not None:
+            instructions += machine.turns.follow(machine.jobs, machine.nodes, event)
         self.passes += 1
         self.memory = plan.memory
         self._applied = plan

@@ -30,11 +30,11 @@ from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import Most, QueueFull
 from space_scheduler.service.coscheduling import Coscheduling
+from space_scheduler.service.efforts import program
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
-from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.problems import Refusal, answer, refusal_of
 from space_scheduler.service.rates import Rates
@@ -65,7 +65,6 @@ class Api:
         coscheduling: Coscheduling,
         callers: Callers,
         comparison: Comparison,
-        orientations: Orientations,
         bodies: Bodies,
     ) -> None:
         """``host`` is asked, ``core`` is the same one, told."""
@@ -80,7 +79,6 @@ class Api:
         self.started = datetime.now().astimezone()
         self._callers = callers
         self.comparison = comparison
-        self._orientations = orientations
         self._bodies = bodies
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
@@ -99,8 +97,10 @@ class Api:
         self._may_submit(caller)
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
-        kind = given.kind or await self._orientations.kind(caller.user, given)
-        job = Job(0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=kind)
+        job = Job(
+            0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=given.kind or "",
+            program=program(caller.user, given), coscheduling=given.coscheduling or "",
+        )  # fmt: skip
         try:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:

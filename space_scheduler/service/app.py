@@ -41,13 +41,13 @@ from space_scheduler.service.members import Members
 from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import Orders
-from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
 from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
+from space_scheduler.service.turn_signs import TurnSigns
 from space_scheduler.service.waiting import Jobs
 
 _STOP_S: Final = 10.0
@@ -105,14 +105,16 @@ class Service:
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")
         self.book = NodeBook(members.nodes)
-        orientations = Orientations(self.host)
-        self.launches = Launches(config, core, self.book, Orders(config, fence, key), orientations, self.log)
+        signs = TurnSigns(config, recovered.turns.keeps_time)
+        self.launches = Launches(config, core, self.book, Orders(config, fence, key), signs, self.log)
         self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches, members)
-        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
+        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts, recovered.turns.turns)
         self.link.answer = self.coscheduling.answer
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
-        holding = self.launches.adopt(recovered.jobs.values(), recovered.progress, self.host.clock.now_us())
+        holding = self.launches.adopt(
+            recovered.jobs.values(), recovered.progress, recovered.turns.receives, self.host.clock.now_us()
+        )
         self.book.recovered(recovered.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)
@@ -133,7 +135,6 @@ class Service:
             self.coscheduling,
             callers,
             self.launches.comparison,
-            orientations,
             bodies,
         )
         app.add_routes(openapi.routes(Heavy(callers), api, administration))
@@ -219,6 +220,7 @@ class Service:
             self.book.committed(committed.event)
             self.metrics.committed(committed)
             self.jobs.committed(committed)
+            self.coscheduling.committed(committed)
             self.launches.committed(committed)
         except Exception as error:
             self.log.fault("an event was not carried out", error, seq=committed.seq)

@@ -18,6 +18,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal import Journal
@@ -107,6 +108,7 @@ class JournalledCore:
             snapshot_seq=self.rebuilt.snapshot_seq,
             jobs=self.records.copy(),
             nodes=tuple(self.state.nodes()),
+            turns=SavedTurns() if self.state.machine.turns is None else self.state.machine.turns.saved(),
             progress={each.job.id: each.progress() for each in self.state.running() if each.left},
             ended=self.ended.copy(),
         )
@@ -191,6 +193,7 @@ class JournalledCore:
         instructions = self.state.handle(event, now_us)
         decision = self.state.decision() if isinstance(event, ev.Boundary) else None
         if new is not None:
+            new = msgspec.structs.replace(new, job=self.state.records[new.id].job)
             self.records[new.id] = new
             self._count(new, 1)
         seq = self.journal.seq + len(self._entries) + 1

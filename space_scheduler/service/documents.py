@@ -7,7 +7,7 @@ from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
-from space_scheduler.service.orientations import measured
+from space_scheduler.service.efforts import total
 from space_scheduler.service.records import Explained, JobRecord, Transition
 
 When = Callable[[int], datetime]
@@ -70,7 +70,7 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
 
 def _effort(record: JobRecord) -> EffortDoc | None:
     """What was measured of an ended job, where that is anything."""
-    found = measured(record)
+    found = total(record.facts.efforts)
     if not found.ran_us:
         return None
     seen_s = seconds(found.ran_us + found.asleep_us)

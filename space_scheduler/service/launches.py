@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
@@ -26,15 +27,16 @@ from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import NOT_RESIZED
+from space_scheduler.service.efforts import total
 from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
 from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
-from space_scheduler.service.orientations import Orientations
 from space_scheduler.service.owners import AtDesks, Owners
 from space_scheduler.service.records import Committed, Facts, JobRecord, View
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
+from space_scheduler.service.turn_signs import TurnSigns
 from space_scheduler.service.work_done import WorkDone
 
 _TAIL_LINES: Final = 20
@@ -65,7 +67,7 @@ class Launches:
     """All jobs that hold nodes."""
 
     def __init__(
-        self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, orientations: Orientations, log: Log
+        self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, signs: TurnSigns, log: Log
     ) -> None:
         """``link`` has to be set before anything happens."""
         self.config = config
@@ -75,7 +77,7 @@ class Launches:
         self.link: Sender
         self.attempts: dict[int, LaunchAttempt] = {}
         self._orders = orders
-        self._orientations = orientations
+        self._signs = signs
         self._timeout_us = config.time_us("launch_timeout")
         self.suspects = Suspects(config, book)
         self.comparison = Comparison(log)
@@ -86,13 +88,17 @@ class Launches:
     # the core's side
 
     def adopt(
-        self, records: Iterable[JobRecord], progress: Mapping[int, Progress] | None = None, now_us: int = 0
+        self,
+        records: Iterable[JobRecord],
+        progress: Mapping[int, Progress] | None = None,
+        receives: Mapping[int, tuple[Receives, ...]] | None = None,
+        now_us: int = 0,
     ) -> set[str]:
         """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
 
-        ``progress`` is how far they are by the core, and ``now_us`` its time.
+        ``progress`` is how far they are by the core, ``receives`` what it knows of how they do, ``now_us`` its time.
         """
-        progress = progress or {}
+        progress, receives = progress or {}, receives or {}
         names: set[str] = set()
         for record in records:
             if record.allocation is None or record.state in TERMINAL:
@@ -107,6 +113,7 @@ class Launches:
             launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
             launch.peers = record.facts.peers or ()
             self.attempts[record.id] = launch
+            launch.receives_told = receives.get(record.id, ())
             if (known := progress.get(record.id)) is not None:
                 launch.rate = float(known.rate_ppm) / ALONE_PPM
                 if record.state is JobState.RUNNING:
@@ -119,6 +126,7 @@ class Launches:
     def committed(self, committed: Committed) -> None:
         """Carry out what follows from an event that is in the journal."""
         if isinstance(committed.event, ev.NodeLost) and (entry := self.book.get(committed.event.name)):
+            self._signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
         if isinstance(committed.event, ev.NodeResumed):
             self.suspects.resumed(committed.event.name)
@@ -158,9 +166,13 @@ class Launches:
             launch = self.attempts.get(sign.job_id)
             if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
                 launch.efforts[entry.name] = sign.effort
+                if received := self._signs.receives(launch, entry.name, sign.receives):
+                    self._post(received, note=f"seen by {entry.name}")
                 if launch.work is not None and launch.gang.phase is Phase.RUNNING:
                     self._count_work(launch, launch.work, entry, sign)
         self._give_up_unguarded(entry)
+        if clock := self._signs.clock(entry):
+            self._post(clock, note="by the node")
         if event := self._owners.event(entry):
             self._post(event, note="by the node")
         if self._desks and (came_or_left := self._desks.event(entry)):
@@ -351,7 +363,9 @@ class Launches:
     def _ended(self, launch: LaunchAttempt, end: Ended) -> None:
         if end.outcome is JobState.COMPLETED and launch.peers and (lost := unnoticed(end.error_tail, launch.peers)):
             end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
-        self._orientations.seen(launch.record.user, launch.record.submission, launch.efforts)
+        seen = total(launch.efforts)
+        if seen.orientation:
+            self._post(ev.JobMeasured(launch.job_id, seen.orientation, seen.cpu_permille), note="by its nodes")
         failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else failure_of(end, launch)
         facts = Facts(
             exit=end.exit,

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
+from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
@@ -33,6 +34,8 @@ class LaunchAttempt:
         self.efforts: dict[str, Effort] = {}  # by node, as its last heartbeat had it
         self.rate = 1.0  # how fast it goes by the core's model, against alone on idle nodes
         self.work: WorkDone | None = None  # while it runs, where its limit counts work
+        self.receives: dict[str, str] = {}  # by node, as its last heartbeat had it
+        self.receives_told: tuple[Receives, ...] = ()  # what the core knows of that
         self.held: set[str] = set()  # nodes whose Prepare waits for the others' addresses
         self.timer: asyncio.TimerHandle | None = None
 

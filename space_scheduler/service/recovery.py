@@ -18,6 +18,7 @@ from space_scheduler.machine.instructions import Instruction, SetTimer
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
+from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.service.journal import Journal
@@ -31,7 +32,8 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
     ``events`` were applied after the snapshot at ``snapshot_seq`` (0: from the beginning); ``epoch`` is this start's.
     ``jobs`` are those alive, by number: those that are starting, running or ending have their attempt and allocation.
-    ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates.
+    ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates; ``turns``
+    are who takes turns, and what that was decided by.
     """
 
     epoch: int
@@ -40,6 +42,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[int, JobRecord]
     nodes: tuple[NodeStatus, ...]
     progress: dict[int, Progress]
+    turns: SavedTurns
     ended: dict[JobState, int]
 
     def __str__(self) -> str:

@@ -36,6 +36,7 @@ def rules_of(config: ClusterConfig, policy: Policy) -> MachineRules:
         launch_retries=config.launch.retries,
         sharing=sharing_of(config),
         mpl=traits_of(policy).mpl,
+        coscheduling=config.coscheduling.mode,
     )
 
 

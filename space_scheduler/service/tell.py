@@ -5,7 +5,7 @@ import re
 
 from cosched.model.time import seconds
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, SharePlan, Start, Tell
 from space_scheduler.reasons import Reason
 from space_scheduler.service.documents import When, promised
 from space_scheduler.service.log import Log
@@ -61,6 +61,9 @@ def _decision(log: Log, instruction: Instruction, when: When) -> None:
     elif isinstance(instruction, Resize):
         procs = {"procs": instruction.new.procs, "procs_before": instruction.old.procs}
         log.info("resize", job=instruction.job_id, **_why(instruction.reason, when), **procs)
+    elif isinstance(instruction, SharePlan):
+        jobs = [each.job_id for each in instruction.turns]
+        log.info("turns", **_why(instruction.reason, when), of_jobs=jobs)
     elif isinstance(instruction, Kill):
         log.info("kill", job=instruction.job_id, **_why(instruction.reason, when))
     elif isinstance(instruction, Tell):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cosched.config.cluster import ClusterConfig, CoschedulingSettings, load_cluster
@@ -10,15 +11,24 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode, rows
 from cosched.model.job import Job, JobState
-from cosched.model.node import Presence, Usage
+from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import SharePlan, Turn
+from space_scheduler.machine.rules import MachineRules
+from space_scheduler.machine.snapshot import SavedState
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.interface import Plan, PlannedStart, Snapshot
+from space_scheduler.policy.order import fcfs
+from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.gang import Gang
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import LaunchAttempt
-from space_scheduler.service.records import JobRecord
+from space_scheduler.service.records import Committed, JobRecord
 from space_scheduler.service.submissions import checked
+from space_scheduler.service.turn_signs import TurnSigns
 
 BOTH = {"a": 1, "b": 1}
 
@@ -43,31 +53,61 @@ def test_no_turns_where_nobody_wants_them_a_node_keeps_no_time_or_nobody_meets()
     assert rows(crowd, {"a"}, {1}, {"a"}) == {}, "nine turns are too long a wait"
 
 
+class PutThere:
+    """A policy that starts each job where the test has it."""
+
+    order = staticmethod(fcfs)
+    memory_type = None
+    shares = True
+
+    def __init__(self) -> None:
+        self.there: dict[int, Allocation] = {}
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        return Plan([PlannedStart(job, Reason(Why.FITS), self.there[job.id]) for job in snapshot.queue])
+
+
 class Cluster:
-    """Two nodes of one CPU with what they have said last, and the jobs on them."""
+    """Two nodes of one CPU with what they have said last, the jobs on them, and the core that decides about turns."""
 
     def __init__(self, mode: Mode = Mode.CCS) -> None:
         self.config = ClusterConfig(name="c", nodes=["a", "b"], coscheduling=CoschedulingSettings(mode=mode))
         self.book = NodeBook(self.config.nodes)
         self.attempts: dict[int, LaunchAttempt] = {}
-        self.told = Coscheduling(self.config, self.book, self.attempts, lambda: 5.0)
-        self.says("a")
-        self.says("b")
+        self.told = Coscheduling(self.config, self.book, self.attempts, now_s=lambda: 5.0)
+        self.signs = TurnSigns(self.config)
+        self.policy = PutThere()
+        self.core = SchedulerState(self.policy, MachineRules(coscheduling=mode))
+        self.plans: list[SharePlan] = []
+        for node in ("a", "b"):
+            self.happens(ev.NodeJoined(Node(node, 9, 1 << 30, 1)))
+            self.says(node)
+
+    def happens(self, event: ev.Event) -> None:
+        instructions = self.core.handle(event, 0)
+        self.plans += [each for each in instructions if isinstance(each, SharePlan)]
+        self.told.committed(Committed(1, 0, event, tuple(instructions)))
+        self.core.validate()
 
     def says(
         self, node: str, receives: dict[int, str] | None = None, bound_us: int = 100, cpus: float | None = None
     ) -> None:
         entry = self.book.entry(node)
         entry.hello = wire.Hello(1, node, "boot", 1, 1 << 30, "127.0.0.1", 1, "test")
-        entry.session = object()  # type: ignore[assignment]
+        entry.session, entry.known = object(), True  # type: ignore[assignment]
         signs = tuple(wire.JobSigns(job, 1, how, 3, ("tcp",)) for job, how in (receives or {}).items())
         entry.beat = wire.Heartbeat(
             Usage(), Presence.AWAY, limited_cpus=cpus, asked_us=77, clock_bound_us=bound_us, jobs=signs
         )
-        self.told = Coscheduling(self.config, self.book, self.attempts, lambda: 5.0)
+        for _ in range(3):  # a clock is believed when it stays so
+            if clock := self.signs.clock(entry):
+                self.happens(clock)
+        for job_id, how in (receives or {}).items():
+            if (launch := self.attempts.get(job_id)) and (seen := self.signs.receives(launch, node, how)):
+                self.happens(seen)
 
     def runs(self, job_id: int, *nodes: str, mode: str | None = None) -> None:
-        job = Job(job_id, len(nodes), 1_000_000, 0)
+        job = Job(job_id, len(nodes), 1_000_000, 0, coscheduling=mode or "")
         submission = Submission(script="#!/bin/sh\n", directory="/", coscheduling=mode)
         allocation = Allocation(len(nodes), nodes=tuple(Share(node, 1) for node in nodes))
         record = JobRecord(
@@ -75,10 +115,18 @@ class Cluster:
             allocation=allocation,
         )  # fmt: skip
         self.attempts[job_id] = LaunchAttempt(record, allocation, None, Gang(nodes))
+        self.policy.there[job_id] = allocation
+        for event in (ev.JobSubmitted(job), ev.Boundary(), ev.JobLaunched(job_id)):
+            self.happens(event)
+
+    def ends(self, job_id: int) -> None:
+        del self.attempts[job_id]
+        self.happens(ev.JobEnded(job_id))
 
     def hears(self, node: str) -> dict[int, tuple[str, float, int, int]]:
         entry = self.book.entry(node)
         assert entry.beat is not None
+        self.told._until_s = 0.0  # half a heartbeat later
         turns = self.told.answer(entry, entry.beat)
         assert (turns.asked_us, turns.now_us) == (77, 5_000_000)
         return {turn.job_id: (turn.mode, round(turn.share, 6), turn.row, turn.rows) for turn in turns.jobs}
@@ -91,6 +139,9 @@ def test_a_poller_of_ccs_gets_turns_and_a_blocker_none() -> None:
     assert cluster.hears("a") == {1: ("ccs", 0.5, 0, 0), 2: ("ccs", 0.5, 0, 0)}
     cluster.says("a", {1: "polls", 2: "nothing"})
     assert cluster.hears("a") == {1: ("ccs", 0.5, 0, 2), 2: ("ccs", 0.5, 1, 2)}
+    cluster.says("a", {1: "polls", 2: "nothing"})
+    assert [str(plan.reason.why.name) for plan in cluster.plans] == ["TAKE_TURNS"], "told once"
+    assert cluster.plans[0].turns == (Turn(1, 0, 2), Turn(2, 1, 2))
     assert cluster.hears("b") == {1: ("ccs", 0.5, 0, 2)}
     cluster.says("a", {1: "blocks", 2: "nothing"})
     assert cluster.hears("a")[1] == ("ccs", 0.5, 0, 0)
@@ -105,6 +156,50 @@ def test_a_job_says_what_it_wants_and_gang_wants_turns_however_it_receives() -> 
     assert cluster.hears("b") == {1: ("gang", 0.5, 0, 0), 2: ("dcs", 0.5, 0, 0)}
     cluster.says("a", bound_us=-1)
     assert cluster.hears("b")[1] == ("gang", 0.5, 0, 0)
+
+
+def test_turns_end_with_the_jobs_that_took_them_and_with_a_node_that_is_lost() -> None:
+    cluster = Cluster(Mode.GANG)
+    cluster.runs(1, "a", "b")
+    cluster.runs(2, "a")
+    cluster.runs(3, "b")
+    assert cluster.hears("a") == {1: ("gang", 0.5, 0, 2), 2: ("gang", 0.5, 1, 2)}
+    cluster.ends(2)
+    assert cluster.hears("a") == {1: ("gang", 0.5, 0, 2)}
+    cluster.ends(3)
+    assert cluster.hears("a") == {1: ("gang", 1.0, 0, 0)}
+    assert [plan.reason.why for plan in cluster.plans][-1] is Why.NO_TURNS
+    cluster.runs(4, "a")
+    assert cluster.hears("a")[4][2:] == (1, 2)
+    cluster.happens(ev.NodeLost("b"))
+    assert cluster.hears("a")[4][2:] == (0, 0), "nobody knows what time it is there"
+
+
+def test_a_clock_that_is_off_for_a_moment_ends_no_turns() -> None:
+    cluster = Cluster()
+    entry = cluster.book.entry("a")
+    assert entry.beat is not None
+    for bound_us in (6_000, 6_000, 100, 6_000, 6_000):
+        entry.beat = msgspec.structs.replace(entry.beat, clock_bound_us=bound_us)
+        assert cluster.signs.clock(entry) is None
+    assert cluster.signs.clock(entry) == ev.ClockSeen("a", False)
+    assert cluster.signs.clock(entry) is None
+
+
+def test_who_takes_turns_is_the_same_after_a_restart_and_in_a_replay() -> None:
+    cluster = Cluster()
+    cluster.runs(1, "a", "b")
+    cluster.runs(2, "a")
+    cluster.says("a", {1: "polls"})
+    saved = msgspec.json.decode(msgspec.json.encode(cluster.core.snapshot()), type=SavedState)
+    again = SchedulerState.restore(cluster.policy, cluster.core.rules, saved)
+    assert again.snapshot() == cluster.core.snapshot()
+    for event in (ev.ReceivesSeen(2, ()), ev.ClockSeen("a", True), ev.JobEnded(2)):
+        assert again.handle(event, 0) == cluster.core.handle(event, 0)
+    other = SchedulerState.restore(cluster.policy, MachineRules(coscheduling=Mode.NONE), saved)
+    (ended,) = other.handle(ev.ClockSeen("a", True), 0)
+    assert isinstance(ended, SharePlan), "rules of now have no turns for who polls"
+    assert ended.turns == ()
 
 
 def test_an_owner_at_one_desk_frees_the_jobs_share_at_the_other() -> None:

@@ -21,6 +21,8 @@ def dump(state: SchedulerState) -> dict[str, Any]:
         "nodes": state.nodes(),
         "rank": jobs.ranks,
         "memory": memory,
+        "turns": None if state.machine.turns is None else state.machine.turns.saved(),
+        "programs": state.machine.programs.saved(),
         "timer": state.machine.timer_us,
         "changes": (
             list(changes.submitted),

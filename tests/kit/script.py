@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from random import Random
 
+from msgspec import structs
+
+from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.programs import KINDS
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy
 
@@ -93,12 +97,51 @@ class Author:
             self.timer_us = getattr(instruction, "at_us", self.timer_us)
 
 
+class Measuring(Author):
+    """One whose nodes have fewer CPUs than places, and measure what runs there."""
+
+    def begin(self) -> Iterator[Step]:
+        for at_us, event in super().begin():
+            yield at_us, self._fewer_cpus(event)
+
+    def next(self, state: SchedulerState) -> Step:
+        if self.random.random() < 0.25 and (event := self._measured(state)) is not None:
+            return self.now_us, event
+        at_us, event = super().next(state)
+        if isinstance(event, ev.JobSubmitted):
+            event = ev.JobSubmitted(structs.replace(event.job, program=self.random.choice(("", "p", "q"))))
+        return at_us, self._fewer_cpus(event)
+
+    @staticmethod
+    def _fewer_cpus(event: ev.Event) -> ev.Event:
+        return ev.NodeJoined(structs.replace(event.node, cpus=1)) if isinstance(event, ev.NodeJoined) else event
+
+    def _measured(self, state: SchedulerState) -> ev.Event | None:
+        running = [record.job for record in state.running() if record.state is JobState.RUNNING]
+        if self.named and self.random.random() < 0.4:
+            return ev.ClockSeen(self.random.choice(state.nodes()).node.name, self.random.random() < 0.8)
+        if not running:
+            return None
+        job = self.random.choice(running)
+        how = (Receives.POLLS,), (Receives.YIELDS,), (Receives.BLOCKS, Receives.POLLS), ()
+        return self.random.choice(
+            (
+                ev.JobProgress(job.id, self.random.randint(0, job.estimate_us + 5)),
+                ev.JobMeasured(job.id, self.random.choice(KINDS), self.random.randint(1, 1000)),
+                ev.ReceivesSeen(job.id, self.random.choice(how)),
+            )
+        )
+
+
 def live(
     policy: Policy, seed: int, steps: int, *, named: bool, rules: MachineRules | None = None
 ) -> Iterator[tuple[SchedulerState, Step, list[Instruction]]]:
-    """Live a life: the machine after each event, the event with its time, and what was instructed."""
+    """Live a life: the machine after each event, the event with its time, and what was instructed.
+
+    Under rules with a mode of coscheduling, its nodes measure what runs there.
+    """
     state = SchedulerState(policy, rules)
-    author = Author(seed, named=named)
+    author = (Author if rules is None or rules.coscheduling is None else Measuring)(seed, named=named)
     for at_us, event in author.begin():
         yield state, (at_us, event), state.handle(event, at_us)
     for _ in range(steps):

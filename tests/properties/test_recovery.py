@@ -13,6 +13,7 @@ from kit.mutants import FITS, Idler
 from kit.script import live
 
 from cosched.model.allocation import Allocation, Share
+from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import DecidedStart, Decision
@@ -34,6 +35,7 @@ rules = st.builds(
     kill_at_limit=st.booleans(),
     max_nodes_per_job=st.sampled_from([None, None, 1, 2]),
     place=st.sampled_from(["first-fit", "spread"]),
+    coscheduling=st.sampled_from([None, None, Mode.CCS, Mode.GANG]),
 )
 
 
@@ -137,7 +139,8 @@ LEFT_OUT = {
 def test_whatever_a_snapshot_left_out_would_be_missed(field: str) -> None:
     def some_lives() -> None:
         for seed in range(60):
-            goes_on_the_same("conservative", seed, MachineRules(), 45, seed % 2 == 0, LEFT_OUT[field])
+            how = MachineRules(coscheduling=Mode.CCS if field in ("turns", "programs") else None)
+            goes_on_the_same("conservative", seed, how, 45, seed % 2 == 0, LEFT_OUT[field])
 
     with pytest.raises((AssertionError, LookupError, TypeError, RuntimeError, ValueError, Infeasible, BadPlan)):
         some_lives()

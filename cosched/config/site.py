@@ -17,6 +17,7 @@ from cosched.model.presets import DAYS, Hours, hours_of
 _MOST_NODES: Final = 100_000
 _MOST_CPUS: Final = 4096
 _KINDS: Final = ("cpu", "comm")
+_KNOWN: Final = ("declared", "learned")
 
 
 class SiteOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,13 +41,15 @@ class SiteOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class SiteTasks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a job's tasks need where the log doesn't tell: each one's memory and part of a CPU, and its orientation.
 
-    ``kind``: ``cpu`` or ``comm``; ``programs``: that of the log's executables, by their numbers.
+    ``kind``: ``cpu`` or ``comm``; ``programs``: that of the log's executables, by their numbers. ``known``: whether the
+    scheduler is told that of each job (``declared``), or only after one of the same program has run (``learned``).
     """
 
     memory: str = "64MiB"
     cpu: float = 1.0
     kind: str = "cpu"
     programs: dict[str, str] = {}
+    known: str = "declared"
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,6 +111,8 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for key, kind in (("kind", self.tasks.kind), *((f"programs.{k}", v) for k, v in self.tasks.programs.items())):
             if kind not in _KINDS:
                 yield f"tasks.{key}", kind, " or ".join(_KINDS)
+        if self.tasks.known not in _KNOWN:
+            yield "tasks.known", self.tasks.known, " or ".join(_KNOWN)
         for number in self.tasks.programs:
             if not number.isdecimal():
                 yield "tasks.programs", number, "an executable's number in the log"

@@ -85,11 +85,13 @@ class Tasks:
     """What each job's tasks need where nodes are shared. Arrays of shape (n,), in the workload's order.
 
     ``memory_bytes`` and ``cpu_permille`` (thousandths of a CPU, alone) are each task's; ``kind`` is "cpu", "comm", "".
+    ``program`` is the number of the log's executable (-1: not known; empty: of none).
     """
 
     memory_bytes: NDArray[np.int64]
     cpu_permille: NDArray[np.int64]
     kind: Sequence[str]
+    program: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -308,6 +310,7 @@ def _tasks(log: Log, index: NDArray[np.intp], rules: TaskRules) -> Tasks:
         np.where(memory_kb > 0, memory_kb * 1024, rules.memory_bytes).astype(np.int64),
         np.clip(permille, 1, 1000).astype(np.int64),
         tuple(rules.programs.get(int(number), rules.kind) for number in program),
+        tuple(int(number) for number in program),
     )
 
 

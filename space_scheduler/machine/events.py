@@ -89,13 +89,13 @@ class ReceivesSeen(Event, frozen=True, gc=False):
     receives: tuple[Receives, ...]
 
 
-class JobMeasured(Event, frozen=True, gc=False):
-    """What nodes measured of a job that is about to end: later jobs of its program count as the same.
+class ProgramMeasured(Event, frozen=True, gc=False):
+    """What nodes measured of a job of this program: later ones count as the same where they do not say it themselves.
 
     ``kind`` is "cpu" or "comm", ``cpu_permille`` which part of a CPU each task used, in thousandths.
     """
 
-    job_id: int
+    program: str
     kind: str
     cpu_permille: int = 1000
 
@@ -202,7 +202,7 @@ AnyEvent = (
     | ResizeFailed
     | JobProgress
     | ReceivesSeen
-    | JobMeasured
+    | ProgramMeasured
     | NodesJoined
     | NodesDrained
     | NodesLost

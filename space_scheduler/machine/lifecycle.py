@@ -194,12 +194,12 @@ def receives_seen(machine: Machine, event: ev.ReceivesSeen) -> list[Instruction]
     return []
 
 
-def measured(machine: Machine, event: ev.JobMeasured) -> list[Instruction]:
+def measured(machine: Machine, event: ev.ProgramMeasured) -> list[Instruction]:
     """What was measured of a job is remembered of its program."""
     known = Orientation(event.kind, event.cpu_permille)
     if trouble := known.trouble():
-        raise ValueError(f"job {event.job_id} cannot be {trouble}")
-    machine.programs.learn(machine.jobs[event.job_id].job.program, known)
+        raise ValueError(f"a program cannot be {trouble}")
+    machine.programs.learn(event.program, known)
     return []
 
 
@@ -229,7 +229,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.ResizeFailed: resize_failed,
     ev.JobProgress: progressed,
     ev.ReceivesSeen: receives_seen,
-    ev.JobMeasured: measured,
+    ev.ProgramMeasured: measured,
     ev.RulesChanged: rules_changed,
 }
 

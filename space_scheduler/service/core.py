@@ -362,12 +362,19 @@ class JournalledCore:
         )
 
 
+#: What an event's fields are in words, where it has them.
+_WORDS: Final = (
+    *(("job_id", "job"), ("name", "node"), ("program", "program"), ("kind", "as")),
+    *(("outcome", "as"), ("procs", "processors")),
+)
+
+
 def caused(event: ev.Event) -> str:
     """An event in a few words: its name, and the job, node or processors it is about."""
     words = [type(event).__name__]
     if isinstance(event, ev.JobSubmitted):
         words.append(f"job {event.job.id}")
-    for name, word in (("job_id", "job"), ("name", "node"), ("outcome", "as"), ("procs", "processors")):
+    for name, word in _WORDS:
         if (value := getattr(event, name, None)) is not None:
             words.append(f"{word} {value}")
     if isinstance(event, ev.LaunchFailed):

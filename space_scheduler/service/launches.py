@@ -364,8 +364,9 @@ class Launches:
         if end.outcome is JobState.COMPLETED and launch.peers and (lost := unnoticed(end.error_tail, launch.peers)):
             end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
         seen = total(launch.efforts)
-        if seen.orientation:
-            self._post(ev.JobMeasured(launch.job_id, seen.orientation, seen.cpu_permille), note="by its nodes")
+        if seen.orientation and launch.record.job.program:
+            program = launch.record.job.program
+            self._post(ev.ProgramMeasured(program, seen.orientation, seen.cpu_permille), note=f"job {launch.job_id}")
         failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else failure_of(end, launch)
         facts = Facts(
             exit=end.exit,

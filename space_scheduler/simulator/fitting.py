@@ -41,7 +41,8 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
     tasks = load.tasks
     if tasks is not None:
         kinds = tuple(kind for kind, kept in zip(tasks.kind, keep, strict=True) if kept)
-        tasks = Tasks(tasks.memory_bytes[keep], tasks.cpu_permille[keep], kinds)
+        programs = tuple(program for program, kept in zip(tasks.program, keep, strict=False) if kept)
+        tasks = Tasks(tasks.memory_bytes[keep], tasks.cpu_permille[keep], kinds, programs)
     columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
     return replace(
         load,

@@ -23,7 +23,9 @@ from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
+from space_scheduler.progress import NodeCpu
 from space_scheduler.simulator.site import Site, SiteRun
+from space_scheduler.simulator.truth import LearningRun
 from space_scheduler.simulator.world import Run, Stuck
 
 __all__ = ["Observer", "Outcome", "Site", "Stuck", "Ties", "World", "drive", "simulate", "site_rules"]
@@ -88,6 +90,12 @@ def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) ->
     )
 
 
+def node_cpus(state: SchedulerState) -> Mapping[str, NodeCpu]:
+    """The nodes of a core as rates depend on them; none where it keeps no rates."""
+    rates = state.machine.rates
+    return {} if rates is None else rates.occupancy.nodes
+
+
 def simulate(
     workload: Workload,
     policy: Policy,
@@ -116,6 +124,9 @@ def simulate(
         rules = site_rules(policy, site, rules)
         run = SiteRun(workload, sequential, launch_delay_us, progress, site)
     state = SchedulerState(policy, rules)
+    if site is not None and site.learns:
+        run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state))
+        run.submissions.unknown = True
     drive(state, run, observer, validate=validate)
     if state.records:
         first = next(iter(state.records))

@@ -27,7 +27,8 @@ _AFTER_US: Final = 30 * _DAY_US
 def site_of(settings: SiteSettings, load: Workload, seed: int) -> Site:
     """The site for a workload; who has an owner is drawn. Raises :class:`BadInput`."""
     count = settings.nodes or -(-load.procs_total // settings.cpus)
-    return Site(nodes_of(settings, count), list(_owners(settings, load, count, seed)), sharing_of(settings))
+    nodes, owners = nodes_of(settings, count), list(_owners(settings, load, count, seed))
+    return Site(nodes, owners, sharing_of(settings), learns=settings.tasks.known == "learned")
 
 
 def sharing_of(settings: SiteSettings) -> Sharing:

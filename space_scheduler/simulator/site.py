@@ -10,16 +10,22 @@ from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Event, NodeJoined, OwnerCame, OwnerLeft
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import Sharing
+from space_scheduler.simulator.truth import LearningRun
 from space_scheduler.simulator.world import Run
 
 
 class Site(NamedTuple):
-    """Named nodes: what each has, who comes and goes (time, node, who or None), and how jobs share them."""
+    """Named nodes: what each has, who comes and goes (time, node, who or None), and how jobs share them.
+
+    ``learns``: the core is told of a job's kind and of its use of CPUs only what was measured of the last one of its
+    program, as in the live service where users do not say it; else it is told what is true.
+    """
 
     nodes: Sequence[Node]
     owners: Sequence[tuple[int, str, Owner | None]] = ()
     sharing: Sharing = Sharing()
     max_nodes_per_job: int | None = None
+    learns: bool = False
 
 
 class SiteRun(Run):
@@ -45,5 +51,8 @@ class SiteRun(Run):
     def start(self, start: Start, now_us: int) -> None:
         """A job is launched; alone it would end then."""
         super().start(start, now_us)
+        if isinstance(self.truth, LearningRun):
+            job = self.submissions.true_jobs.pop(start.job.id)
+            self.truth.start(job, start.allocation, now_us + self.launch_delay_us)
         row = self.rows[start.job.id]
         self.placed[row] = tuple((share.node, share.tasks) for share in start.allocation.nodes)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 from msgspec import structs
@@ -16,6 +17,7 @@ from space_scheduler.machine.events import (
     Event,
     JobEnded,
     JobLaunched,
+    JobProgress,
     JobResized,
     JobSubmitted,
     NodesJoined,
@@ -27,6 +29,19 @@ from space_scheduler.reasons import Why
 
 _CHUNK = 4096
 _IDLE_WAKE_UPS = 100_000
+
+
+class Truth(Protocol):
+    """How jobs really go, where that is not what the core is told of them."""
+
+    def predicted(self, job_id: int, rate_ppm: Rate, now_us: int) -> None:
+        """By the core a job goes at this rate from now on."""
+
+    def settle(self, now_us: int) -> None:
+        """What was instructed has been carried out: have jobs go at the rates that follow."""
+
+    def follow(self, event: Event, now_us: int) -> Iterable[tuple[int, Event]]:
+        """What else happens then, after an event."""
 
 
 class Stuck(Failed):
@@ -69,8 +84,12 @@ class Run:
         self.paced: dict[int, tuple[Rate, int, Rate]] = {}
         #: Of those, the entry of their end in the agenda: others of theirs are not their end any more.
         self.end_entry: dict[int, int] = {}
+        #: The same of what is told of their progress.
+        self.progress_entry: dict[int, int] = {}
         #: Whether jobs were resized or ended by the last pass, so that there is another at the same time.
         self.again = False
+        #: What else follows from what happens, where jobs go otherwise than the core knows (``truth``).
+        self.truth: Truth | None = None
 
     def happenings(self) -> Iterator[tuple[int, Event]]:  # noqa: PLR0912 (every event of a simulation goes through it)
         """What comes next, in order of time."""
@@ -100,6 +119,8 @@ class Run:
                 yield now_us, event
                 if isinstance(event, JobEnded):
                     del self.rows[event.job_id]
+                if self.truth is not None:
+                    yield from self.truth.follow(event, now_us)
                 if sequential:
                     yield from self._passes(now_us)
                 if self.end_entry:
@@ -150,7 +171,10 @@ class Run:
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
             elif isinstance(instruction, RateChanged):
-                self.go_on(instruction.job_id, instruction.rate, now_us)
+                if self.truth is None:
+                    self.go_on(instruction.job_id, instruction.rate, now_us)
+                else:
+                    self.truth.predicted(instruction.job_id, instruction.rate, now_us)
             elif isinstance(instruction, Resize):
                 self.again = True
                 launched.append(JobResized(instruction.job_id))
@@ -158,6 +182,8 @@ class Run:
                 self.again = True
                 self.end_entry[instruction.job_id] = -1
                 launched.append(JobEnded(instruction.job_id, JobState.CANCELLED))
+        if self.truth is not None:
+            self.truth.settle(now_us)
         return launched
 
     def start(self, start: Start, now_us: int) -> None:
@@ -193,9 +219,10 @@ class Run:
     def _pass_over(self) -> None:
         """Take ends off the agenda that are not their jobs' any more, or never come."""
         agenda = self.agenda
-        while agenda and isinstance(event := agenda[0][2], JobEnded):
+        while agenda and isinstance(event := agenda[0][2], JobEnded | JobProgress):
             at_us, entry, _ = agenda[0]
-            if self.end_entry.get(event.job_id, entry) == entry and at_us < FOREVER_US:
+            entered = self.end_entry if isinstance(event, JobEnded) else self.progress_entry
+            if entered.get(event.job_id, entry) == entry and at_us < FOREVER_US:
                 return
             heappop(agenda)
 
@@ -215,6 +242,9 @@ class Submissions:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.done = 0
+        #: Whether what tasks need of CPUs is left out of jobs: it is known of the last job of their program, or not.
+        self.unknown = False
+        self.true_jobs: dict[int, Job] = {}  # where that is so: what is true of those that wait
         self._ids = workload.identities()
         self._rows: Iterator[tuple[int, int, int, int, int]] = iter(())
         self._next: tuple[int, int, int, int, int] | None = None
@@ -230,7 +260,13 @@ class Submissions:
         if (tasks := self.workload.tasks) is not None:
             memory_bytes, cpu_permille = int(tasks.memory_bytes[self.done]), int(tasks.cpu_permille[self.done])
             kind = tasks.kind[self.done]
-            job = structs.replace(job, memory_bytes=memory_bytes, kind=kind, cpu_permille=cpu_permille)
+            if self.unknown:
+                number = tasks.program[self.done] if tasks.program else -1
+                program = f"{user}:{number}" if number >= 0 else ""
+                job = structs.replace(job, memory_bytes=memory_bytes, program=program)
+                self.true_jobs[job_id] = structs.replace(job, kind=kind, cpu_permille=cpu_permille)
+            else:
+                job = structs.replace(job, memory_bytes=memory_bytes, kind=kind, cpu_permille=cpu_permille)
         self.done += 1
         self._step()
         return job

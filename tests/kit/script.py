@@ -127,7 +127,7 @@ class Measuring(Author):
         return self.random.choice(
             (
                 ev.JobProgress(job.id, self.random.randint(0, job.estimate_us + 5)),
-                ev.JobMeasured(job.id, self.random.choice(KINDS), self.random.randint(1, 1000)),
+                ev.ProgramMeasured(job.program, self.random.choice(KINDS), self.random.randint(1, 1000)),
                 ev.ReceivesSeen(job.id, self.random.choice(how)),
             )
         )

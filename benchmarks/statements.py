@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BECAME = {
     "node_agent/linux/__init__.py": "cosched/linux/__init__.py",
     "space_scheduler/policy/future.py": "space_scheduler/policy/future/shared.py",
+    "space_scheduler/policy/room.py": "space_scheduler/policy/room/__init__.py",
     "space_scheduler/policy/select/timetable.py": "space_scheduler/policy/future/named.py",
 }
 

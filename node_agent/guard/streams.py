@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cosched.linux import process
-from node_agent import rsh
+from node_agent.programs import rsh
 
 WINDOW_BYTES: Final = 256 << 10
 #: For how long a command goes on without a connection to its caller. An agent that is started anew takes a second.

@@ -9,7 +9,7 @@ from typing import Final
 
 from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
 from cosched.wire.messages import Peer
-from node_agent import rank_witness, rsh
+from node_agent.programs import rank_witness, rsh
 
 _LONGEST_SHEBANG = 250
 #: Becomes one rank of an MPI program, once a witness watches it that says which rank it was where it ends badly:

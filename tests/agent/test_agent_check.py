@@ -86,4 +86,4 @@ def test_what_has_privileges_loads_the_standard_library_alone() -> None:
     )
     loaded = ended.stdout.split()
     ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] not in sys.stdlib_module_names}
-    assert ours == {"cosched", "cosched.linux", "node_agent", "node_agent.guard", "node_agent.rsh"}
+    assert ours == {"cosched", "cosched.linux", "node_agent", "node_agent.guard", "node_agent.programs"}

@@ -16,7 +16,7 @@ import pytest
 
 from cosched.wire import stream
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
-from node_agent import rsh
+from node_agent.programs import rsh
 
 PROGRAM = [sys.executable, "-I", "-S", rsh.__file__]
 PATIENCE_S = 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
-from node_agent import rank_witness
+from node_agent.programs import rank_witness
 from node_agent.service.files import install_rsh
 
 

@@ -11,10 +11,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-#: What the project made or narrowed, and the words of the field that it uses.
-WORDS = (
+#: What the project made or narrowed.
+OURS = (
     "turn", "row", "company", "pace", "desk", "owner", "gang", "attempt", "lease", "epoch", "guard", "supervisor",
     "tier", "ceiling", "head", "promise", "site",
+)  # fmt: skip
+#: These, and the words of the field that it uses.
+WORDS = (
+    *OURS,
     "wait", "response", "turnaround", "bounded slowdown", "reservation", "shadow time", "extra nodes", "anchor point",
     "MPL", "social contract", "folding", "moldable", "malleable", "co-allocation", "widest component",
 )  # fmt: skip
@@ -83,6 +87,19 @@ def test_a_word_without_definition_or_with_two_would_be_found() -> None:
     terms = "row\n  A place.\n\nresponse\nturnaround\n  All of it.\n\nrow\n  Again.\n"
     page = f"# A\n\n:::{{glossary}}\n{terms}:::\n\ntier\n  Not in the glossary.\n"
     assert defined(page) == {"row": 2, "response": 1, "turnaround": 1}
+
+
+def test_the_page_of_names_has_these_words() -> None:
+    """What it says of them is true of all and of no other: they stay, and the glossary defines them."""
+    closing = " ".join((DOCS / "design/names.md").read_text().rpartition("These stay,")[2].split())
+    assert tuple(closing.partition("says which: ")[2].rstrip(".").split(", ")) == OURS
+
+
+def test_every_word_that_a_page_refers_to_is_defined() -> None:
+    found = sum((defined(text) for _, text in pages()), Counter())
+    used = {word for _, text in pages() for word in re.findall(r"\{term\}`(?:[^`<]*<)?([^`>]+)>?`", text)}
+    assert used
+    assert used - found.keys() == set()
 
 
 def test_the_map_of_rooms_is_that_of_the_folders() -> None:

@@ -1,11 +1,12 @@
 """The rules of the house: what no file here may say, what the lock promises, and which way imports run."""
 
+import ast
 import hashlib
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cosched", "space_scheduler", "node_agent", "local_load")
 LOCKS = ("lock/requirements.txt", "lock/pip.txt")
 
 # The registries that packages come from, as SHA-256 sums: this file may not name them either.
@@ -139,6 +141,48 @@ def test_imports_run_one_way() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def imports_of(source: str, modules: Collection[str]) -> set[str]:
+    """Which of these modules a file imports, also inside of its functions."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{each.name}" for each in node.names}
+            found |= (names & {*modules}) or {node.module}
+    return found & {*modules}
+
+
+def arrows() -> dict[str, set[str]]:
+    """Which rooms each room imports: a room is a folder with the files right in it."""
+    files = [file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    rooms = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): str(file.parent) for file in files}
+    found: dict[str, set[str]] = {room: set() for room in rooms.values()}
+    for file in files:
+        here = str(file.parent)
+        found[here] |= {rooms[name] for name in imports_of((ROOT / file).read_text(), rooms)} - {here}
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> set[str]:
+    """The rooms that are left when those that import nothing that is left have gone, again and again."""
+    left = dict(arrows)
+    while gone := {room for room, imported in left.items() if not imported & left.keys()}:
+        left = {room: imported for room, imported in left.items() if room not in gone}
+    return set(left)
+
+
+def test_no_rooms_import_each_other_in_a_circle() -> None:
+    found = arrows()
+    assert "space_scheduler/machine" in found["space_scheduler/service"]
+    assert circles(found) == set()
+
+
+def test_a_circle_would_be_found() -> None:
+    assert circles({"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": set()}) == {"a", "b"}
+    assert imports_of("import a.b, x\nfrom c import d, E\nfrom c.d import e", {"a.b", "c", "c.d"}) == {"a.b", "c.d"}
 
 
 def test_the_command_is_installed() -> None:

@@ -33,6 +33,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
+from cosched.model.width import Range
 
 #: Millionths of what a job does alone in its own width: a whole number wherever it is one, exact anyway.
 Rate = int | Fraction
@@ -221,8 +222,12 @@ class Occupancy:
 
 
 def speed_up(job: Job, allocation: Allocation) -> Rate:
-    """How fast a job would be with nobody beside it: linear in its processes, 1 with as many as it asked for."""
-    return 1 if allocation.procs == job.procs else whole(Fraction(allocation.procs, job.procs))
+    """How fast a job would be with nobody beside it: 1 with as many processes as it asked for."""
+    if allocation.procs == job.procs:
+        return 1
+    if isinstance(job.shape, Range):
+        return whole(Fraction(job.shape.speed(allocation.procs), job.shape.speed(job.procs)))
+    return whole(Fraction(allocation.procs, job.procs))
 
 
 def whole(value: Fraction) -> Rate:

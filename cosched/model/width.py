@@ -19,11 +19,20 @@ class Rigid(msgspec.Struct, frozen=True, gc=False):
 
 
 class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="range"):
-    """From ``least`` to ``most`` processes, both at least 1; where ``sizes`` are given, one of them, rising."""
+    """From ``least`` to ``most`` processes, both at least 1; where ``sizes`` are given, one of them, rising.
+
+    ``speeds`` says how fast the job is with each of the sizes, in any unit, as whole numbers above 0; without it, twice
+    as many processes do twice as much.
+    """
 
     least: int
     most: int
     sizes: tuple[int, ...] = ()
+    speeds: tuple[int, ...] = ()
+
+    def speed(self, procs: int) -> int:
+        """How fast the job is with so many processes, in the same unit for all of its sizes."""
+        return self.speeds[self.sizes.index(procs)] if self.speeds else procs
 
     def allows(self, procs: int) -> bool:
         """Whether the job can have so many processes."""
@@ -37,6 +46,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
             return f"sizes {self.sizes} do not rise"
         if self.sizes and not (self.least <= self.sizes[0] and self.sizes[-1] <= self.most):
             return f"sizes {self.sizes} are not all from {self.least} to {self.most}"
+        if self.speeds and (len(self.speeds) != len(self.sizes) or min(self.speeds) < 1):
+            return f"speeds {self.speeds} for sizes {self.sizes}"
         return None
 
 

@@ -46,10 +46,15 @@ def ever_fits(machine: MachineView, job: Job) -> bool:
     return machine.nodes is None or machine.nodes.empty(installed=True).obstacle(job) is None
 
 
+def awaits(record: Record) -> Reason:
+    """Why a job whose start is planned has not been launched yet; ``record.reason`` is why it was planned."""
+    return Reason(Why.AWAITS_PROCESSORS, record.reason.numbers, record.reason.node)
+
+
 def explain(machine: MachineView, record: Record) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
     if record.state is not JobState.QUEUED:
-        return record.reason
+        return awaits(record) if record.awaits_start else record.reason
     job = record.job
     promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
     if blocked := _obstacle(machine, job):

@@ -11,6 +11,7 @@ from fractions import Fraction
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
+from space_scheduler.machine import explain
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Instruction, RateChanged, Resize, Start, Tell
@@ -42,9 +43,7 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
     defer(machine, record, None)
     if sent := _send(machine, record, event):
         return sent
-    reason = record.reason
-    record.reason = Reason(Why.AWAITS_PROCESSORS, reason.numbers, reason.node)
-    return [Tell(job.id, now_us, event, record.reason)]
+    return [Tell(job.id, now_us, event, explain.awaits(record))]
 
 
 def resize(machine: Machine, record: Record, new: Allocation, event: AnyEvent) -> list[Instruction]:

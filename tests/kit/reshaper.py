@@ -181,7 +181,8 @@ def shaped(job: Job, draw: Random) -> Job:
     """The job, with a range around its width as often as not."""
     least, most = draw.randint(1, job.procs), job.procs + draw.randint(0, 3)
     sizes = tuple(sorted({least, job.procs, most})) if draw.random() < 0.3 else ()
-    shape = Range(least, most, sizes) if draw.random() < 0.7 else None
+    speeds = tuple(draw.randint(1, 9) for _ in sizes) if draw.random() < 0.7 else ()
+    shape = Range(least, most, sizes, speeds) if draw.random() < 0.7 else None
     return Job(
         job.id, job.procs, job.estimate_us, job.submit_us, memory_bytes=job.memory_bytes, requeue=job.requeue,
         shape=shape,

@@ -156,7 +156,18 @@ def test_a_bad_change_is_refused_with_the_whole_plan(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [Range(0, 4), Range(4, 3), Range(1, 2), Range(1, 4, (2, 1)), Range(1, 4, (1, 2)), Components((1, 0, 2))]
+    "shape",
+    [
+        Range(0, 4),
+        Range(4, 3),
+        Range(1, 2),
+        Range(1, 4, (2, 1)),
+        Range(1, 4, (1, 2)),
+        Components((1, 0, 2)),
+        Range(1, 4, (), (2,)),
+        Range(1, 4, (1, 4), (2,)),
+        Range(1, 4, (1, 4), (2, 0)),
+    ],
 )
 def test_a_shape_that_cannot_be_is_refused(shape: Shape) -> None:
     state = SchedulerState(Told(Plan()))
@@ -179,7 +190,7 @@ def test_a_start_is_sent_when_what_it_needs_is_given_back() -> None:
     assert (state.free_procs, state.records[3].holds) == (0, None)
     assert state.explain(3).why is Why.AWAITS_PROCESSORS
     assert said(state.handle(ev.JobResized(0), 25_000_000)) == [
-        "start 3 on 2 (limit 60 s): AWAITS_PROCESSORS",
+        "start 3 on 2 (limit 60 s): FITS",
         "pace 3 0.5",
     ]
     assert state.records[3].end_us == 25_000_000 + 2 * 60_000_000  # with half of the processors it asked for
@@ -210,9 +221,7 @@ def test_a_job_that_a_plan_ends_waits_again_in_its_old_place() -> None:
     policy.answer = Plan([PlannedStart(jobs[3], FITS), PlannedRequeue(jobs[0], Reason(Why.ABORTED))])
     told = said(state.handle(ev.Boundary(), 10_000_000))
     assert told == ["kill 0: ABORTED", "tell 3 10 s: AWAITS_PROCESSORS"]
-    assert said(state.handle(ev.JobEnded(0, JobState.CANCELLED), 11_000_000)) == [
-        "start 3 on 4 (limit 60 s): AWAITS_PROCESSORS"
-    ]
+    assert said(state.handle(ev.JobEnded(0, JobState.CANCELLED), 11_000_000)) == ["start 3 on 4 (limit 60 s): FITS"]
     assert [job.id for job in state.queue] == [0]
     assert state.records[0].left == 0
     state.validate()

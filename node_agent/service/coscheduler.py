@@ -84,7 +84,7 @@ class Coscheduler:
             asked_us=now_us,
             clock_bound_us=-1 if known is None else known[1],
             raises=self.raises,
-            jobs=tuple(watched.signs() for watched in list(self._watched.values())[:_MOST_JOBS]),
+            jobs=tuple(watched.signs(now_us) for watched in list(self._watched.values())[:_MOST_JOBS]),
         )
 
     # the guard's side

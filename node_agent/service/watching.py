@@ -18,6 +18,8 @@ from node_agent.policy.receives import LEAST_CPU_US, Counts, received, settled
 
 #: A connection on which less comes between two looks carries no messages worth waiting for (a daemon's, say).
 _LEAST_ARRIVALS: Final = 4
+#: Counts of a look that is older than this say nothing of now (looks fail, or the agent was kept from them).
+_FRESH_US: Final = 5_000_000
 _SHARED_MEMORY: Final = "shared memory on the node (not visible)"
 _NOT_READABLE: Final = "others' sockets (not visible: the agent may not look at them)"
 
@@ -36,7 +38,7 @@ class Watching:
         self.effort = Effort()
         self.ran_us = self.queued_us = 0  # of all threads that were there at two looks
         self._hidden = False  # whether there are processes and their threads may not be looked at
-        self._looked_us = 0
+        self._looked_us = -_FRESH_US
         self._threads: dict[int, Thread] = {}
         self._kernel_us: dict[int, int] = {}  # of the busiest threads
         self._inet_before: dict[int, Inet] = {}
@@ -51,9 +53,10 @@ class Watching:
         self.cpu_us = self._groups.cpu_us(self._name)
         return self.cpu_us
 
-    def signs(self) -> JobSigns:
-        """For the scheduler."""
-        used_us = (-1, -1) if self._hidden else (self.ran_us, self.queued_us)
+    def signs(self, now_us: int) -> JobSigns:
+        """For the scheduler. What threads have run is told only where it was looked at lately and could be seen."""
+        known = not self._hidden and now_us - self._looked_us <= _FRESH_US
+        used_us = (self.ran_us, self.queued_us) if known else (-1, -1)
         return JobSigns(*self.key, self.receives.value, self.raises, self._transports, self.effort, *used_us)
 
     def waiting(self, diag: SockDiag) -> bool:

@@ -116,7 +116,7 @@ def test_who_shares_a_cpu_is_seen_to_wait_for_it() -> None:
                 watching.look({each.inode: each for each in diag.inet()}, boottime_us())
                 time.sleep(0.1)
             assert watching.ran_us < 0.75 * (watching.ran_us + watching.queued_us)
-            signs = watching.signs()
+            signs = watching.signs(boottime_us())
             assert (signs.ran_us, signs.queued_us) == (watching.ran_us, watching.queued_us)
         finally:
             child.kill()
@@ -124,9 +124,17 @@ def test_who_shares_a_cpu_is_seen_to_wait_for_it() -> None:
             diag.close()
 
 
-def test_of_processes_that_may_not_be_looked_at_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_what_was_not_looked_at_lately_or_may_not_be_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     watching = Watching((1, 1), These(os.getpid()))
-    assert (watching.signs().ran_us, watching.signs().queued_us) == (0, 0)
+
+    def told(after_s: int = 0) -> tuple[int, int]:
+        signs = watching.signs(boottime_us() + after_s * 1_000_000)
+        return signs.ran_us, signs.queued_us
+
+    assert told() == (-1, -1), "never looked at"
+    watching.look({}, boottime_us())
+    assert told() == (0, 0)
+    assert told(60) == (-1, -1), "looks fail"
     monkeypatch.setattr(watching_module, "threads", lambda _: [])  # as with hidepid=2
     watching.look({}, boottime_us())
-    assert (watching.signs().ran_us, watching.signs().queued_us) == (-1, -1)
+    assert told() == (-1, -1)

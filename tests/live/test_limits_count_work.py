@@ -1,0 +1,56 @@
+"""A time limit on shared nodes, with real processes: what neighbours take of the CPU is not held against a job."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from kit.waiting import wait_for
+
+from cosched.apps.lab.lab import Lab
+from tests.live.conftest import Jobs
+
+pytestmark = pytest.mark.xdist_group("live")
+
+COMPUTES = f"exec {shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1 --receive none"
+LIMIT_S = 6.0
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Lab]:
+    """One node with a CPU for two tasks, under a policy that looks at who shares it."""
+    with Lab.up(1, name=f"limits-{os.getpid()}", pin=True, mpl=2, policy="normal") as up:
+        if up.tier != 1:
+            pytest.skip(f"needs a lab of tier 1, with control groups: {up.why}")
+        yield up
+
+
+def test_a_job_beside_another_runs_until_it_has_done_the_work_of_its_limit(shared: Lab) -> None:
+    with shared.client() as client:
+        jobs = Jobs(client, {"PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin"})
+        neighbour = jobs.submit(COMPUTES, tasks=1, time_limit_s=600.0)
+        jobs.becomes(neighbour, "running")
+        job_id = jobs.submit(COMPUTES, tasks=1, time_limit_s=LIMIT_S)
+        jobs.becomes(job_id, "running")
+        began_s = time.monotonic()
+
+        def counted() -> bool:
+            found = client.explain(job_id).coscheduling
+            return found is not None and found.done_s is not None and found.done_s > 1
+
+        wait_for(counted, "work that is counted", 60)
+        passed_s = time.monotonic() - began_s
+        found = client.explain(job_id).coscheduling
+        assert found is not None
+        assert found.done_s is not None
+        assert found.done_s < passed_s, "two tasks share a CPU"
+        ended = jobs.ended(job_id, 120)
+        assert ended.state == "timed out"
+        assert ended.failure is not None
+        assert ended.failure.message == "it has done the work of its time limit, 6 s"
+        assert ended.run_s is not None
+        assert ended.run_s > 1.5 * LIMIT_S, "it has had half of a CPU at most"
+        client.cancel(neighbour)
+        jobs.ended(neighbour)

@@ -32,6 +32,7 @@ from cosched.wire.sequence import Numbering, new_session
 from space_scheduler.lookahead import Progress
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.coscheduling import Coscheduling
+from space_scheduler.service.launcher import Launcher
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
@@ -59,6 +60,11 @@ class Clock:
 class NoHost:
     """There is no core: nothing that it would have to hear happens in a round."""
 
+    @staticmethod
+    def started(_: int) -> JobRecord:
+        """A job that starts: a defect of the benchmark."""
+        raise AssertionError("no job of this benchmark starts")
+
     async def post(self, *_: object, **__: object) -> Any:
         """An event: a defect of the benchmark."""
         raise AssertionError("a heartbeat of this benchmark has nothing new to say")
@@ -74,9 +80,9 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
     book, log, fence = NodeBook(names, clock), Log(io.StringIO(), people=False), wire.Fence("c", 1, "i")
     host: Any = NoHost()
     orders = Orders(config, fence, Ed25519PrivateKey.generate())
-    launches = Launches(config, host, book, orders, TurnSigns(config, names), log)
-    link = Link(config, book, fence, log, launches)
-    launches.link = link
+    launches = Launches(config, book, orders, TurnSigns(config, names), NoHost.started)
+    launcher = Launcher(launches, host, log)
+    link = launcher.link = Link(config, book, fence, log, launcher)
     link.answer = Coscheduling(config, book, launches.attempts, now_s=clock).answer
     receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
     records = list(running(names, jobs, width))

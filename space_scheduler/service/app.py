@@ -34,6 +34,7 @@ from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.heavy import Heavy
 from space_scheduler.service.host import CoreHost
+from space_scheduler.service.launcher import Launcher
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
@@ -44,6 +45,7 @@ from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.records import Committed
+from space_scheduler.service.recovery import Recovered
 from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
@@ -106,18 +108,15 @@ class Service:
         tokens = Tokens(state / "tokens.json")
         self.book = NodeBook(members.nodes)
         signs = TurnSigns(config, recovered.turns.keeps_time)
-        self.launches = Launches(config, core, self.book, Orders(config, fence, key), signs, self.log)
-        self.link = self.launches.link = Link(config, self.book, fence, self.log, self.launches, members)
+        orders = Orders(config, fence, key)
+        self.launches = Launches(config, self.book, orders, signs, lambda job_id: self.host.view().jobs[job_id])
+        self.launcher = Launcher(self.launches, core, self.log)
+        self.link = self.launcher.link = Link(config, self.book, fence, self.log, self.launcher, members)
         self.coscheduling = Coscheduling(config, self.book, self.launches.attempts, recovered.turns.turns)
         self.link.answer = self.coscheduling.answer
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
-        holding = self.launches.adopt(
-            recovered.jobs.values(), recovered.progress, recovered.turns.receives, self.host.clock.now_us()
-        )
-        self.book.recovered(recovered.nodes, holding)
-        awaited = {entry.name for entry in self.book if entry.heard_s is not None}
-        self.launches.comparison.begin(len(self.launches.attempts), awaited)
+        self._adopt(recovered)
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
@@ -159,6 +158,16 @@ class Service:
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
 
+    def _adopt(self, recovered: Recovered) -> None:
+        """Take over the jobs that hold nodes by the journal, and await those nodes."""
+        holding = self.launches.adopt(
+            recovered.jobs.values(), recovered.progress, recovered.turns.receives, self.host.clock.now_us()
+        )
+        self.book.recovered(recovered.nodes, holding)
+        awaited = {entry.name for entry in self.book if entry.heard_s is not None}
+        self.launches.comparison.begin(len(self.launches.attempts), awaited)
+        self.launcher.carry_out()
+
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
         descriptors, nodes = listen.descriptors(), len(members.nodes)
@@ -180,7 +189,7 @@ class Service:
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
         self.metrics.slow_readers = lambda: self.readers.cut
         self.metrics.refused = lambda: self.acceptor.refused
-        discarder = Discarder(self.config, self.host, self.launches, self.link, self.log)
+        discarder = Discarder(self.config, self.host, self.launcher, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
             for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
@@ -193,14 +202,14 @@ class Service:
                 self.acceptor.close()
             self.jobs.stop()
             self.link.close()
-            self.launches.close()
+            self.launcher.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._runner.cleanup()
             try:
                 async with asyncio.timeout(_STOP_S):
-                    await self.launches.settle()
+                    await self.launcher.settle()
             except TimeoutError:
                 self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
         if hasattr(self, "host"):
@@ -221,7 +230,7 @@ class Service:
             self.metrics.committed(committed)
             self.jobs.committed(committed)
             self.coscheduling.committed(committed)
-            self.launches.committed(committed)
+            self.launcher.committed(committed)
         except Exception as error:
             self.log.fault("an event was not carried out", error, seq=committed.seq)
 

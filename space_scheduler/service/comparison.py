@@ -8,15 +8,15 @@ from collections.abc import Iterable
 
 from cosched.wire.api import RestartDoc
 from cosched.wire.messages import GroupReport
+from space_scheduler.service.effects import Level, Speaks
 from space_scheduler.service.gang import Gang, Phase
-from space_scheduler.service.log import Log
 
 
 class Comparison:
     """One start of the service."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, say: Speaks) -> None:
+        self._say = say
         self._jobs = 0
         self._awaited: set[str] = set()
         self._differed: list[str] = []
@@ -55,8 +55,8 @@ class Comparison:
         if node in self._awaited:
             self._awaited.discard(node)
             if not self._awaited:
-                tell = self._log.warn if self._differed else self._log.info
-                tell("restart compared", jobs=self._jobs, differed=self._differed)
+                level: Level = "warn" if self._differed else "info"
+                self._say(level, "restart compared", jobs=self._jobs, differed=list(self._differed))
 
 
 def difference(gang: Gang, node: str, report: GroupReport | None) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S
 from space_scheduler.service.host import CoreHost
-from space_scheduler.service.launches import Launches
+from space_scheduler.service.launcher import Launcher
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 
@@ -17,10 +17,10 @@ _PAGE: Final = 200
 class Discarder:
     """Looks at the history from time to time. A node that was away is told at a later look, as long as this runs."""
 
-    def __init__(self, config: ClusterConfig, host: CoreHost, launches: Launches, link: Link, log: Log) -> None:
+    def __init__(self, config: ClusterConfig, host: CoreHost, launcher: Launcher, link: Link, log: Log) -> None:
         self._keep_us = config.time_us("keep_output")
         self._host = host
-        self._launches = launches
+        self._launcher = launcher
         self._link = link
         self._log = log
         self._done: set[int] = set()
@@ -55,7 +55,7 @@ class Discarder:
                 seen.add(record.id)
                 node = record.allocation.nodes[0].node
                 if record.id not in self._done and self._link.connected(node):
-                    self._launches.discard(node, record.id, record.attempt)
+                    self._launcher.discard(node, record.id, record.attempt)
                     self._done.add(record.id)
                     told += 1
             if len(page) < _PAGE:

@@ -1,14 +1,13 @@
-"""Carries out what the core instructs: a gang for each job that holds nodes, between the journal and the agents.
+"""Carries out what the core instructs, as a pure state machine: what happens goes in, effects come out (``effects``).
 
-Nothing here decides which job runs where. The gangs (:mod:`~.gang`) say what each node is to be asked; this makes the
-messages, keeps the launch time-out, and posts what became of a job to the core. When a node comes (back), what it has
-is compared with the gangs: what is missing is asked for again, what has ended here is ended there, before the node
-counts.
+A gang for each job that holds nodes, between the journal and the agents. Nothing here decides which job runs where. The
+gangs (:mod:`~.gang`) say what each node is to be asked; this makes the messages, keeps the launch time-out, and posts
+what became of a job to the core. When a node comes (back), what it has is compared with the gangs: what is missing is
+asked for again, what has ended here is ended there, before the node counts.
 """
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -22,18 +21,17 @@ from space_scheduler.launch import diagnose, unnoticed
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, RateChanged, Resize, Start
-from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core import NOT_RESIZED
+from space_scheduler.service.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.efforts import total
 from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
-from space_scheduler.service.log import Log
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
 from space_scheduler.service.owners import AtDesks, Owners
-from space_scheduler.service.records import Committed, Facts, JobRecord, View
+from space_scheduler.service.records import Committed, Facts, JobRecord
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
 from space_scheduler.service.turn_signs import TurnSigns
@@ -43,47 +41,39 @@ _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400
 
 
-class Core(Protocol):
-    """What is needed of the host of the core."""
-
-    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept an event; answered when it is in the journal."""
-
-    async def annotate(self, job_id: int, facts: Facts) -> None:
-        """Journal facts of a job."""
-
-    def view(self) -> View:
-        """The last published state."""
-
-
-class Sender(Protocol):
-    """What is needed of the link."""
-
-    def send(self, name: str, message: wire.ToAgent) -> bool:
-        """Send to a node; False where it is not connected."""
-
-
 class Launches:
-    """All jobs that hold nodes."""
+    """All jobs that hold nodes.
+
+    Every method but :meth:`take` takes in something that has happened, at the time that the book's clock tells; what is
+    to be done about it is kept until it is taken.
+    """
 
     def __init__(
-        self, config: ClusterConfig, core: Core, book: NodeBook, orders: Orders, signs: TurnSigns, log: Log
+        self,
+        config: ClusterConfig,
+        book: NodeBook,
+        orders: Orders,
+        signs: TurnSigns,
+        record_of: Callable[[int], JobRecord],
     ) -> None:
-        """``link`` has to be set before anything happens."""
+        """``record_of`` gives what is known of a job that the core has just started."""
         self.config = config
-        self.core = core
         self.book = book
-        self.log = log
-        self.link: Sender
         self.attempts: dict[int, LaunchAttempt] = {}
         self._orders = orders
         self._signs = signs
+        self._record_of = record_of
         self._timeout_us = config.time_us("launch_timeout")
         self.suspects = Suspects(config, book)
-        self.comparison = Comparison(log)
+        self.comparison = Comparison(self._say)
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """What is to be done, in order; from now on somebody else's task."""
+        effects, self._effects = self._effects, []
+        return effects
 
     # the core's side
 
@@ -130,6 +120,8 @@ class Launches:
             self._into_service(entry)  # it may be back already
         if isinstance(committed.event, ev.NodeResumed):
             self.suspects.resumed(committed.event.name)
+        if isinstance(committed.event, ev.JobEnded | ev.LaunchFailed):
+            self._recorded(committed.event.job_id)
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
@@ -145,18 +137,22 @@ class Launches:
                 self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
 
     def _start(self, start: Start) -> None:
-        record = self.core.view().jobs[start.job.id]
+        record = self._record_of(start.job.id)
         gang = Gang(tuple(share.node for share in start.allocation.nodes))
         launch = self.attempts[record.id] = LaunchAttempt(record, start.allocation, start.limit_us, gang)
         self._set_timer(launch)
         self._do(launch, gang.begin())
 
     def _set_timer(self, launch: LaunchAttempt) -> None:
-        loop = asyncio.get_running_loop()
-        launch.timer = loop.call_later(self._timeout_us / US_PER_S, self._timed_out, launch)
+        launch.timed = True
+        self._effects.append(SetTimer(launch.key, self._timeout_us))
 
-    def _timed_out(self, launch: LaunchAttempt) -> None:
-        self._do(launch, launch.gang.timed_out(humanised(self._timeout_us)))
+    def timed_out(self, key: tuple[int, int]) -> None:
+        """The launch of that attempt has taken as long as it may."""
+        launch = self.attempts.get(key[0])
+        if launch is not None and launch.key == key and launch.timed:
+            launch.timed = False
+            self._do(launch, launch.gang.timed_out(humanised(self._timeout_us)))
 
     # the nodes' side
 
@@ -212,7 +208,7 @@ class Launches:
         for launch in list(self.attempts.values()):
             if launch.gang.waits_for(entry.name):
                 entry.stale.add(launch.key)
-                self.log.warn("node given up by a job", node=entry.name, job=launch.job_id, why=entry.beat.guard)
+                self._say("warn", "node given up by a job", node=entry.name, job=launch.job_id, why=entry.beat.guard)
                 self._do(launch, launch.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
 
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
@@ -224,7 +220,7 @@ class Launches:
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
                 actions = launch.gang.reported(entry.name, reports.get(launch.key))
                 if actions:
-                    self.log.info("node compared", node=entry.name, job=launch.job_id, todo=_names(actions))
+                    self._say("info", "node compared", node=entry.name, job=launch.job_id, todo=_names(actions))
                 self._do(launch, actions)
                 self._release_held(launch)
         for key, report in reports.items():
@@ -257,7 +253,9 @@ class Launches:
         if isinstance(message, wire.Started):
             return gang.started(node)
         if isinstance(message, wire.Refused):
-            self.log.warn("order refused", node=node, job=message.order.job_id, code=message.code, why=message.message)
+            self._say(
+                "warn", "order refused", node=node, job=message.order.job_id, code=message.code, why=message.message
+            )
             return gang.refused(node, message.order.n, message.code, message.message)
         if isinstance(message, wire.ProgramEnded):
             return gang.program_ended(node, message.exit, message.error_tail)
@@ -272,7 +270,7 @@ class Launches:
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
             self._post(ev.NodeLost(entry.name), note=message)
-            self._run(self._set_aside(self.suspects.lost(entry.name)))
+            self._set_aside(self.suspects.lost(entry.name))
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases:
                 self._do(launch, launch.gang.lost(entry.name, message))
@@ -292,7 +290,7 @@ class Launches:
             self._order(entry.name, key, OrderKind.FORGET)
         elif key not in entry.stale:
             entry.stale.add(key)
-            self.log.info("stray job", node=entry.name, job=key[0], attempt=key[1])
+            self._say("info", "stray job", node=entry.name, job=key[0], attempt=key[1])
             self._order(entry.name, key, OrderKind.KILL)
 
     def _into_service(self, entry: NodeEntry) -> None:
@@ -316,16 +314,16 @@ class Launches:
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             else:
                 self._ended(launch, action)
-        if launch.timer is not None and not gang.launching:
-            launch.timer.cancel()
-            launch.timer = None
+        if launch.timed and not gang.launching:
+            launch.timed = False
+            self._effects.append(CancelTimer(launch.key))
 
     def _send(self, launch: LaunchAttempt, action: Order) -> None:
         if action.kind is OrderKind.PREPARE:
             launch.held.add(action.node)
             self._release_held(launch)
         elif action.kind is OrderKind.RUN:
-            self.link.send(action.node, self._orders.run(launch))
+            self._tell(action.node, self._orders.run(launch))
         else:
             self._order(action.node, launch.key, action.kind)
 
@@ -338,10 +336,10 @@ class Launches:
             launch.peers = self._addresses(launch)
             if not launch.peers:
                 return
-            self._run(self.core.annotate(launch.job_id, Facts(peers=launch.peers)))
+            self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
         held, launch.held = launch.held, set()
         for name in held:
-            self.link.send(name, self._orders.prepare(launch, name))
+            self._tell(name, self._orders.prepare(launch, name))
 
     def _addresses(self, launch: LaunchAttempt) -> tuple[wire.Peer, ...]:
         """The nodes of a job as the others reach them; empty while one has not said hello since the service started."""
@@ -354,7 +352,7 @@ class Launches:
         return tuple(peers)
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
-        self.link.send(name, self._orders.plain(kind, key))
+        self._tell(name, self._orders.plain(kind, key))
 
     def discard(self, name: str, job_id: int, attempt: int) -> None:
         """The output of a job is no longer kept."""
@@ -376,58 +374,37 @@ class Launches:
             efforts=launch.efforts or None,
         )
         if end.blamed and end.code in NODES_OWN:
-            self._run(self._set_aside(self.suspects.failed(end.blamed, end.message)))
+            self._set_aside(self.suspects.failed(end.blamed, end.message))
         again = end.outcome is JobState.LAUNCH_FAILED and end.unrun
         ended = ev.LaunchFailed(launch.job_id, end.blamed) if again else ev.JobEnded(launch.job_id, end.outcome)
-        self._run(self._record_end(launch, ended, end.message, facts))
+        self._post(ended, note=end.message, facts=facts)
 
-    async def _set_aside(self, found: dict[str, str]) -> None:
-        """Drain nodes on which too much has gone wrong, each with its reason."""
-        for name, reason in found.items():
-            self.log.warn("node set aside", node=name, why=reason)
-            await self.core.post(ev.NodeDrained(name, f"set aside: {reason}"), note="by the scheduler")
-
-    async def _record_end(
-        self, launch: LaunchAttempt, event: ev.JobEnded | ev.LaunchFailed, note: str, facts: Facts
-    ) -> None:
-        await self.core.post(event, note=note, facts=facts)
-        if self.attempts.get(launch.job_id) is launch:
-            del self.attempts[launch.job_id]
+    def _recorded(self, job_id: int) -> None:
+        """The end of a job is in the journal: its nodes may forget it."""
+        launch = self.attempts.get(job_id)
+        if launch is None or launch.gang.phase is not Phase.OVER:
+            return
+        del self.attempts[job_id]
         for order in launch.gang.recorded():
             assert isinstance(order, Order)
             self._order(order.node, launch.key, order.kind)
 
-    def _post(self, event: ev.Event, *, note: str = "") -> None:
-        async def posted() -> None:
-            await self.core.post(event, note=note)
+    def _set_aside(self, found: dict[str, str]) -> None:
+        """Drain nodes on which too much has gone wrong, each with its reason."""
+        for name, reason in found.items():
+            self._say("warn", "node set aside", node=name, why=reason)
+            self._post(ev.NodeDrained(name, f"set aside: {reason}"), note="by the scheduler")
 
-        self._run(posted())
+    # effects
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it soon, in the order of the calls; nothing that goes wrong is lost."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+    def _post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> None:
+        self._effects.append(Post(event, note, facts))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, UnknownJob | IllegalTransition):
-            self.log.warn("report does not fit", why=str(error))
-        else:
-            self.log.fault("report not journalled", error)
+    def _tell(self, name: str, message: wire.ToAgent) -> None:
+        self._effects.append(Send(name, message))
 
-    async def settle(self) -> None:
-        """Wait until all that was reported is in the journal."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
-
-    def close(self) -> None:
-        """No more time-outs; what is flying is left to the next start."""
-        for launch in self.attempts.values():
-            if launch.timer is not None:
-                launch.timer.cancel()
+    def _say(self, level: Level, what: str, **fields: object) -> None:
+        self._effects.append(Say(level, what, fields))
 
 
 def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:

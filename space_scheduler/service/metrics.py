@@ -6,7 +6,7 @@ Base units, the prefix ``cosched_``, and labels with few values: states, kinds, 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,10 +18,9 @@ from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Resize, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Kill, Resize, SetTimer, SharePlan, Start, Tell
 from space_scheduler.service.core import Most
 from space_scheduler.service.host import CoreHost
-from space_scheduler.service.launches import Core
 from space_scheduler.service.link import Link
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.records import Committed, Facts, View
@@ -35,10 +34,17 @@ _WAIT_BUCKETS_S: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 
 _COMMIT_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
+class Viewed(Protocol):
+    """What is needed of the host of the core."""
+
+    def view(self) -> View:
+        """The last published state."""
+
+
 class Metrics(Collector):
     """A registry of its own, so that several services may live in one process."""
 
-    def __init__(self, core: Core, book: NodeBook, link: Link, set_aside: Counter[str]) -> None:
+    def __init__(self, core: Viewed, book: NodeBook, link: Link, set_aside: Counter[str]) -> None:
         """``set_aside`` counts by cause, as ``Suspects`` does."""
         self._core = core
         self._set_aside = set_aside
@@ -68,7 +74,7 @@ class Metrics(Collector):
         """Count an event and what followed from it."""
         self._events[type(committed.event).__name__] += 1
         for instruction in committed.instructions:
-            if isinstance(instruction, Start | Resize | Kill | SetTimer | Tell):
+            if isinstance(instruction, Start | Resize | Kill | SetTimer | Tell | SharePlan):
                 self._instructions[type(instruction).__name__, instruction.reason.why.name.lower()] += 1
             if isinstance(instruction, Start):
                 self._wait.observe(max(0, committed.now_us - instruction.job.submit_us) / US_PER_S)

@@ -1,6 +1,5 @@
 """The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
 
-import asyncio
 import math
 from typing import Final
 
@@ -37,7 +36,7 @@ class LaunchAttempt:
         self.receives: dict[str, str] = {}  # by node, as its last heartbeat had it
         self.receives_told: tuple[Receives, ...] = ()  # what the core knows of that
         self.held: set[str] = set()  # nodes whose Prepare waits for the others' addresses
-        self.timer: asyncio.TimerHandle | None = None
+        self.timed = False  # the launch time-out counts
 
     @property
     def key(self) -> tuple[int, int]:

@@ -375,7 +375,7 @@ async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: 
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         host, parts = service.service.host, service.service
-        discarder = Discarder(cluster.config, host, parts.launches, parts.link, parts.log)
+        discarder = Discarder(cluster.config, host, parts.launcher, parts.link, parts.log)
         assert await discarder.look() == 0, "it runs"
         await agent.ends(job_id, wire.Exit(status=0))
         await service.job_in(job_id, "completed")
@@ -397,7 +397,7 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
             await service.job_in(job_id, "completed")
         await service.until(lambda: service.service.book.entry("n1").session is None, "away")
         host, parts = service.service.host, service.service
-        discarder = Discarder(cluster.config, host, parts.launches, parts.link, parts.log)
+        discarder = Discarder(cluster.config, host, parts.launcher, parts.link, parts.log)
         ended_us = (await host.job(job_id)).end_us or 0
         await service.until(lambda: host.clock.now_us() > ended_us + 100_000, "kept long enough")
         assert await discarder.look() == 0

@@ -18,7 +18,8 @@ class NamedCapacity:
     The rules say how many tasks may share a CPU and how many nodes a job may use, ``place`` how its tasks are laid on
     them. Of the totals, ``procs_installed`` counts the places of all nodes that ever joined, ``procs_total`` those of
     the nodes in service, ``free_procs`` those of them that nobody holds. ``widest`` is on how many nodes the widest job
-    lay when the machine was restored: it may have been started under other rules. ``version`` rises with each change.
+    lay when the machine was restored: it may have been started under other rules. ``version`` rises with
+    each change of what jobs hold and of what nodes have.
     """
 
     def __init__(self, rules: MachineRules, place: Place) -> None:
@@ -52,6 +53,7 @@ class NamedCapacity:
             self.add(node)
             return True
         changed = known.lost or known.node != node
+        self.version += known.node != node
         self._count(known, -1)
         known.node, known.places, known.lost = node, self.places(node), False
         known.shrunk()
@@ -111,7 +113,6 @@ class NamedCapacity:
 
     def _count(self, member: Member, sign: int = 1) -> None:
         """Count a node as it is, or count it no more, before it changes."""
-        self.version += 1
         self._room = self._installed = None
         self.procs_installed += sign * member.places
         self.procs_total += sign * member.places if member.in_service else 0

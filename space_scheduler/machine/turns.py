@@ -38,7 +38,8 @@ class Turns:
         self.receives: dict[int, tuple[Receives, ...]] = {}
         self.keeps_time: set[str] = set()
         self.turns: tuple[Turn, ...] = ()
-        self._looked_at = -1  # the capacity's version
+        self._wanting: set[int] = set()  # jobs that need turns, at that version of the capacity
+        self._looked_at = -1
         self._new_signs = True
 
     def saved(self) -> SavedTurns:
@@ -52,7 +53,7 @@ class Turns:
     def seen(self, job_id: int, receives: Iterable[Receives]) -> None:
         """A job's processes wait for messages in these ways, on all of its nodes together."""
         self.receives[job_id] = tuple(sorted(set(receives)))
-        self._new_signs = True
+        self._looked_at = -1
 
     def clock(self, name: str, *, keeps_time: bool) -> None:
         """A node keeps time well enough for slots, or does not."""
@@ -60,13 +61,18 @@ class Turns:
         self._new_signs = True
 
     def follow(self, jobs: JobBook, nodes: NamedCapacity, event: AnyEvent | Event) -> list[SharePlan]:
-        """The new plan, where it is another than before; costs nothing where nobody came, went or was seen."""
+        """The new plan, where it is another than before.
+
+        Costs nothing where nobody came, went or was seen, and little where nobody wants turns.
+        """
         if nodes.version == self._looked_at and not self._new_signs:
             return []
+        if nodes.version != self._looked_at:
+            holding = {record.job.id: record for record in jobs.holding()}
+            self.receives = {job_id: how for job_id, how in self.receives.items() if job_id in holding}
+            self._wanting = {job_id for job_id, record in holding.items() if self._wants(record)}
         self._looked_at, self._new_signs = nodes.version, False
-        holding = {record.job.id: record for record in jobs.running()}
-        self.receives = {job_id: how for job_id, how in self.receives.items() if job_id in holding}
-        found = self._rows({job_id for job_id, record in holding.items() if self._wants(record)}, holding, nodes)
+        found = self._rows(self._wanting, jobs.records, nodes) if self._wanting else {}
         turns = tuple(Turn(job_id, *found[job_id]) for job_id in sorted(found))
         if turns == self.turns:
             return []
@@ -85,7 +91,7 @@ class Turns:
         return not NEEDS_TURNS.isdisjoint(how) and Receives.BLOCKS not in how
 
     def _rows(
-        self, wanting: set[int], holding: Mapping[int, Record], nodes: NamedCapacity
+        self, wanting: set[int], records: Mapping[int, Record], nodes: NamedCapacity
     ) -> dict[int, tuple[int, int]]:
         """The rows of all who meet somebody that wants turns, or somebody who meets such a job, and so on."""
         tasks: dict[int, dict[str, int]] = {}
@@ -93,7 +99,7 @@ class Turns:
         border = [*wanting]
         while border:
             job_id = border.pop()
-            allocation = holding[job_id].allocation
+            allocation = records[job_id].allocation
             if job_id in tasks or allocation is None:
                 continue
             tasks[job_id] = {share.node: share.tasks for share in allocation.nodes}

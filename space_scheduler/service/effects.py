@@ -34,6 +34,13 @@ class Send(msgspec.Struct, frozen=True):
     message: wire.ToAgent
 
 
+class Cut(msgspec.Struct, frozen=True):
+    """End a node's connection, in so long: what was sent to it before may still be read."""
+
+    node: str
+    after_s: float = 0.0
+
+
 class SetTimer(msgspec.Struct, frozen=True):
     """Say that an attempt's time-out has come, in so long; ``key`` is the job's number and the attempt's."""
 
@@ -55,7 +62,7 @@ class Say(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
 
 
-Effect = Post | Annotate | Send | SetTimer | CancelTimer | Say
+Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | Say
 
 
 class Speaks(Protocol):

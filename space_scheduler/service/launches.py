@@ -20,7 +20,7 @@ from cosched.wire.api import Failure
 from space_scheduler.launch import diagnose, unnoticed
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, RateChanged, Resize, Start
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
@@ -31,7 +31,7 @@ from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, O
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
 from space_scheduler.service.owners import AtDesks, Owners
-from space_scheduler.service.records import Committed, Facts, JobRecord
+from space_scheduler.service.records import Facts, JobRecord
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
 from space_scheduler.service.turn_signs import TurnSigns
@@ -53,7 +53,6 @@ class Launches:
         config: ClusterConfig,
         book: NodeBook,
         orders: Orders,
-        signs: TurnSigns,
         record_of: Callable[[int], JobRecord],
     ) -> None:
         """``record_of`` gives what is known of a job that the core has just started."""
@@ -61,7 +60,7 @@ class Launches:
         self.book = book
         self.attempts: dict[int, LaunchAttempt] = {}
         self._orders = orders
-        self._signs = signs
+        self.signs = TurnSigns(config)
         self._record_of = record_of
         self._timeout_us = config.time_us("launch_timeout")
         self.suspects = Suspects(config, book)
@@ -113,16 +112,16 @@ class Launches:
             names.update(gang.nodes)
         return names
 
-    def committed(self, committed: Committed) -> None:
-        """Carry out what follows from an event that is in the journal."""
-        if isinstance(committed.event, ev.NodeLost) and (entry := self.book.get(committed.event.name)):
-            self._signs.lost(entry.name)
+    def committed(self, event: ev.Event, instructions: Iterable[Instruction]) -> None:
+        """An event is in the journal, and with it what was instructed."""
+        if isinstance(event, ev.NodeLost) and (entry := self.book.get(event.name)):
+            self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
-        if isinstance(committed.event, ev.NodeResumed):
-            self.suspects.resumed(committed.event.name)
-        if isinstance(committed.event, ev.JobEnded | ev.LaunchFailed):
-            self._recorded(committed.event.job_id)
-        for instruction in committed.instructions:
+        if isinstance(event, ev.NodeResumed):
+            self.suspects.resumed(event.name)
+        if isinstance(event, ev.JobEnded | ev.LaunchFailed):
+            self._recorded(event.job_id)
+        for instruction in instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
             elif isinstance(instruction, RateChanged) and (launch := self.attempts.get(instruction.job_id)):
@@ -162,12 +161,12 @@ class Launches:
             launch = self.attempts.get(sign.job_id)
             if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
                 launch.efforts[entry.name] = sign.effort
-                if received := self._signs.receives(launch, entry.name, sign.receives):
+                if received := self.signs.receives(launch, entry.name, sign.receives):
                     self._post(received, note=f"seen by {entry.name}")
                 if launch.work is not None and launch.gang.phase is Phase.RUNNING:
                     self._count_work(launch, launch.work, entry, sign)
         self._give_up_unguarded(entry)
-        if clock := self._signs.clock(entry):
+        if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
         if event := self._owners.event(entry):
             self._post(event, note="by the node")
@@ -294,7 +293,7 @@ class Launches:
             self._order(entry.name, key, OrderKind.KILL)
 
     def _into_service(self, entry: NodeEntry) -> None:
-        if entry.stale or entry.session is None or not entry.session.agreed:
+        if entry.stale or not entry.agreed:
             return
         size = entry.offers(self.config.contract)
         if size != (entry.joining or entry.size):

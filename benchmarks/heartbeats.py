@@ -29,9 +29,7 @@ from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
-from space_scheduler.lookahead import Progress
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.inputs import Started
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
@@ -80,12 +78,8 @@ def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tu
     link = shell.link = Link(config, rules.book, fence, log, shell.feed)
     receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
     records = tuple(running(names, jobs, width))
-    progress = {
-        each.id: Progress(each.job, each.allocation, LIMIT_US * ALONE_PPM, 0, ALONE_PPM)
-        for each in records
-        if each.allocation is not None
-    }
-    shell.feed(Started(records, (), progress, SavedTurns(receives, tuple(names)), 0))
+    progress = {each.id: (float(LIMIT_US), 1.0) for each in records}
+    shell.feed(Started(records, (), progress, SavedTurns(receives, tuple(names))))
     there: dict[str, list[int]] = {}
     for launch in rules.launches.attempts.values():
         for name in launch.gang.nodes:

@@ -24,6 +24,7 @@ from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service import garbage, listen, openapi
 from space_scheduler.service.accepting import Acceptor
 from space_scheduler.service.administration import Administration
@@ -43,6 +44,7 @@ from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
+from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.records import Committed
 from space_scheduler.service.service_core import ServiceCore
 from space_scheduler.service.sharing import policy_of, rules_of
@@ -67,10 +69,17 @@ class Service:
     ``port`` is where TLS is listened for (of use where the settings say 0), None where it is not.
     """
 
-    def __init__(self, config: ClusterConfig, log: Log | None = None, *, take_over: bool = False) -> None:
-        """``take_over``: give orders also to nodes that have obeyed another journal's scheduler."""
+    def __init__(
+        self, config: ClusterConfig, log: Log | None = None, *, take_over: bool = False, record: Path | None = None
+    ) -> None:
+        """``take_over``: give orders also to nodes that have obeyed another journal's scheduler.
+
+        ``record``: a file to be made, for all that happens (``recorder``).
+        """
         self.config = config
         self._take_over = take_over
+        self._record = record
+        self.recorder: Recorder | None = None
         self.log = log or Log()
         self.port: int | None = None
         self._runner: web.AppRunner | None = None
@@ -108,11 +117,17 @@ class Service:
         rules = ServiceCore(config, members.nodes, fence, Orders(config, fence, key))
         self.book, self.launches, self.coscheduling = rules.book, rules.launches, rules.coscheduling
         self.shell = Shell(rules, core, self.log, boottime_s)
+        if self._record is not None:
+            self.recorder = self.shell.record = Recorder(self._record, config, members.nodes, fence)
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
-        jobs, core_now_us = tuple(recovered.jobs.values()), self.host.clock.now_us()
-        self.shell.feed(Started(jobs, recovered.nodes, recovered.progress, recovered.turns, core_now_us))
+        now_us = self.host.clock.now_us()
+        progress = {
+            job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
+            for job_id, each in recovered.progress.items()
+        }
+        self.shell.feed(Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
@@ -200,6 +215,10 @@ class Service:
                 self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
         if hasattr(self, "host"):
             await self.host.close()
+        if self.recorder is not None:
+            if self.recorder.problem:
+                self.log.warn("record", why=self.recorder.problem)
+            self.recorder.close()
         for each in self._sockets:
             each.close()
         if self._sockets and self.config.listen.socket:
@@ -269,10 +288,15 @@ def host_of(
 
 
 async def serve(
-    config: ClusterConfig, stop: asyncio.Event, ready: Callable[[], None], *, take_over: bool = False
+    config: ClusterConfig,
+    stop: asyncio.Event,
+    ready: Callable[[], None],
+    *,
+    take_over: bool = False,
+    record: Path | None = None,
 ) -> None:
-    """Run the service until ``stop`` is set; ``ready`` is called once it listens."""
-    service = Service(config, take_over=take_over)
+    """Run the service until ``stop`` is set; ``ready`` is called once it listens. The rest as in :class:`Service`."""
+    service = Service(config, take_over=take_over, record=record)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
     with garbage.not_looked_for():  # much is made now, and it stays
         await service.start()

@@ -3,7 +3,6 @@
 import msgspec
 
 from cosched.wire import messages as wire
-from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.nodes import NodeStatus
@@ -18,14 +17,13 @@ class Input(msgspec.Struct, frozen=True, tag=True):
 class Started(Input, frozen=True):
     """The service has been started, with what the journal had: live jobs, nodes, how far jobs are, who takes turns.
 
-    ``core_now_us`` is the core's time, by which ``progress`` is counted.
+    ``progress`` is by job the work that is left, in microseconds alone on idle nodes, and its rate against that.
     """
 
     jobs: tuple[JobRecord, ...]
     nodes: tuple[NodeStatus, ...]
-    progress: dict[int, Progress]
+    progress: dict[int, tuple[float, float]]
     turns: SavedTurns
-    core_now_us: int
 
 
 class Connected(Input, frozen=True):

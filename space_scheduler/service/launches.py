@@ -18,7 +18,6 @@ from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.api import Failure
 from space_scheduler.launch import diagnose, unnoticed
-from space_scheduler.lookahead import Progress
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
@@ -79,15 +78,13 @@ class Launches:
     def adopt(
         self,
         records: Iterable[JobRecord],
-        progress: Mapping[int, Progress] | None = None,
-        receives: Mapping[int, tuple[Receives, ...]] | None = None,
-        now_us: int = 0,
+        progress: Mapping[int, tuple[float, float]],
+        receives: Mapping[int, tuple[Receives, ...]],
     ) -> set[str]:
         """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
 
-        ``progress`` is how far they are by the core, ``receives`` what it knows of how they do, ``now_us`` its time.
+        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do.
         """
-        progress, receives = progress or {}, receives or {}
         names: set[str] = set()
         for record in records:
             if record.allocation is None or record.state in TERMINAL:
@@ -104,9 +101,9 @@ class Launches:
             self.attempts[record.id] = launch
             launch.receives_told = receives.get(record.id, ())
             if (known := progress.get(record.id)) is not None:
-                launch.rate = float(known.rate_ppm) / ALONE_PPM
+                left_us, launch.rate = known
                 if record.state is JobState.RUNNING:
-                    self._begin_work(launch, float(known.left_at(now_us)) / ALONE_PPM)
+                    self._begin_work(launch, left_us)
             if gang.launching:
                 self._set_timer(launch)
             names.update(gang.nodes)
@@ -319,7 +316,7 @@ class Launches:
 
     def _send(self, launch: LaunchAttempt, action: Order) -> None:
         if action.kind is OrderKind.PREPARE:
-            launch.held.add(action.node)
+            launch.held[action.node] = None
             self._release_held(launch)
         elif action.kind is OrderKind.RUN:
             self._tell(action.node, self._orders.run(launch))
@@ -336,7 +333,7 @@ class Launches:
             if not launch.peers:
                 return
             self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
-        held, launch.held = launch.held, set()
+        held, launch.held = launch.held, {}
         for name in held:
             self._tell(name, self._orders.prepare(launch, name))
 

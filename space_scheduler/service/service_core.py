@@ -1,4 +1,4 @@
-"""The live service's rules without input or output: ``handle(input, now_s) -> effects`` (house.md, section 3).
+"""The live service's rules without input or output: ``handle(input, now_s) -> effects``.
 
 What happens to the service (an agent calls, says something, falls silent; an event is in the journal; a time has come)
 goes in as a value; what is to be done (events for the core, messages for nodes, timers, lines for the log) comes out.

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
+from itertools import chain
 from typing import Final
 
 from cosched.model.job import Job
@@ -110,6 +111,10 @@ class JobQueue:
             del within[shape]
             if not within:
                 del self._by_shape[job.procs]
+
+    def alike(self) -> Iterator[Sequence[Entry]]:
+        """The jobs of each shape with their keys, in order."""
+        return chain.from_iterable(within.values() for within in self._by_shape.values())
 
     def narrowest(self) -> int:
         """The fewest processors any queued job needs (the queue must not be empty)."""

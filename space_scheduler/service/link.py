@@ -18,9 +18,10 @@ from cosched.errors import BadInput, nearest
 from cosched.identity.tls import serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from cosched.wire.sequence import OutOfTurn, Turn, checked_session
+from cosched.wire.sequence import OutOfTurn, Turn
 from space_scheduler.service.callers import certificate_of, secured_by
 from space_scheduler.service.inputs import AnyInput, Connected, Disconnected, Heard, Removed, Ticked
+from space_scheduler.service.joining import checked_hello
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import Members
 from space_scheduler.service.nodes import NodeBook, NodeEntry
@@ -176,33 +177,7 @@ class Link:
         first = await socket.receive()
         if first.type is not WSMsgType.BINARY:
             raise BadInput("hello", f"a {first.type.name.lower()} frame", "a Hello in a binary frame")
-        hello = wire.from_agent(first.data)
-        if not isinstance(hello, wire.Hello):
-            raise BadInput("hello", f"a {type(hello).__name__}", "a Hello first")
-        if hello.version != wire.VERSION:
-            raise BadInput("hello: version", f"found {hello.version}", str(wire.VERSION))
-        if hello.node != name:
-            raise BadInput("hello: node", f"{hello.node!r} with the certificate of node {name!r}", "one and the same")
-        if hello.procs < 1 or hello.memory_bytes < 1 or not 0 < hello.port < 1 << 16 or not hello.address:
-            raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
-        checked_session(hello.session, "hello")
-        if hello.obeyed is not None and hello.obeyed != self.fence:
-            self._supersedes(hello.obeyed)
-        return hello
-
-    def _supersedes(self, obeyed: wire.Fence) -> None:
-        """Whether this scheduler may give orders where that one has. Raises :class:`BadInput` with the remedy."""
-        ours = self.fence
-        if obeyed.cluster_id != ours.cluster_id and ours.epoch < wire.TAKE_OVER_EPOCH:
-            found = f"the node obeys another journal's scheduler (cluster {obeyed.cluster_id}, epoch {obeyed.epoch})"
-            remedy = "that scheduler, or 'cosched scheduler --take-over' if this journal is the one to obey from now on"
-            raise BadInput("hello: obeyed", found, remedy)
-        if obeyed.epoch > ours.epoch:
-            remedy = f"at most {ours.epoch}, this scheduler's: a newer one drives this lab (is it gone? --take-over)"
-            raise BadInput("hello: obeyed", f"epoch {obeyed.epoch}", remedy)
-        if obeyed.epoch == ours.epoch:
-            remedy = "one scheduler: stop one of the two, start the other anew (do they work with copies of a journal?)"
-            raise BadInput("hello: obeyed", f"another scheduler with the same epoch, {ours.epoch}", remedy)
+        return checked_hello(wire.from_agent(first.data), name, self.fence)
 
     def _member(self, name: str, serial: str) -> None:
         """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""

@@ -163,6 +163,10 @@ class Launches:
                 if launch.work is not None and launch.gang.phase is Phase.RUNNING:
                     self._count_work(launch, launch.work, entry, sign)
         self._give_up_unguarded(entry)
+        if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
+            again, entry.unforgotten = sorted(entry.unforgotten), set()
+            for key in again:
+                self._order(entry.name, key, OrderKind.FORGET)
         if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
         if event := self._owners.event(entry):
@@ -210,7 +214,7 @@ class Launches:
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""
         reports = {(report.job_id, report.attempt): report for report in hello.groups}
-        entry.stale = set()
+        entry.stale, entry.unforgotten = set(), set()
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases:
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
@@ -236,6 +240,9 @@ class Launches:
         elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
             key = (message.job_id, message.attempt)
         else:
+            return
+        if isinstance(message, wire.Refused) and message.order.n == OrderKind.FORGET:
+            entry.unforgotten.add(key)  # its guard is away, or was not done yet
             return
         launch = self.attempts.get(key[0])
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:

@@ -35,6 +35,7 @@ class NodeEntry:
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
         self.stale: set[tuple[int, int]] = set()
+        self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it

@@ -1,0 +1,164 @@
+"""The agent's side of the launch protocol, without input or output: what happens goes in, effects come out.
+
+A shell hands in what happens, one input at a time, and carries the effects out in order (``effects``). What the guard
+says, answers and events, it hands in in the order in which the guard said it. Times are in microseconds since boot.
+"""
+
+from collections.abc import Iterable
+
+from cosched.wire.messages import Fence, GroupReport
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.attempt import Attempt
+from node_agent.core.fence import Fenced, check_welcome
+from node_agent.core.groups import GroupRules
+from node_agent.core.lease import Lease
+from node_agent.core.memory import Memory
+from node_agent.core.orders import OrderRules, order_key
+from node_agent.core.replies import Declined, Failed, NoGuard, Reply
+from node_agent.core.takeover import TakeOver
+from node_agent.core.works import GuardAway, Refusal, Steps, Unable, Works, asked
+
+
+class AgentCore:
+    """All rules of one node's agent about attempts at jobs, the guard that holds them, and who gives orders."""
+
+    def __init__(self, node: str, boot_id: str, fence: Fence | None = None, attempts: Iterable[Attempt] = ()) -> None:
+        """``fence`` and ``attempts`` are what was kept by the agent before, if there was one."""
+        self._memory = Memory(node, boot_id, fence, attempts)
+        self._works = Works(self._memory)
+        self._groups = GroupRules(self._memory)
+        self._orders = OrderRules(self._memory, self._groups, self._complain)
+        self._take_over = TakeOver(self._memory, self._groups, self._works)
+        self._lease_us = 0  # what the scheduler that was welcomed last says
+
+    # --- what can be asked of it --------------------------------------------------------------------------------------
+
+    @property
+    def attempts(self) -> Iterable[Attempt]:
+        """All attempts that are known, as they are whenever it is iterated."""
+        return self._memory
+
+    def get(self, job_id: int, attempt: int) -> Attempt | None:
+        """An attempt, if it is known."""
+        return self._memory.get((job_id, attempt))
+
+    @property
+    def fence(self) -> Fence | None:
+        """Whom this node obeys; None before the first welcome."""
+        return self._memory.fence
+
+    @property
+    def lease(self) -> Lease:
+        """How long the scheduler has been silent."""
+        return self._memory.lease
+
+    def reports(self) -> tuple[GroupReport, ...]:
+        """What a scheduler is told of each attempt when the agent joins."""
+        return tuple(each.report(self._memory.boot_id) for each in self._memory if not each.forgotten)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
+        """Take in one thing that happened; what is to be done about it, in order."""
+        self._take(event, now_us)
+        effects, self._memory.effects = self._memory.effects, []
+        return effects
+
+    def _take(self, event: happened.Input, now_us: int) -> None:
+        match event:
+            case happened.Replied(number, reply):
+                self._works.replied(number, reply)
+            case happened.TimerDue(number):
+                self._works.due(number)
+            case happened.Ordered(order):
+                self._works.begin(self._orders.obey(order), ("orders", order_key(order)))
+            case happened.CommandWanted():
+                self._works.begin(self._command(event))
+            case happened.CommandEnded():
+                self._works.begin(self._groups.command_ended(event), ("events", event.key))
+            case happened.GroupEmpty():
+                self._works.begin(self._groups.group_empty(event), ("events", event.key))
+            case happened.GuardReports(groups):
+                self._works.begin(self._agree(groups))
+            case happened.GuardLost(problem):
+                self._memory.guard_there, self._memory.guard_problem = False, problem
+                self._works.guard_lost(problem)
+            case _:
+                self._take_from_scheduler(event, now_us)
+
+    def _take_from_scheduler(self, event: happened.Input, now_us: int) -> None:
+        memory = self._memory
+        match event:
+            case happened.Heard():
+                memory.lease.heard(now_us)
+            case happened.LeaseLooked():
+                if memory.lease.over(now_us):
+                    memory.effects.append(fx.HangUp(f"nothing heard for {memory.lease.lease_us / 1e6:g} s"))
+            case happened.Welcomed(fence, lease_us):
+                self._welcomed(fence, lease_us, now_us)
+            case happened.FenceKept(fence):
+                self._obeyed(fence, now_us)
+            case happened.Joined():
+                for attempt in memory:
+                    for told in attempt.events():
+                        memory.tell(told)
+            case happened.Removed(by):
+                obeyed = memory.fence
+                if obeyed and by.cluster_id == obeyed.cluster_id and by.epoch >= obeyed.epoch:
+                    self._take_over.begin("")
+
+    def _welcomed(self, fence: Fence, lease_us: int, now_us: int) -> None:
+        try:
+            check_welcome(self._memory.fence, fence)
+        except Fenced as error:
+            self._memory.effects.append(fx.HangUp(str(error)))
+            return
+        self._lease_us = lease_us
+        if fence == self._memory.fence:
+            self._obeyed(fence, now_us)
+        else:
+            self._memory.effects.append(fx.KeepFence(fence))
+
+    def _obeyed(self, fence: Fence, now_us: int) -> None:
+        self._memory.fence = fence
+        self._memory.lease.begin(self._lease_us, now_us)
+        self._take_over.begin(fence.cluster_id)
+
+    def _agree(self, reports: tuple[happened.Group, ...]) -> Steps[None]:
+        yield from self._groups.agree(reports)
+        self._memory.guard_there = True
+        self._works.guard_came()
+        for steps in self._groups.endings(reports):
+            self._works.begin(steps)
+
+    def _command(self, wanted: happened.CommandWanted) -> Steps[None]:
+        """A command beside the script; what became of it is its caller's business."""
+        attempt = self._memory.get(wanted.key)
+        name = f"job {wanted.key[0]}.{wanted.key[1]}"
+        if attempt is None or attempt.prepare is None:
+            self._answer(wanted, Declined("unknown", f"{name} was not prepared here"))
+            return
+        if not attempt.open:
+            self._answer(wanted, Declined("stale", f"{name} is being killed"))
+            return
+        attempt = self._memory.keep(attempt, commands=attempt.commands + 1, empty=None)
+        prepare = attempt.prepare
+        assert prepare is not None
+        spawn = fx.Spawn(wanted.key, attempt.commands, prepare, wanted.argv, stream=wanted.stream)
+        try:
+            done = yield from asked(spawn)
+        except Refusal as error:
+            self._answer(wanted, Declined(error.code, str(error)))
+        except GuardAway as error:
+            self._answer(wanted, NoGuard(str(error)))
+        except Unable as error:
+            self._answer(wanted, Failed(str(error)))
+        else:
+            self._answer(wanted, done)
+
+    def _answer(self, wanted: happened.CommandWanted, reply: Reply) -> None:
+        self._memory.effects.append(fx.AnswerCommand(wanted.number, reply))
+
+    def _complain(self, kind: str, message: str) -> None:
+        self._memory.effects.append(fx.Complain(kind, message))

@@ -1,0 +1,67 @@
+"""What an agent knows of one attempt at a job on its node: a value, kept in a file by whoever has files."""
+
+import msgspec
+
+from cosched.wire.messages import Exit, GroupEnded, GroupReport, Prepare, Prepared, ProgramEnded, Refused, Started
+
+#: An attempt's name among others: the job's number, and the attempt's.
+Key = tuple[int, int]
+Answer = Prepared | Started | Refused
+
+
+def key_name(job_id: int, attempt: int) -> str:
+    """An attempt's name in paths and logs."""
+    return f"{job_id}.{attempt}"
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt. ``prepare`` is None for one that was never prepared here, or that only the guard knew of.
+
+    ``answers``: what was answered to each order, by its number; ``asked_kill_us``: the grace of a Kill that was obeyed;
+    ``elsewhere``: where the user has the script's output, by stream, if not in the spool; ``empty``: the guard's last
+    word that nothing runs; ``ended``: the same after a Kill, so nothing will run any more.
+    """
+
+    job_id: int
+    attempt: int
+    boot_id: str
+    cluster_id: str
+    prepare: Prepare | None = None
+    last_order: int = 0
+    answers: dict[int, Answer] = {}
+    elsewhere: dict[str, str] = {}
+    commands: int = 0
+    ran: bool = False
+    exit: Exit | None = None
+    error_tail: bytes = b""
+    asked_kill_us: int | None = None
+    empty: GroupEnded | None = None
+    ended: GroupEnded | None = None
+    forgotten: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in paths and logs."""
+        return key_name(self.job_id, self.attempt)
+
+    @property
+    def id(self) -> Key:
+        """Job and attempt."""
+        return self.job_id, self.attempt
+
+    @property
+    def open(self) -> bool:
+        """Whether commands may be born here."""
+        return self.prepare is not None and self.asked_kill_us is None and not self.forgotten
+
+    def report(self, boot_id: str) -> GroupReport:
+        """What a scheduler is told when the agent joins, in this boot of the machine."""
+        state = "ended" if self.ended else "running" if self.ran else "prepared"
+        return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit, self.boot_id != boot_id)
+
+    def events(self) -> list[ProgramEnded | GroupEnded]:
+        """What has happened and is not acknowledged (by Forget)."""
+        if self.forgotten:
+            return []
+        program = [ProgramEnded(self.job_id, self.attempt, self.exit, self.error_tail)] if self.exit else []
+        return [*program, *([self.ended] if self.ended else [])]

@@ -1,0 +1,174 @@
+"""The rules of an attempt's end: how it is killed and forgotten, and what is told of it meanwhile."""
+
+from collections import Counter
+from typing import Final
+
+from cosched.wire.messages import Exit, GroupEnded, ProgramEnded
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.attempt import Attempt, Key
+from node_agent.core.memory import Memory
+from node_agent.core.works import GuardAway, Refusal, Steps, Unable, asked, error_tail
+
+UNKNOWN: Final = Exit(cause="unknown")
+SCRIPT: Final = 0
+
+
+class GroupRules:
+    """What follows from the guard's words, and what the guard is asked for an attempt that is to end."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        #: Kills that the guard has not answered: what it says of emptiness before is of the time before the kill.
+        self._kills_asked: Counter[Key] = Counter()
+
+    def kill(self, attempt: Attempt, grace_us: int) -> Steps[None]:
+        """Have everything of it killed, and no more begun.
+
+        Raises :class:`GuardAway` (then it is killed when the guard is back), :class:`Refusal`, :class:`Unable`.
+        """
+        memory, key = self._memory, attempt.id
+        memory.keep(attempt, asked_kill_us=grace_us)
+        if attempt.ended:
+            return
+        memory.change(memory.get(key) or attempt, empty=None)  # each kill is followed by the guard's word
+        self._kills_asked[key] += 1
+        unknown = False
+        try:
+            yield from asked(fx.KillGroup(key, grace_us))
+        except Refusal as refusal:
+            if refusal.code != "unknown":
+                raise
+            unknown = True
+        finally:
+            self._kills_asked[key] -= 1
+            if not self._kills_asked[key]:
+                del self._kills_asked[key]
+        if unknown and (now := memory.get(key)) is not None:
+            memory.change(now, empty=GroupEnded(*key))
+            yield from self.close(key)
+
+    def never_here(self, attempt: Attempt) -> Steps[None]:
+        """Nothing of it was ever asked of the guard: it is empty at once, guard or none, and nothing may come later."""
+        self._memory.change(attempt, asked_kill_us=0, empty=GroupEnded(*attempt.id))
+        yield from self.close(attempt.id)
+
+    def forget(self, key: Key) -> Steps[None]:
+        """Have its cgroup, directories and records removed. Raises as :meth:`kill`."""
+        try:
+            yield from asked(fx.ForgetGroup(key))
+        except Refusal as refusal:
+            if refusal.code != "unknown":
+                raise
+        self._memory.effects.append(fx.RemoveFiles(key))
+        if (attempt := self._memory.get(key)) is not None:
+            self._memory.keep(attempt, forgotten=True, prepare=None)
+
+    def discard(self, key: Key) -> None:
+        """Remove its output, and all memory of it."""
+        self._memory.effects.append(fx.RemoveOutput(key))
+        self._memory.drop(key)
+
+    def command_ended(self, event: happened.CommandEnded) -> Steps[None]:
+        """Of all commands, the script's end alone is the scheduler's business."""
+        if event.n == SCRIPT:
+            yield from self.program_ended(event.key, event.exit)
+
+    def group_empty(self, event: happened.GroupEmpty) -> Steps[None]:
+        """No process of it is left; between commands it may be empty and go on."""
+        attempt = self._memory.get(event.key)
+        if attempt is None or self._kills_asked[event.key]:
+            return
+        self._memory.change(attempt, empty=GroupEnded(*event.key, event.cpu_us, event.memory_peak_bytes))
+        yield from self.close(event.key)
+
+    def program_ended(self, key: Key, how: Exit) -> Steps[None]:
+        """The script of an attempt has ended: told once, and again after each welcome until it is forgotten."""
+        attempt = self._memory.get(key)
+        if attempt is None or attempt.exit is not None or attempt.forgotten:
+            return
+        tail = yield from error_tail(key)
+        attempt = self._memory.get(key)
+        if attempt is None or attempt.exit is not None or attempt.forgotten:
+            return
+        self._memory.keep(attempt, ran=True, exit=how, error_tail=tail)
+        self._memory.say("info", f"job {attempt.key}: its script has ended: {how}")
+        self._memory.tell(ProgramEnded(*key, how, tail))
+
+    def close(self, key: Key) -> Steps[None]:
+        """Report the end of an attempt that was killed and is empty."""
+        attempt = self._memory.get(key)
+        if attempt is None or attempt.asked_kill_us is None or attempt.empty is None or attempt.ended is not None:
+            return
+        if attempt.ran and attempt.exit is None:
+            yield from self.program_ended(key, UNKNOWN)  # the guard tells an exit before it tells of emptiness
+        attempt = self._memory.get(key)
+        if attempt is None or (ended := attempt.empty) is None or attempt.ended is not None:
+            return
+        self._memory.keep(attempt, ended=ended)
+        self._memory.say("info", f"job {attempt.key}: nothing of it is left here")
+        self._memory.tell(ended)
+
+    # --- a guard that is there (again): what it has is what is true ---------------------------------------------------
+
+    def agree(self, reports: tuple[happened.Group, ...]) -> Steps[None]:
+        """Take over what the guard knows."""
+        memory = self._memory
+        groups = {each.key: each for each in reports}
+        for attempt in memory:
+            if attempt.forgotten:
+                continue
+            if (group := groups.pop(attempt.id, None)) is None:
+                yield from self._gone(attempt)
+            else:
+                yield from self._compare(group)
+        for key, group in groups.items():
+            memory.say("warn", f"job {key[0]}.{key[1]} is the guard's, and not known to this agent")
+            memory.new(key, "")
+            yield from self._compare(group)
+            if (stranger := memory.get(key)) is not None:
+                memory.keep(stranger)
+
+    def endings(self, reports: tuple[happened.Group, ...]) -> list[Steps[None]]:
+        """What is to be ended (again) at a guard that has reported: one sequence of steps for each attempt."""
+        there = {each.key for each in reports if each.alive}
+        found = []
+        for attempt in self._memory:
+            if attempt.asked_kill_us is not None and not attempt.ended:
+                found.append(self._end_it(self.kill(attempt, attempt.asked_kill_us)))
+            elif attempt.ended and attempt.id in there:  # it was said not to be here
+                found.append(self._end_it(_killed(attempt.id)))
+        return found
+
+    def _end_it(self, steps: Steps[None]) -> Steps[None]:
+        try:
+            yield from steps
+        except (GuardAway, Unable, Refusal) as error:
+            self._memory.say("warn", f"the guard did not end what is to end: {error}")
+
+    def _gone(self, attempt: Attempt) -> Steps[None]:
+        """The guard knows nothing of it: the machine was started anew, or its cgroup was removed by hand."""
+        if attempt.ended is not None:
+            return
+        memory, key = self._memory, attempt.id
+        memory.say("warn", f"job {attempt.key} is not known to the guard any more")
+        if attempt.ran and attempt.exit is None:
+            yield from self.program_ended(key, UNKNOWN)
+        if (now := memory.get(key)) is not None:
+            memory.change(now, empty=now.empty or GroupEnded(*key), asked_kill_us=now.asked_kill_us or 0)
+            yield from self.close(key)
+
+    def _compare(self, group: happened.Group) -> Steps[None]:
+        """Take over what the guard knows of an attempt."""
+        for command in group.commands:
+            attempt = self._memory.get(group.key)
+            if attempt is None:
+                return
+            ran = attempt.ran or command.n == SCRIPT
+            self._memory.change(attempt, commands=max(attempt.commands, command.n), ran=ran)
+            if command.exit is not None:
+                yield from self.command_ended(happened.CommandEnded(group.key, command.n, command.exit))
+
+
+def _killed(key: Key) -> Steps[None]:
+    yield from asked(fx.KillGroup(key, 0))

@@ -1,0 +1,140 @@
+"""The guard as the agent's core sees it, without processes: what it promises, for tests and measurements.
+
+Its promises: groups outlive the agent and the guard; a command is started once by its number, and never after a kill;
+a kill is followed by the word that nothing is left; what happens while no agent listens is in the next report.
+"""
+
+from collections import Counter, deque
+
+from cosched.wire.messages import Exit, Prepare
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.attempt import Key
+from node_agent.core.groups import SCRIPT
+from node_agent.core.replies import Declined, Done, Reply
+
+FIRST_PID = 4711
+KILLED = Exit(signal=9, cause="killed")
+
+
+class ModelGroup:
+    """An attempt: the commands that were started in it, and how each has ended (None: it runs)."""
+
+    def __init__(self, prepare: Prepare) -> None:
+        self.prepare = prepare
+        self.commands: dict[int, Exit | None] = {}
+        self.ending = False
+        self.told_empty = True
+
+    @property
+    def running(self) -> set[int]:
+        """The commands that run."""
+        return {n for n, how in self.commands.items() if how is None}
+
+
+class GuardModel:
+    """All groups of one node. ``started`` counts how often each command was started, for ever."""
+
+    def __init__(self, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
+        """``cpu_us`` and ``memory_peak_bytes`` are what every group has used when it is empty."""
+        self.groups: dict[Key, ModelGroup] = {}
+        self.started: Counter[tuple[Key, int]] = Counter()
+        self._used = cpu_us, memory_peak_bytes
+        self._events: deque[happened.CommandEnded | happened.GroupEmpty] = deque()
+
+    # --- what is asked of it ------------------------------------------------------------------------------------------
+
+    def ask(self, request: fx.GuardRequest) -> Reply:
+        """The reply to a request."""
+        group = self.groups.get(request.key)
+        if isinstance(request, fx.PrepareGroup):
+            return self._prepare(request, group)
+        if group is None:
+            return Declined("unknown", f"attempt {request.key[1]} at job {request.key[0]} is not known here")
+        if isinstance(request, fx.Spawn):
+            return self._spawn(request, group)
+        if isinstance(request, fx.KillGroup):
+            group.ending, group.told_empty = True, False
+            return Done()
+        if group.running or not group.told_empty:
+            return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is alive; kill it first")
+        del self.groups[request.key]
+        return Done()
+
+    def _prepare(self, request: fx.PrepareGroup, group: ModelGroup | None) -> Reply:
+        if group is not None and (group.prepare != request.prepare or group.commands or group.ending):
+            return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is here already")
+        self.groups.setdefault(request.key, ModelGroup(request.prepare))
+        return Done()
+
+    def _spawn(self, request: fx.Spawn, group: ModelGroup) -> Reply:
+        if (refusal := self.refusal(request, group)) is not None:
+            return refusal
+        self.started[request.key, request.n] += 1
+        group.commands[request.n] = None
+        group.told_empty = False
+        return Done(FIRST_PID + request.n)
+
+    def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:
+        """Why a command is not started; None where it is."""
+        if group.ending:
+            return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
+        if request.n in group.commands:
+            return Declined("busy", f"command {request.n} has been started already")
+        return None
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def end(self, key: Key, how: Exit, n: int = SCRIPT) -> None:
+        """A command ends, if it runs: with it the group is empty, unless another one runs."""
+        group = self.groups.get(key)
+        if group is None or n not in group.running:
+            return
+        group.commands[n] = how
+        self._events.append(happened.CommandEnded(key, n, how))
+        if not group.running:
+            self._empty(key, group)
+
+    def carry_out_kills(self) -> None:
+        """What was to be killed is dead, and nothing of it is left."""
+        for key, group in self.groups.items():
+            if not group.ending or group.told_empty:
+                continue
+            for n in sorted(group.running):
+                group.commands[n] = KILLED
+                self._events.append(happened.CommandEnded(key, n, KILLED))
+            self._empty(key, group)
+
+    def _empty(self, key: Key, group: ModelGroup) -> None:
+        group.told_empty = True
+        self._events.append(happened.GroupEmpty(key, *self._used))
+
+    def events(self) -> list[happened.CommandEnded | happened.GroupEmpty]:
+        """What has happened and was not taken yet, in order."""
+        taken = list(self._events)
+        self._events.clear()
+        return taken
+
+    def report(self) -> happened.GuardReports:
+        """All that it has, for an agent that has just connected; what happened before is in it."""
+        self._events.clear()
+        return happened.GuardReports(
+            tuple(
+                happened.Group(
+                    key,
+                    bool(group.running) or not group.told_empty,
+                    tuple(happened.Command(n, how) for n, how in sorted(group.commands.items())),
+                )
+                for key, group in self.groups.items()
+            )
+        )
+
+    def reboot(self) -> None:
+        """The machine is started anew: nothing is left."""
+        self.groups.clear()
+        self._events.clear()
+
+    def running(self, key: Key) -> set[int]:
+        """The commands of an attempt that run."""
+        group = self.groups.get(key)
+        return group.running if group is not None else set()

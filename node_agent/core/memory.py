@@ -1,0 +1,64 @@
+"""What the core knows, and the effects that it has decided on and not given out yet."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cosched.wire.messages import Fence, FromAgent
+from node_agent.core import effects as fx
+from node_agent.core.attempt import Attempt, Key
+from node_agent.core.lease import Lease
+
+
+class Memory:
+    """All attempts, whom the node obeys, and whether there is a guard."""
+
+    def __init__(self, node: str, boot_id: str, fence: Fence | None, attempts: Iterable[Attempt]) -> None:
+        """``attempts`` and ``fence`` are what was kept by the agent before."""
+        self.node = node
+        self.boot_id = boot_id
+        self.fence = fence
+        self.lease = Lease()
+        self.guard_there = False
+        self.guard_problem = "not connected yet"
+        self.effects: list[fx.Effect] = []
+        self._known = {each.id: each for each in attempts}
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(list(self._known.values()))
+
+    def get(self, key: Key) -> Attempt | None:
+        """The attempt, if it is known."""
+        return self._known.get(key)
+
+    def new(self, key: Key, cluster_id: str) -> Attempt:
+        """An attempt that was not known yet; it is not written down before :meth:`keep`."""
+        made = Attempt(*key, self.boot_id, cluster_id)
+        self._known[key] = made
+        return made
+
+    def change(self, attempt: Attempt, **fields: Any) -> Attempt:
+        """Know something else of an attempt, and do not write it down now."""
+        changed = msgspec.structs.replace(attempt, **fields)
+        self._known[attempt.id] = changed
+        return changed
+
+    def keep(self, attempt: Attempt, **fields: Any) -> Attempt:
+        """Know something else of an attempt, and write down all that is known of it."""
+        changed = self.change(attempt, **fields)
+        self.effects.append(fx.Persist(changed))
+        return changed
+
+    def drop(self, key: Key) -> None:
+        """Know nothing of it any more."""
+        self._known.pop(key, None)
+        self.effects.append(fx.Drop(key))
+
+    def tell(self, message: FromAgent) -> None:
+        """Have the scheduler told."""
+        self.effects.append(fx.Tell(message))
+
+    def say(self, level: fx.Level, text: str) -> None:
+        """Have a line logged."""
+        self.effects.append(fx.Say(level, text))

@@ -1,0 +1,204 @@
+"""The rules of orders: the fence first, then the number, then the deed, then the answer (``wire.messages``)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from cosched.wire.grant import Grant
+from cosched.wire.messages import (
+    Discard,
+    Forget,
+    FromAgent,
+    Kill,
+    Order,
+    Prepare,
+    Prepared,
+    Refused,
+    Run,
+    Started,
+)
+from node_agent.core import effects as fx
+from node_agent.core.attempt import Answer, Attempt, Key
+from node_agent.core.fence import Fenced, check_order
+from node_agent.core.groups import SCRIPT, GroupRules
+from node_agent.core.memory import Memory
+from node_agent.core.works import GuardAway, GuardWait, Refusal, Steps, Unable, asked, grant_read
+
+#: For how long an order or a command waits for a guard that is being started anew.
+GUARD_WAIT_US: Final = 5_000_000
+STREAMS: Final = ("stdout", "stderr")
+
+
+def order_key(order: Order) -> Key:
+    """The attempt that an order is about."""
+    return order.order.job_id, order.order.attempt
+
+
+class OrderRules:
+    """Obeys orders, each once. Those of one attempt have to be begun one after another."""
+
+    def __init__(self, memory: Memory, groups: GroupRules, complain: Callable[[str, str], None]) -> None:
+        self._memory = memory
+        self._groups = groups
+        self._complain = complain
+
+    def obey(self, message: Order) -> Steps[None]:
+        """Obey one order and tell the scheduler what came of it."""
+        answer = yield from self._answered(message)
+        if answer is not None:
+            self._memory.tell(answer)
+
+    def _answered(self, message: Order) -> Steps[FromAgent | None]:
+        order = message.order
+        try:
+            check_order(self._memory.fence, message.fence)
+        except Fenced as error:
+            self._complain("fenced", str(error))
+            return Refused(order, "fenced", str(error))
+        attempt = self._memory.get(order_key(message))
+        if attempt is not None and attempt.cluster_id not in ("", message.fence.cluster_id):
+            return Refused(order, "busy", f"job {attempt.key} of the cluster before is still here")
+        if attempt is not None and order.n <= attempt.last_order:
+            return self._again(attempt, message)
+        answer = yield from self._done(message)
+        self._record(message, answer)
+        return answer
+
+    def _done(self, message: Order) -> Steps[Answer | None]:
+        """The answer to an order that is new, also where it could not be obeyed."""
+        try:
+            return (yield from self._do(message, self._memory.get(order_key(message))))
+        except Refusal as error:
+            code, words = error.code, str(error)
+        except (GuardAway, Unable) as error:
+            code, words = "failed", str(error)
+        if code == "failed":
+            try:
+                yield from asked(fx.LookForDescriptors())
+            except Unable:
+                code = "busy"  # it passes: nobody's node is at fault
+        name = f"job {message.order.job_id}.{message.order.attempt}"
+        self._memory.say("warn", f"{name}: {type(message).__name__} refused: {words}")
+        return Refused(message.order, code, words)
+
+    def _again(self, attempt: Attempt, message: Order) -> FromAgent | None:
+        """What was answered to an order that was obeyed before."""
+        if isinstance(message, Kill):
+            return attempt.ended  # None: it will be told when it happens
+        if (answer := attempt.answers.get(message.order.n)) is not None:
+            return answer
+        if isinstance(message, Forget | Discard):
+            return None
+        self._complain("stale", f"order {message.order}, after {attempt.last_order}")
+        return Refused(message.order, "stale", f"order {attempt.last_order} was obeyed already")
+
+    def _record(self, message: Order, answer: Answer | None) -> None:
+        attempt = self._memory.get(order_key(message))
+        if attempt is None:
+            return
+        if isinstance(message, Forget) and isinstance(answer, Refused):
+            return  # it may be asked again
+        n = message.order.n
+        answers = attempt.answers if answer is None else {**attempt.answers, n: answer}
+        self._memory.keep(attempt, last_order=n, answers=answers)
+
+    def _do(self, message: Order, attempt: Attempt | None) -> Steps[Answer | None]:
+        if isinstance(message, Prepare):
+            return (yield from self._prepare(message, attempt))
+        if isinstance(message, Run):
+            return (yield from self._run(message, attempt))
+        if isinstance(message, Kill):
+            yield from self._kill(message, attempt)
+        elif isinstance(message, Forget):
+            if attempt is not None and not attempt.forgotten:
+                yield from self._groups.forget(attempt.id)
+        elif isinstance(message, Discard):
+            yield from self._discard(message, attempt)
+        else:
+            raise Refusal("unknown", f"no such order: {type(message).__name__}")
+        return None
+
+    def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
+        if attempt is not None:
+            raise Refusal("busy", f"job {attempt.key} is still here")
+        key, memory = order_key(message), self._memory
+        read = yield from grant_read(message.grant)
+        if problem := misfit(read.grant, message, memory.node):
+            raise Refusal("failed", problem)
+        yield from asked(GuardWait(GUARD_WAIT_US))
+        yield from asked(fx.MakeReady(key, message.peers))
+        made = memory.new(key, message.fence.cluster_id)
+        try:
+            yield from asked(fx.PrepareGroup(key, message))
+        except (GuardAway, Refusal, Unable):
+            memory.effects.append(fx.RemoveFiles(key))
+            raise
+        memory.change(memory.get(key) or made, prepare=message)
+        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks here")
+        return Prepared(message.order)
+
+    def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:
+        if attempt is None or attempt.prepare is None:
+            raise Refusal("unknown", "the job was not prepared here")
+        self._refuse_unless_open(attempt)
+        yield from asked(GuardWait(GUARD_WAIT_US))
+        memory, prepare = self._memory, attempt.prepare
+        attempt = memory.get(attempt.id) or attempt
+        self._refuse_unless_open(attempt)
+        if attempt.ran:  # obeyed just before this agent was killed: never twice
+            return Started(message.order, 0)
+        named = zip(STREAMS, (message.output, message.error), strict=True)
+        elsewhere = {stream: path for stream, path in named if path is not None}
+        memory.change(attempt, elsewhere=elsewhere, empty=None)
+        spawn = fx.Spawn(
+            attempt.id,
+            SCRIPT,
+            prepare,
+            ("script", *message.arguments),
+            message.script,
+            message.output,
+            message.error,
+        )
+        done = yield from asked(spawn)
+        memory.change(memory.get(attempt.id) or attempt, ran=True)
+        memory.say("info", f"job {attempt.key}: its script runs as process {done.pid}")
+        return Started(message.order, done.pid)
+
+    @staticmethod
+    def _refuse_unless_open(attempt: Attempt) -> None:
+        if not attempt.open:
+            raise Refusal("stale", f"job {attempt.key} is being killed")
+
+    def _kill(self, message: Kill, attempt: Attempt | None) -> Steps[None]:
+        if attempt is None:  # never prepared here: nothing of it may come later either
+            made = self._memory.new(order_key(message), message.fence.cluster_id)
+            yield from self._groups.never_here(made)
+        elif attempt.ended:
+            self._memory.tell(attempt.ended)
+        else:
+            try:
+                yield from self._groups.kill(attempt, message.grace_us)
+            except GuardAway as error:
+                self._memory.say("warn", f"job {attempt.key} will be killed when the guard is back: {error}")
+
+    def _discard(self, message: Discard, attempt: Attempt | None) -> Steps[None]:
+        if attempt is None:
+            self._memory.effects.append(fx.RemoveOutput(order_key(message)))
+            return
+        if not attempt.forgotten:
+            yield from self._groups.forget(attempt.id)
+        self._groups.discard(attempt.id)
+
+
+def misfit(grant: Grant, prepare: Prepare, node: str) -> str:
+    """Why a grant is not the one that goes with a Prepare for this node; empty when it is."""
+    order = prepare.order
+    if (grant.job_id, grant.attempt) != (order.job_id, order.attempt):
+        return f"the grant is for job {grant.job_id}.{grant.attempt}"
+    if grant.cluster_id != prepare.fence.cluster_id or grant.epoch > prepare.fence.epoch:
+        return f"the grant is of epoch {grant.epoch} of another cluster or scheduler"
+    if grant.user != prepare.user:
+        return f"the grant is for user {grant.user!r}, the order for {prepare.user!r}"
+    if node not in grant.nodes:
+        return f"the grant does not name {node}"
+    strangers = {peer.name for peer in prepare.peers} - set(grant.nodes)
+    return f"the grant does not name {', '.join(sorted(strangers))}" if strangers else ""

@@ -1,0 +1,57 @@
+"""What another cluster left on a node is ended and forgotten, once this one is obeyed, or none."""
+
+import contextlib
+from typing import Final
+
+from node_agent.core.attempt import Key
+from node_agent.core.groups import GroupRules
+from node_agent.core.memory import Memory
+from node_agent.core.works import GuardAway, Pause, Refusal, Steps, Unable, Work, Works
+
+_SWEEP_US: Final = 500_000
+
+
+class TakeOver:
+    """Ends what is left of another cluster than the one that is obeyed; of every cluster, where it is none."""
+
+    def __init__(self, memory: Memory, groups: GroupRules, works: Works) -> None:
+        self._memory = memory
+        self._groups = groups
+        self._works = works
+        self._work: Work | None = None
+        self._left: set[Key] = set()
+
+    def begin(self, cluster_id: str) -> None:
+        """Have all ended that is not of that cluster (empty: of any). What only the guard knew stays."""
+        left = {each.id for each in self._memory if each.cluster_id not in ("", cluster_id)}
+        if left <= self._left:
+            return  # nothing, or it goes on already
+        what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
+        self._memory.say("warn", f"{what}: what there is of the last cluster's jobs is ended")
+        if self._left and self._work is not None:
+            self._works.stop(self._work)
+        self._left = left
+        self._work = self._works.begin(self._steps())
+
+    def _steps(self) -> Steps[None]:
+        while self._left:
+            for key in sorted(self._left):
+                with contextlib.suppress(GuardAway, Refusal, Unable):  # tried again at the next sweep
+                    yield from self._give_up(key)
+            if self._left:
+                yield Pause(_SWEEP_US)
+
+    def _give_up(self, key: Key) -> Steps[None]:
+        attempt = self._memory.get(key)
+        if attempt is None:
+            self._left.discard(key)
+            return
+        if not attempt.forgotten:
+            if attempt.asked_kill_us is None:
+                yield from self._groups.kill(attempt, 0)
+                attempt = self._memory.get(key)
+            if attempt is not None and attempt.ended is None:
+                return
+            yield from self._groups.forget(key)
+        self._groups.discard(key)
+        self._left.discard(key)

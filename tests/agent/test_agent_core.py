@@ -1,0 +1,315 @@
+"""The agent's rules, one by one, without processes: its core, a model of the guard, and a test between them."""
+
+from typing import Any
+
+import pytest
+from kit.agent_world import CLUSTER, LEASE_US, World, prepare
+
+from cosched.wire import messages as wire
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.guard_model import KILLED, GuardModel
+from node_agent.core.replies import Declined, Done, NoGuard
+
+FENCE = wire.Fence(CLUSTER, 1, "scheduler 1")
+KEY = (5, 1)
+END = wire.GroupEnded(5, 1)
+
+
+def order(kind: type[wire.Order], n: int, fence: wire.Fence = FENCE, **more: Any) -> Any:
+    return kind(fence, wire.OrderId(*KEY, n), **more)
+
+
+def run(n: int = 2, **more: Any) -> Any:
+    return order(wire.Run, n, script=b"#!/bin/sh\n", arguments=(), **more)
+
+
+def kill(n: int = 3) -> Any:
+    return order(wire.Kill, n, grace_us=0)
+
+
+@pytest.fixture(name="world")
+def _world() -> World:
+    made = World()
+    made.connect()
+    assert made.welcome(FENCE)
+    return made
+
+
+def prepared(world: World) -> None:
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    world.settle()
+
+
+def started(world: World) -> None:
+    prepared(world)
+    world.order(run())
+    world.settle()
+
+
+def test_a_jobs_life(world: World) -> None:
+    started(world)
+    world.guard_ends(KEY, wire.Exit(3))
+    world.settle()
+    world.order(kill())
+    world.settle()
+    ended = wire.ProgramEnded(5, 1, wire.Exit(3), b"the last words")
+    assert world.heard == [wire.Prepared(run(1).order), wire.Started(run().order, 4711), ended, END]
+    world.order(order(wire.Forget, 4))
+    world.settle()
+    assert world.core is not None
+    assert world.core.reports() == ()
+    assert list(world.records) == [KEY]
+    world.order(order(wire.Discard, 5))
+    assert (world.records, world.guard.groups) == ({}, {})
+
+
+def test_orders_of_one_attempt_are_obeyed_in_their_order_and_others_beside_them(world: World) -> None:
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    world.order(run())
+    world.order(kill())
+    other = wire.OrderId(6, 1, 1)
+    world.order(prepare(FENCE, other))
+    assert [type(request) for _, request in world.to_guard] == [fx.PrepareGroup, fx.PrepareGroup]
+    world.settle()
+    kinds = [type(each).__name__ for each in world.heard if each != wire.Prepared(other)]
+    assert kinds == ["Prepared", "Started", "ProgramEnded", "GroupEnded"]
+
+
+def test_an_order_waits_for_a_guard_that_is_being_started_anew(world: World) -> None:
+    prepared(world)
+    world.lose_guard()
+    world.order(run())
+    world.pass_time(4_900_000)
+    world.connect()
+    world.settle()
+    assert world.heard[-1] == wire.Started(run().order, 4711)
+    assert not world.timers
+
+
+def test_without_a_guard_for_five_seconds_an_order_is_refused_with_the_reason(world: World) -> None:
+    world.lose_guard()
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    world.pass_time(4_900_000)
+    assert world.heard == []
+    world.pass_time(200_000)
+    reason = "the node's guard is not there: the guard has gone"
+    assert world.heard == [wire.Refused(run(1).order, "failed", reason)]
+    world.connect()  # nothing was recorded: the same order may still be obeyed
+    prepared(world)
+    assert world.heard[-1] == wire.Prepared(run(1).order)
+
+
+def test_a_guard_that_dies_before_its_answer_leaves_the_order_refused_and_the_script_started_once(world: World) -> None:
+    prepared(world)
+    world.order(run())
+    world.lose_guard(asked=1)
+    assert world.heard[-1] == wire.Refused(run().order, "failed", "the guard has gone")
+    world.settle()
+    world.order(run())
+    assert world.heard[-1] == wire.Refused(run().order, "failed", "the guard has gone")
+    world.order(run(7))
+    assert world.heard[-1] == wire.Started(run(7).order, 0), "the guard said that it runs"
+    assert world.guard.started[KEY, 0] == 1
+
+
+def test_an_agent_killed_before_it_has_written_that_a_script_runs_does_not_start_it_again(world: World) -> None:
+    prepared(world)
+    world.order(run())
+    world.guard_works()
+    world.die()
+    world.start()
+    assert world.welcome(FENCE)
+    world.order(run())
+    world.settle()
+    assert world.heard[-1] == wire.Started(run().order, 0)
+    assert world.guard.started[KEY, 0] == 1
+
+
+def test_emptiness_that_the_guard_told_before_a_kill_is_not_the_end(world: World) -> None:
+    """The script has ended, and a command is being started, when the kill comes."""
+    started(world)
+    world.guard_ends(KEY, wire.Exit(0))
+    world.hand_in(happened.CommandWanted(1, KEY, ("sh",), "x"))
+    world.order(kill())
+    world.guard_is_heard()
+    world.guard_is_heard()
+    assert world.heard[-1] == wire.ProgramEnded(5, 1, wire.Exit(0), b"the last words")
+    world.guard_works()
+    assert world.guard.running(KEY) == {1}
+    world.settle()
+    assert world.heard[-1] == END
+    assert world.guard.running(KEY) == set()
+
+
+def test_a_kill_without_a_guard_is_carried_out_when_it_is_back_also_by_the_next_agent(world: World) -> None:
+    started(world)
+    world.lose_guard()
+    world.order(kill())
+    assert "job 5.1 will be killed when the guard is back: no guard" in world.said
+    world.die()
+    world.start()
+    world.welcome(FENCE)
+    assert world.guard.running(KEY) == {0}
+    world.settle()
+    assert world.heard == [wire.ProgramEnded(5, 1, KILLED, b"the last words"), END]
+
+
+def test_what_was_never_prepared_is_empty_at_once_and_cannot_come_later(world: World) -> None:
+    world.lose_guard()
+    world.order(kill())
+    assert world.heard == [END]
+    world.order(kill())
+    assert world.heard == [END, END]
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    assert world.heard[-1] == wire.Refused(run(1).order, "stale", "order 3 was obeyed already")
+    assert world.complaints["stale"] == 1
+
+
+def test_what_the_guard_has_although_it_was_said_to_have_ended_is_killed(world: World) -> None:
+    world.order(kill())
+    world.guard.ask(fx.PrepareGroup(KEY, prepare(FENCE, wire.OrderId(*KEY, 1))))
+    world.guard.ask(fx.Spawn(KEY, 0, prepare(FENCE, wire.OrderId(*KEY, 1)), ("script",), b""))
+    world.lose_guard()
+    world.connect()
+    world.settle()
+    assert world.guard.running(KEY) == set()
+    assert world.heard == [END, wire.ProgramEnded(5, 1, KILLED, b"the last words")]
+
+
+def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) -> None:
+    prepared(world)
+    world.records.clear()
+    world.die()
+    world.start()
+    world.connect()
+    assert world.core is not None
+    assert world.core.reports() == (wire.GroupReport(5, 1, "prepared", 0),)
+    world.welcome(FENCE)
+    world.order(kill())
+    world.settle()
+    assert world.heard == [END]
+
+
+def test_after_a_power_cut_the_attempt_is_of_another_boot_and_its_script_ended_unknown(world: World) -> None:
+    started(world)
+    world.reboot()
+    assert world.core is not None
+    assert world.core.reports() == (wire.GroupReport(5, 1, "running", 2, None, True),)
+    world.connect()
+    world.welcome(FENCE)
+    assert world.heard == [wire.ProgramEnded(5, 1, wire.Exit(cause="unknown"), b"the last words"), END]
+
+
+def test_another_cluster_that_takes_over_finds_nothing_also_where_the_agent_was_killed_meanwhile(world: World) -> None:
+    started(world)
+    other = wire.Fence("d" * 32, wire.TAKE_OVER_EPOCH, "other")
+    assert world.welcome(other)
+    busy = world.order(prepare(other, wire.OrderId(*KEY, 9)))
+    assert busy == [wire.Refused(run(9).order, "busy", "job 5.1 of the cluster before is still here")]
+    world.die()
+    world.start()
+    world.connect()
+    assert world.welcome(other)
+    world.settle()
+    assert (world.records, world.guard.groups) == ({}, {})
+    assert not world.welcome(wire.Fence(CLUSTER, 2, "the old one")), "a count of starts is no take-over"
+
+
+def test_a_node_that_was_removed_ends_what_it_has_if_its_own_scheduler_says_so(world: World) -> None:
+    started(world)
+    for stranger in (wire.Fence("d" * 32, 9, "x"), wire.Fence(CLUSTER, 0, "x")):
+        world.hand_in(happened.Removed(stranger))
+        world.settle()
+        assert world.guard.running(KEY) == {0}
+    world.hand_in(happened.Removed(FENCE))
+    world.settle()
+    assert (world.records, world.guard.groups) == ({}, {})
+
+
+def test_a_scheduler_that_is_silent_for_longer_than_its_lease_is_left(world: World) -> None:
+    world.now_us = LEASE_US
+    world.hand_in(happened.LeaseLooked())
+    assert world.hung_up == []
+    world.hand_in(happened.Heard())
+    world.now_us += LEASE_US + 1
+    world.hand_in(happened.LeaseLooked())
+    assert world.hung_up == ["nothing heard for 1 s"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"no_room": "the disk is full"}, "failed", "the disk is full"),
+        ({"no_room": "the disk is full", "no_descriptors": True}, "busy", "the disk is full"),
+    ],
+)
+def test_the_nodes_own_reasons_to_refuse(world: World, change: dict[str, Any], code: str, message: str) -> None:
+    for name, value in change.items():
+        setattr(world, name, value)
+    prepared(world)
+    assert world.heard == [wire.Refused(run(1).order, code, message)]
+    assert world.records == {}, "the same order may come again"
+
+
+def test_the_guards_reason_is_recorded_and_repeated(world: World) -> None:
+    world.guard.ask(fx.PrepareGroup(KEY, prepare(FENCE, wire.OrderId(*KEY, 9))))
+    prepared(world)
+    refused = wire.Refused(run(1).order, "busy", "attempt 1 at job 5 is here already")
+    prepared(world)
+    assert world.heard == [refused, refused]
+    assert list(world.records) == [KEY]
+
+
+def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:
+    started(world)
+    for _ in range(2):
+        world.order(order(wire.Forget, 3))
+        world.settle()
+        assert world.heard[-1] == wire.Refused(run(3).order, "busy", "attempt 1 at job 5 is alive; kill it first")
+    world.order(kill(4))
+    world.settle()
+    world.order(order(wire.Forget, 5))
+    world.settle()
+    world.welcome(FENCE)
+    assert world.heard == []
+
+
+@pytest.mark.parametrize(("asked", "reply"), [(0, NoGuard("the guard has gone")), (1, Done(4712))])
+def test_commands_beside_the_script(world: World, asked: int, reply: Any) -> None:
+    want = happened.CommandWanted(1, KEY, ("sh",), "x")
+    world.hand_in(want)
+    assert world.commands[1] == Declined("unknown", "job 5.1 was not prepared here")
+    prepared(world)
+    world.hand_in(want)
+    if asked:
+        world.settle()
+    else:
+        world.lose_guard()
+    assert world.commands[1] == reply
+    world.settle()
+    world.order(kill())
+    world.hand_in(want)
+    assert world.commands[1] == Declined("stale", "job 5.1 is being killed")
+
+
+def test_the_model_of_the_guard_starts_a_command_once_and_none_after_a_kill() -> None:
+    guard = GuardModel()
+    spawn = fx.Spawn(KEY, 0, prepare(FENCE, wire.OrderId(*KEY, 1)), ("script",), b"")
+    assert guard.ask(spawn) == Declined("unknown", "attempt 1 at job 5 is not known here")
+    assert guard.ask(fx.PrepareGroup(KEY, spawn.prepare)) == Done()
+    assert guard.ask(spawn) == Done(4711)
+    assert guard.ask(spawn) == Declined("busy", "command 0 has been started already")
+    guard.ask(fx.KillGroup(KEY, 0))
+    assert guard.ask(numbered(spawn, n=1)) == Declined("stale", "attempt 1 at job 5 is ending")
+    assert guard.ask(fx.ForgetGroup(KEY)) == Declined("busy", "attempt 1 at job 5 is alive; kill it first")
+    guard.carry_out_kills()
+    assert guard.events() == [happened.CommandEnded(KEY, 0, KILLED), happened.GroupEmpty(KEY)]
+    guard.ask(fx.KillGroup(KEY, 0))
+    guard.carry_out_kills()
+    assert guard.events() == [happened.GroupEmpty(KEY)], "each kill is followed by the word that nothing is left"
+    assert guard.ask(fx.ForgetGroup(KEY)) == Done()
+
+
+def numbered(spawn: fx.Spawn, n: int) -> fx.Spawn:
+    return fx.Spawn(spawn.key, n, spawn.prepare, spawn.argv)

@@ -6,7 +6,7 @@ from cosched.wire.sequence import checked_session
 
 
 def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence) -> wire.Hello:
-    """The hello of the node of that name, for the scheduler with this fence. Raises :class:`BadInput` with its remedy."""
+    """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy."""
     if not isinstance(first, wire.Hello):
         raise BadInput("hello", f"a {type(first).__name__}", "a Hello first")
     if first.version != wire.VERSION:

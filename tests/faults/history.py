@@ -5,10 +5,9 @@ import tempfile
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from node_agent.core.attempt import Key
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.contract import SocialContract
@@ -17,7 +16,8 @@ from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
 from faults.node import Node
 from faults.scheduler import Scheduler
-from faults.world import MS, S, World
+from faults.world import S, World
+from node_agent.core.attempt import Key
 from space_scheduler.replay import replay
 
 #: How probable each fault is at each opportunity, unless a schedule says otherwise.
@@ -32,13 +32,16 @@ RATES = {
     "agent crash": 0.003,
     "crash before persist": 0.004,
     "crash after persist": 0.004,
+    "order twice": 0.02,
     "guard dead": 0.004,
     "guard slow": 0.01,
+    "disk full": 0.02,
     "reboot": 0.0008,
 }
 BUSY_US = 90 * S
 TAIL_US = 900 * S
 JOBS = 10
+_LEASE_US = 5 * S
 
 
 class Violation(Exception):
@@ -51,6 +54,7 @@ class Result(NamedTuple):
     seed: int
     violation: str
     fired: Counter[str]
+    faults: int
     trace: list[tuple[int, str]]
     states: Counter[str]
 
@@ -63,19 +67,27 @@ class History:
         seed: int,
         rates: dict[str, float] | None = None,
         *,
+        only: frozenset[int] | None = None,
         scheduler_type: type[Scheduler] = Scheduler,
         node_type: type[Node] = Node,
     ) -> None:
         self.seed = seed
-        self.world = world = World(seed, RATES if rates is None else rates, BUSY_US)
+        self.world = world = World(seed, RATES if rates is None else rates, BUSY_US, only)
         self.directory = Path(tempfile.mkdtemp(prefix="cosched-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
         shared = world.random.random() < 0.4
+        policies = ["normal", "3dbf-light"] if shared else ["easy", "fcfs", "conservative"]
         config = ClusterConfig(
-            name="faults", nodes=names, policy=world.random.choice(["normal"] if shared else ["easy", "fcfs", "conservative"]),
-            contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2 if shared else 1), heartbeat="500ms", lease="5s",
-            launch_timeout="8s", state=str(self.directory), identity=str(self.directory),
-        )  # fmt: skip
+            name="faults",
+            nodes=names,
+            policy=world.random.choice(policies),
+            contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2 if shared else 1),
+            heartbeat="500ms",
+            lease="5s",
+            launch_timeout="8s",
+            state=str(self.directory),
+            identity=str(self.directory),
+        )
         self.mpl = 2 if shared else 1
         key = Ed25519PrivateKey.from_private_bytes(bytes(world.random.getrandbits(8) for _ in range(32)))
         self.scheduler = scheduler_type(world, self.directory, config, key)
@@ -83,6 +95,7 @@ class History:
             name: node_type(world, name, self.scheduler, key.public_key(), self._runs, self._started) for name in names
         }
         self.asked: dict[int, tuple[int, Exit]] = {}
+        self.limits_us: dict[int, int] = {}
         self.acknowledged: dict[int, int] = {}
         self.ran: Counter[int] = Counter()
         self.cancelled: set[int] = set()
@@ -100,6 +113,7 @@ class History:
             for _ in range(JOBS):
                 world.at(world.draw_us(0, BUSY_US - 10 * S), self._submit)
             world.after(20 * S, self._cancel)
+            world.after(S, self._look)
             for seconds in range(0, 120, 30):
                 world.at(BUSY_US + seconds * S, self.scheduler.resume_all)
             if not world.run(BUSY_US + TAIL_US, self._settled):
@@ -112,7 +126,7 @@ class History:
         finally:
             self.scheduler.stop()
             shutil.rmtree(self.directory, ignore_errors=True)
-        return Result(self.seed, violation, world.fired, world.trace, states)
+        return Result(self.seed, violation, world.fired, world.faults, world.trace, states)
 
     def _submit(self) -> None:
         chance, scheduler = self.world.random, self.scheduler
@@ -120,11 +134,12 @@ class History:
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
         job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20)
-        scheduler.submit(job, submission, self._acknowledge)
+        scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
-    def _acknowledge(self, job_id: int) -> None:
+    def _acknowledge(self, limit_us: int, job_id: int) -> None:
         self.world.say(f"job {job_id} is accepted")
         self.acknowledged[job_id] = self.world.now_us
+        self.limits_us[job_id] = limit_us
 
     def _cancel(self) -> None:
         if self.world.now_us >= BUSY_US:
@@ -143,6 +158,15 @@ class History:
             self.asked[job_id] = chance.randrange(1, 20 * S), how
         return self.asked[job_id]
 
+    def _look(self) -> None:
+        """Once a second: a node that was silent for a lease is not in service (O10)."""
+        scheduler, now_us = self.scheduler, self.world.now_us
+        if scheduler.alive:
+            for name, heard_us in scheduler.heard_us.items():
+                if now_us - heard_us > _LEASE_US + 2 * S and scheduler.rules.book.entry(name).size is not None:
+                    raise Violation(f"O10: {name} was silent for {(now_us - heard_us) / S:.1f} s, and is in service")
+        self.world.after(S, self._look)
+
     # --- the judge --------------------------------------------------------------------------------------------------
 
     def _started(self, node: Node, key: Key) -> None:
@@ -152,6 +176,9 @@ class History:
         if self.ran[job_id] > 1:
             raise Violation(f"P2: the script of job {job_id} runs a second time, on {node.name}")
         group = node.guard.groups[key]
+        limit_us = group.prepare.limit_us
+        if limit_us is None or limit_us < self.limits_us.get(job_id, 0) or limit_us > 30 * S * 8:
+            raise Violation(f"P1: the script of job {job_id} runs with the limit {limit_us}")
         for peer in group.prepare.peers:
             if key not in self.nodes[peer.name].ever_prepared:
                 raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
@@ -210,9 +237,23 @@ def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def lived(seed: int, **how: object) -> Result:
+def lived(seed: int, only: frozenset[int] | None = None, **how: Any) -> Result:
     """One history."""
-    return partial(History, seed)(**how).live()  # type: ignore[arg-type]
+    return History(seed, only=only, **how).live()
 
 
-__all__ = ["MS", "RATES", "History", "Result", "Violation", "lived"]
+def shrunk(seed: int, **how: Any) -> tuple[frozenset[int], Result]:
+    """Of a history that breaks a promise, the fewest faults with which it breaks one still; by leaving some out."""
+    result = lived(seed, **how)
+    assert result.violation
+    kept = frozenset(range(1, result.faults + 1))
+    size = max(1, len(kept) // 2)
+    while size:
+        for start in range(0, len(kept), size):
+            fewer = kept - frozenset(sorted(kept)[start : start + size])
+            if fewer != kept and (found := lived(seed, fewer, **how)).violation:
+                kept, result = fewer, found
+                break
+        else:
+            size //= 2
+    return kept, result

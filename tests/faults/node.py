@@ -2,7 +2,7 @@
 
 What the agent has persisted outlives it; groups outlive agent and guard; nothing but the disk outlives a reboot. Sites:
 ``agent crash`` (at any moment), ``crash before persist``, ``crash after persist``, ``guard dead``, ``guard slow``,
-``reboot``.
+``disk full`` (for a job's files), ``reboot``.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,6 @@ from functools import partial
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from node_agent.core import effects as fx
-from node_agent.core import inputs as happened
-from node_agent.core.agent import AgentCore
-from node_agent.core.attempt import Attempt, Key
-from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
 
 from cosched.errors import BadInput
 from cosched.model.node import Presence, Usage
@@ -25,6 +19,12 @@ from cosched.wire.messages import Exit
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn
 from faults.scheduler import Scheduler
 from faults.world import MS, Connection, S, World
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
+from node_agent.core.attempt import Attempt, Key
+from node_agent.core.guard_model import GuardModel
+from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
 
 _LIMIT = Exit(signal=9, cause="limit")
 
@@ -121,7 +121,7 @@ class Node:
         self._guard_there = False
         self._guard_life += 1
         self.feed(happened.GuardLost("it is away"))
-        self.world.after(self.world.draw_us(50 * MS, 4 * S), partial(self._guard_comes, self.life))
+        self.world.after(self.world.draw_us(50 * MS, 12 * S), partial(self._guard_comes, self.life))
 
     def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
         world, guard_life = self.world, self._guard_life
@@ -196,12 +196,7 @@ class Node:
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
             case fx.Persist(attempt):
-                if self.world.fault("crash before persist"):
-                    self.crash()
-                    return
-                self.attempts[attempt.job_id, attempt.attempt] = msgspec.msgpack.encode(attempt)
-                if self.world.fault("crash after persist"):
-                    self.crash()
+                self._persist(attempt)
             case fx.Drop(key):
                 self.attempts.pop(key, None)
             case fx.Tell(message):
@@ -216,6 +211,12 @@ class Node:
             case fx.HangUp(reason):
                 self.say(f"hangs up: {reason}")
                 self._hang_up()
+            case _:
+                self._aside(effect)
+
+    def _aside(self, effect: fx.Effect) -> None:
+        """Timers and words; nothing here depends on files of jobs, on output, or on what is complained of."""
+        match effect:
             case fx.SetTimer(number, after_us):
                 self._timer_numbers += 1
                 self._timers[number] = at = self._timer_numbers
@@ -224,8 +225,14 @@ class Node:
                 self._timers.pop(number, None)
             case fx.Say(_, text):
                 self.say(f"says: {text}")
-            case _:
-                pass  # files of jobs, output, lines for the log: nothing here depends on them
+
+    def _persist(self, attempt: Attempt) -> None:
+        if self.world.fault("crash before persist"):
+            self.crash()
+            return
+        self.attempts[attempt.job_id, attempt.attempt] = msgspec.msgpack.encode(attempt)
+        if self.world.fault("crash after persist"):
+            self.crash()
 
     def _answered(self, question: fx.NodeQuestion) -> Reply:
         match question:
@@ -234,6 +241,8 @@ class Node:
                     return GrantRead(verified(grant, self._key))
                 except BadInput as error:
                     return Failed(str(error))
+            case fx.MakeReady() if self.world.fault("disk full"):
+                return Failed("the disk is full")
             case fx.ReadErrorTail():
                 return ErrorTail(b"")
             case _:

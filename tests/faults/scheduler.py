@@ -1,7 +1,8 @@
 """A scheduler in the simulated world: the real ServiceCore, the real core and its real journal, and a shell.
 
 A crash closes the journal in the middle of whatever it was; what was committed is what the next start finds. Sites:
-``crash before commit``, ``crash after commit`` (nobody has been told), ``scheduler crash`` (at any moment).
+``crash before commit``, ``crash after commit`` (nobody has been told), ``scheduler crash`` (at any moment), ``order
+twice`` (an order is given again, as it may be).
 """
 
 from collections import deque
@@ -82,6 +83,7 @@ class Scheduler:
         found = opened(Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources))
         self.starts += 1
         self.alive = True
+        self.heard_us = dict.fromkeys(config.nodes, world.now_us)  # when, or from when on their silence counts
         self._journal, self.core, self._clock = found.journal, found.core, found.clock
         self.fence = wire.Fence(found.journal.cluster_id, found.run.epoch, found.run.instance)
         world.say(f"scheduler starts, epoch {found.run.epoch}")
@@ -148,12 +150,14 @@ class Scheduler:
         link = self._links[name] = Link(connection, name, session, hello)
         connection.ends["scheduler"] = lambda frame: self._heard(link, frame)
         connection.ended["scheduler"] = lambda: self._ended(link)
+        self.heard_us[name] = self.world.now_us
         self.feed(given.Connected(name, hello, session))
 
     def _heard(self, link: Link, frame: bytes) -> None:
         if self._links.get(link.name) is not link:
             return
         message = wire.from_agent(link.turn.payload(frame))
+        self.heard_us[link.name] = self.world.now_us
         self.feed(given.Heard(link.name, message))
 
     def _ended(self, link: Link) -> None:
@@ -174,6 +178,8 @@ class Scheduler:
                 frame = wire.encode(effect.message)
                 welcome = isinstance(effect.message, wire.Welcome)
                 link.connection.send("node", frame if welcome else link.numbering.frame(frame))
+                if isinstance(effect.message, wire.Order) and self.world.fault("order twice"):
+                    self.world.after(self.world.draw_us(MS, 5 * S), partial(self._say_again, link, frame))
         elif isinstance(effect, Post):
             post = effect
             self._take_in(
@@ -192,6 +198,10 @@ class Scheduler:
             self.world.say(f"scheduler: {effect.what} {effect.fields}")
         elif isinstance(effect, Cut) and (link := self._links.pop(effect.node, None)) is not None:
             self.world.after(int(effect.after_s * S), link.connection.cut)
+
+    def _say_again(self, link: Link, frame: bytes) -> None:
+        if self._links.get(link.name) is link:
+            link.connection.send("node", link.numbering.frame(frame))
 
     def _timed_out(self, key: tuple[int, int], number: int, start: int) -> None:
         if self.alive and self.starts == start and self._timers.get(key) == number:

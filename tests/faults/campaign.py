@@ -1,4 +1,4 @@
-"""Histories full of faults, one for each seed, judged by the promises of faults.md: how many were clean.
+"""Histories full of faults, one for each seed, judged by the promises of docs/design/faults.md: how many were clean.
 
     ./run faults [--seeds 10000] [--from 0] [--processes 2]
     ./run faults --seed 17 [--only 3,8] [--trace]

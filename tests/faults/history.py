@@ -1,4 +1,4 @@
-"""One history: a workload, a schedule of faults, a clean tail, and a judge who knows the promises of faults.md."""
+"""One history: a workload, a schedule of faults, a clean tail, a judge (docs/design/faults.md)."""
 
 import shutil
 import tempfile

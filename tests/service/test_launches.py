@@ -404,3 +404,25 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
         async with service.agent("n1") as agent:
             assert await discarder.look() == 1
             await agent.heard(wire.Discard)
+
+
+async def test_a_node_that_could_not_forget_a_job_is_asked_again_when_its_guard_is_back(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        (agent,) = await up(stack, service, "n1")
+        agent.refuses = {wire.Forget: "failed"}
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+        await agent.ends(job_id, wire.Exit(status=0))
+        await agent.heard(wire.Forget)
+        entry = service.service.book.entry("n1")
+        await service.until(lambda: bool(entry.unforgotten), "refused")
+        await agent.beat(guard="it is away")
+        await service.until(lambda: entry.beat is not None and bool(entry.beat.guard), "heard")
+        assert not agent.heard_already(wire.Forget), "its guard is still away"
+        agent.refuses = {}
+        await agent.beat()
+        again = await agent.heard(wire.Forget)
+        assert (again.order.job_id, again.order.attempt) == (job_id, 1)
+        await agent.beat()
+        await service.beaten("n1")
+        assert not entry.unforgotten

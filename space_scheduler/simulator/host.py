@@ -74,8 +74,13 @@ def drive(state: SchedulerState, world: World, observer: Observer | None = None,
             for following in carry_out(instructions, now_us):
                 happened(following, now_us)
 
+    watched = observer is not None or validate
     for now_us, event in world.happenings():
-        happened(event, now_us)
+        if watched:
+            happened(event, now_us)
+        elif instructions := handle(event, now_us):  # the same, without a call for each event
+            for following in carry_out(instructions, now_us):
+                happened(following, now_us)
 
 
 def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) -> MachineRules:

@@ -11,16 +11,22 @@ done here gives the same starts as asking the profile for each job in turn, for 
   changes once for all of them.
 * A move leaves a hole. It is of use to a shape only where as many processors are free in it as the shape needs, and
   then from the moment on from which they are free without a break.
+
+Where hardly any two jobs are alike the profile is asked for each.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from cosched.model.time import FOREVER_US
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.queue import Entry, JobQueue
 from space_scheduler.profile import Profile
+
+#: Jobs of each shape from which on blocks cost less than asking for each job.
+_ALIKE: Final = 4
 
 
 class _Alike:
@@ -70,7 +76,27 @@ class Compression:
 
     def sweep(self, queue: JobQueue) -> None:
         """Each job in its turn; one without a reservation, or with one that is not after now, is left as it is."""
-        turns = [(each.entries[0][0], each) for each in map(self._reserved, queue.alike()) if each is not None]
+        shapes = queue.alike()
+        if len(queue) < _ALIKE * len(shapes):
+            self._one_by_one(queue)
+        else:
+            self._in_blocks(shapes)
+
+    def _one_by_one(self, queue: JobQueue) -> None:
+        """Ask the profile for each."""
+        profile, starts_us, now_us = self._profile, self._starts_us, self._now_us
+        for job in queue:
+            start_us = starts_us.get(job.id, now_us)
+            if now_us < start_us < FOREVER_US:
+                earlier_us = profile.earlier(job.procs, job.estimate_us, start_us, now_us)
+                if earlier_us != start_us:
+                    profile.move_up(start_us, earlier_us, job.estimate_us, job.procs)
+                    starts_us[job.id] = earlier_us
+                    self.moved.add(job.id)
+
+    def _in_blocks(self, shapes: Iterable[Sequence[Entry]]) -> None:
+        """Jobs of one shape with nobody else's turn in between together."""
+        turns = [(each.entries[0][0], each) for each in map(self._reserved, shapes) if each is not None]
         heapify(turns)  # keys are unique: nothing but them is compared
         while turns:
             alike = heappop(turns)[1]

@@ -29,18 +29,16 @@ from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
-from space_scheduler.lookahead import Progress
-from space_scheduler.progress import ALONE_PPM
-from space_scheduler.service.coscheduling import Coscheduling
-from space_scheduler.service.launcher import Launcher
-from space_scheduler.service.launches import Launches
+from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.inputs import Started
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
-from space_scheduler.service.nodes import NodeBook, NodeEntry
+from space_scheduler.service.nodes import NodeEntry
 from space_scheduler.service.orders import Orders
 from space_scheduler.service.records import JobRecord
+from space_scheduler.service.service_core import ServiceCore
 from space_scheduler.service.session import Session
-from space_scheduler.service.turn_signs import TurnSigns
+from space_scheduler.service.shell import Shell
 
 PROCS = 2
 MEMORY_BYTES = 8 << 30
@@ -60,44 +58,34 @@ class Clock:
 class NoHost:
     """There is no core: nothing that it would have to hear happens in a round."""
 
-    @staticmethod
-    def started(_: int) -> JobRecord:
-        """A job that starts: a defect of the benchmark."""
-        raise AssertionError("no job of this benchmark starts")
-
     async def post(self, *_: object, **__: object) -> Any:
         """An event: a defect of the benchmark."""
         raise AssertionError("a heartbeat of this benchmark has nothing new to say")
+
+    async def annotate(self, *_: object) -> None:
+        """Facts of a job: a defect of the benchmark."""
+        raise AssertionError("a heartbeat of this benchmark tells no facts")
 
 
 def made(nodes: int, jobs: int, width: int, clock: Clock) -> tuple[Link, list[tuple[NodeEntry, bytes]]]:
     """The service's part that hears agents, and each node with the heartbeat that it says."""
     names = [f"w{number}" for number in range(nodes)]
-    shared = SocialContract(
-        cpu_ratio=0.5, memory_ratio=0.5, mpl=2
-    )  # limits count work: it is counted at each heartbeat
+    shared = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2)  # limits count work, at each heartbeat
     config = ClusterConfig(name="c", nodes=names, policy="normal", contract=shared)
-    book, log, fence = NodeBook(names, clock), Log(io.StringIO(), people=False), wire.Fence("c", 1, "i")
-    host: Any = NoHost()
-    orders = Orders(config, fence, Ed25519PrivateKey.generate())
-    launches = Launches(config, book, orders, TurnSigns(config, names), NoHost.started)
-    launcher = Launcher(launches, host, log)
-    link = launcher.link = Link(config, book, fence, log, launcher)
-    link.answer = Coscheduling(config, book, launches.attempts, now_s=clock).answer
+    log, fence, host = Log(io.StringIO(), people=False), wire.Fence("c", 1, "i"), NoHost()
+    rules = ServiceCore(config, names, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
+    shell = Shell(rules, host, log, clock)
+    link = shell.link = Link(config, rules.book, fence, log, shell.feed)
     receives = {job: (Receives.BLOCKS if job % 5 else Receives.POLLS,) for job in range(1, jobs + 1)}
-    records = list(running(names, jobs, width))
-    progress = {
-        each.id: Progress(each.job, each.allocation, LIMIT_US * ALONE_PPM, 0, ALONE_PPM)
-        for each in records
-        if each.allocation is not None
-    }
-    launches.adopt(records, progress, receives)
+    records = tuple(running(names, jobs, width))
+    progress = {each.id: (float(LIMIT_US), 1.0) for each in records}
+    shell.feed(Started(records, (), progress, SavedTurns(receives, tuple(names))))
     there: dict[str, list[int]] = {}
-    for launch in launches.attempts.values():
+    for launch in rules.launches.attempts.values():
         for name in launch.gang.nodes:
             there.setdefault(name, []).append(launch.job_id)
     said = []
-    for number, entry in enumerate(book):
+    for number, entry in enumerate(rules.book):
         entry.hello = wire.Hello(
             1, entry.name, "boot", PROCS, MEMORY_BYTES, "127.0.0.1", 1, "bench", session=new_session()
         )
@@ -136,15 +124,15 @@ def one_round(link: Link, said: list[tuple[NodeEntry, bytes]], clock: Clock) -> 
     frames = []
     for entry, beat in said:
         assert entry.hello is not None
-        session = entry.session = Session(transport, transport, entry.name, link.log, entry.hello)
-        session.agreed = True
+        session = link.sessions[entry.name] = Session(transport, transport, entry.name, link.log, entry.hello)
+        entry.connected = entry.agreed = True
         frames.append((entry, session, Numbering(session.session).frame(beat)))
     answers = 0
     began_s = time.process_time()
     for entry, session, frame in frames:
         clock.now_s += link.beat_s / len(frames)
         message = wire.from_agent(session.turn.payload(frame))
-        entry.heard_s, entry.heard_at = clock.now_s, datetime.now().astimezone()
+        entry.heard_at = datetime.now().astimezone()
         link._hand_on(entry, session, message)
         answers += session._frames.qsize()
     took_s = time.process_time() - began_s

@@ -110,7 +110,19 @@ class Profile:
         if first and free[first] == free[first - 1]:
             del times[first], free[first]
 
-    def earlier(self, procs: int, duration_us: int, start_us: int, from_us: int = 0) -> int:
+    def move_up(self, start_us: int, earlier_us: int, duration_us: int, procs: int) -> None:
+        """Have ``procs`` processors that are taken for a duration from ``start_us`` on taken from an earlier time on.
+
+        While both times overlap nothing changes: what is left to do is most often short.
+        """
+        if earlier_us + duration_us < start_us:
+            self.change(start_us, start_us + duration_us, procs)
+            self.change(earlier_us, earlier_us + duration_us, -procs)
+        else:
+            self.change(earlier_us + duration_us, start_us + duration_us, procs)
+            self.change(earlier_us, start_us, -procs)
+
+    def earlier(self, procs: int, duration_us: int, start_us: int, from_us: int) -> int:
         """Where a job that holds ``[start_us, start_us + duration_us)`` in this profile could start instead.
 
         The earliest start from ``from_us`` on, at most ``start_us``, that needs nothing but what is free and what the

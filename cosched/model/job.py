@@ -65,6 +65,16 @@ class JobState(StrEnum):
     NODE_LOST = "node lost"
 
 
+#: The states of every job's life, for code that is run for each: in CPython 3.11 a member of an enum that is looked up
+#: in its class takes as long as a call.
+QUEUED: Final = JobState.QUEUED
+STARTING: Final = JobState.STARTING
+RUNNING: Final = JobState.RUNNING
+ENDING: Final = JobState.ENDING
+COMPLETED: Final = JobState.COMPLETED
+TIMED_OUT: Final = JobState.TIMED_OUT
+NODE_LOST: Final = JobState.NODE_LOST
+
 TERMINAL: Final = frozenset(
     {
         JobState.COMPLETED,

@@ -2,7 +2,6 @@
 
 import hashlib
 import platform
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -42,6 +41,8 @@ def digest(path: Path) -> FileDigest:
 
 def make(command: str, experiment: Experiment, inputs: list[Path], outputs: list[Path]) -> Manifest:
     """The manifest of a run that has just ended."""
+    from importlib.metadata import version  # noqa: PLC0415 (half of what a short command costs, for runs that leave one)
+
     return Manifest(
         command=command,
         cosched=cosched.__version__,

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from rich import box
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table as RichTable
+from typing import TYPE_CHECKING, Any
 
 from cosched.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _WIDE = 240
 #: No column is cut below that: most numbers keep their digits.
@@ -40,8 +38,11 @@ class Table:
         """The rows as dictionaries, for JSON."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
-    def show(self, console: Console) -> None:
+    def show(self, console: "Console") -> None:
         """Print for people: drawn on a terminal, aligned plain lines into a pipe."""
+        from rich import box  # noqa: PLC0415 (rich, only where a table is drawn)
+        from rich.table import Table as RichTable  # noqa: PLC0415 (as above)
+
         console.print(self.caption, style="bold", markup=False)
         drawn = RichTable(box=box.SIMPLE_HEAD)
         for i, column in enumerate(self.columns):
@@ -84,17 +85,19 @@ class Table:
 
 def _fitted(lines: list[list[str]], screen: int, cut: Sequence[int]) -> list[list[str]]:
     """The lines with each column as wide as its widest value, those columns narrower that are to be ``cut``."""
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 (as above)
+
     columns = list(zip(*lines, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     for i in [*cut, *range(len(columns) - 1, -1, -1)]:
         if (excess := sum(widths) + 2 * (len(widths) - 1) - screen) > 0:
             widths[i] = max(min(widths[i], _LEAST), widths[i] - excess)
-    cells = [[_cut(text, width) for text, width in zip(line, widths, strict=True)] for line in lines]
-    return [[set_cell_size(text, width) for text, width in zip(line, widths, strict=True)] for line in cells]
 
+    def fitted(text: str, width: int) -> str:
+        shorter = text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+        return set_cell_size(shorter, width)
 
-def _cut(text: str, width: int) -> str:
-    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+    return [[fitted(text, width) for text, width in zip(line, widths, strict=True)] for line in lines]
 
 
 def shown(value: Any) -> str:
@@ -110,8 +113,10 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> "Console":
     """A console that never cuts lines off when its output goes into a pipe or a file."""
+    from rich.console import Console  # noqa: PLC0415 (as above)
+
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False)
 

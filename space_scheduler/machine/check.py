@@ -78,10 +78,9 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
             else:
                 problem = _width(job, allocation) or room.misfit(job.at(allocation.procs), allocation)
             room.take(job, allocation)
-            if job.id not in queue or job.id in changed:
-                problem = "it is not in the queue"
-            elif job != queue.job(job.id):
-                problem = "the queue has another job of this number"
+            if job.id in changed or not queue.has(job):
+                waits = job.id in queue and job.id not in changed
+                problem = "the queue has another job of this number" if waits else "it is not in the queue"
             if problem:
                 raise BadPlan(
                     f"job {job.id} ({allocation.procs} processors) cannot start with {free_procs} free: {problem}"

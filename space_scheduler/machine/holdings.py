@@ -9,7 +9,7 @@ A change that is refused takes with it those that were deferred: they are planne
 from fractions import Fraction
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import Job, JobState
+from cosched.model.job import STARTING, Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.machine import explain
 from space_scheduler.machine.capacity import Free
@@ -31,7 +31,7 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
     record.started_us = now_us
     record.end_us = now_us + job.estimate_us
     record.allocation = allocation
-    machine.jobs.become(record, JobState.STARTING, now_us)
+    machine.jobs.become(record, STARTING, now_us)
     machine.capacity.take(job, allocation)
     if machine.rates is not None:
         machine.rates.begin(record, now_us)
@@ -123,7 +123,7 @@ def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent) -
 def _follow_width(machine: Machine, record: Record) -> bool:
     """The rate and the end of a job of another width where no rates are kept; whether they are others than before."""
     assert record.allocation is not None
-    if record.state is JobState.STARTING:
+    if record.state is STARTING:
         record.begin_work(record.job.estimate_us, machine.now_us)
     elif record.left:
         record.settle(machine.now_us)

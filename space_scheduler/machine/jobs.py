@@ -62,12 +62,12 @@ class JobBook:
 
         Raises ``IllegalTransition`` with the job's story, and nothing has changed then.
         """
-        steps = STEPS[record.state]
-        if state not in steps:
-            raise record.illegal(state, now_us)
+        try:
+            move = STEPS[record.state][state]
+        except KeyError:
+            raise record.illegal(state, now_us) from None
         record.state = state
-        record.story = (*record.story, (now_us, state))
-        move = steps[state]
+        record.story += ((now_us, state),)
         if move is not None:
             move(self, record)
 

@@ -6,7 +6,7 @@ A function for each event, in the table :data:`JOB_EVENTS`. Starting is not here
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cosched.model.job import TERMINAL, JobState
+from cosched.model.job import ENDING, NODE_LOST, RUNNING, TERMINAL, JobState
 from cosched.model.time import FOREVER_US, US_PER_S
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
@@ -107,11 +107,11 @@ def _withdrawn(machine: Machine, record: Record, event: ev.Event) -> None:
 def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
     """A job's last task is up: from now on it works, and its limit counts."""
     record = machine.jobs[event.job_id]
-    if record.state is JobState.ENDING:
+    if record.state is ENDING:
         return []  # cancelled while it was being launched
     if record.change is not None and record.awaits_start:
         raise record.illegal(JobState.RUNNING, machine.now_us)
-    machine.jobs.become(record, JobState.RUNNING, machine.now_us)
+    machine.jobs.become(record, RUNNING, machine.now_us)
     if record.started_us != machine.now_us and not record.released:
         machine.work_anew(record, record.job.estimate_us)
         machine.disturbed(Why.LATE_LAUNCH, event)
@@ -147,7 +147,7 @@ def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
     if record.requeues and outcome is not JobState.COMPLETED:  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
         return []
-    if outcome is JobState.NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
+    if outcome is NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
         machine.wait_again(record, record.job, Reason(Why.REQUEUED), event)
         return []
     machine.jobs.become(record, outcome, machine.now_us)

@@ -3,7 +3,7 @@
 import msgspec
 
 from cosched.model.allocation import Allocation
-from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.job import QUEUED, TERMINAL, Job, JobState
 from cosched.model.time import plain_seconds
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event
@@ -77,8 +77,8 @@ class Record:
     def __init__(self, job: Job, rank: int, now_us: int, cause: Event | None = None) -> None:
         self.job = job
         self.rank = rank
-        self.state = JobState.QUEUED
-        self.story: tuple[tuple[int, JobState], ...] = ((now_us, JobState.QUEUED),)
+        self.state = QUEUED
+        self.story: tuple[tuple[int, JobState], ...] = ((now_us, QUEUED),)
         self.started_us: int | None = None
         self.end_us = 0
         self.left: Rate = 0

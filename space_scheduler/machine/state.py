@@ -14,9 +14,10 @@ batch runs one pass:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
@@ -24,7 +25,7 @@ from cosched.model.job import Job, JobState
 from space_scheduler.machine import check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import Decision, decision_of, memory_found, memory_kept, plan_of
-from space_scheduler.machine.events import Boundary
+from space_scheduler.machine.events import Boundary, RulesChanged
 from space_scheduler.machine.instructions import Instruction, SetTimer, Tell
 from space_scheduler.machine.lifecycle import JOB_EVENTS, Handler, past_their_ends
 from space_scheduler.machine.machine import Machine
@@ -93,11 +94,12 @@ class SchedulerState:
         if now_us < machine.now_us:
             raise ValueError(f"time went back: {now_us} µs after {machine.now_us} µs, with {event}")
         machine.now_us = now_us
-        if type(event) is Boundary:
-            return self._boundary(event)
-        if type(event) is ev.RulesChanged:  # the host has restored this state under them
+        kind = type(event)
+        if kind is Boundary:
+            return self._boundary(event)  # type: ignore[arg-type]
+        instructions = self.handlers[kind](machine, event)
+        if kind is RulesChanged:  # the host has restored this state under them
             self.memory = self.unread = None
-        instructions = self.handlers[type(event)](machine, event)
         if machine.changing:  # what was deferred may be possible now
             instructions = instructions + holdings.send_due(machine, event)  # type: ignore[arg-type]
         if machine.turns is not None and machine.nodes is not None:

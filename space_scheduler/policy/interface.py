@@ -8,7 +8,7 @@ may declare is in :class:`PolicyTraits`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -23,8 +23,7 @@ from space_scheduler.progress import Occupancy, Rate
 from space_scheduler.reasons import Reason, Why
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(msgspec.Struct):
     """What happened since the last pass; an empty one means that no pass is needed.
 
     ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that
@@ -34,9 +33,9 @@ class Changes:
     predicted ends moved later or the machine's size changed: then no earlier promise holds as such.
     """
 
-    submitted: list[Job] = field(default_factory=list)
-    vacated: list[tuple[int, int]] = field(default_factory=list)
-    withdrawn: list[Job] = field(default_factory=list)
+    submitted: list[Job] = []
+    vacated: list[tuple[int, int]] = []
+    withdrawn: list[Job] = []
     released: bool = False
     due: bool = False
     disturbed: Why | None = None

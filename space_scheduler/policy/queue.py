@@ -64,6 +64,11 @@ class JobQueue:
         """The sort key of a queued job."""
         return self._entries[job_id][0]
 
+    def has(self, job: Job) -> bool:
+        """Whether this very job waits, and not another of its number."""
+        entry = self._entries.get(job.id)
+        return entry is not None and (entry[1] is job or entry[1] == job)
+
     def job(self, job_id: int) -> Job:
         """A queued job by its id."""
         return self._entries[job_id][1]
@@ -111,6 +116,10 @@ class JobQueue:
             if not within:
                 del self._by_shape[job.procs]
 
+    def alike(self) -> list[Sequence[Entry]]:
+        """The jobs of each shape with their keys, in order."""
+        return [same for within in self._by_shape.values() for same in within.values()]
+
     def narrowest(self) -> int:
         """The fewest processors any queued job needs (the queue must not be empty)."""
         return min(self._by_shape)
@@ -126,7 +135,9 @@ class JobQueue:
         Of the fields that the place does not look at, all jobs have the same value; so has a job of which nothing is
         known.
         """
-        rest = job.estimate_us if not job.memory_bytes else job.memory_bytes << 62 | job.estimate_us
+        rest = job.estimate_us
+        if job.memory_bytes:
+            rest |= job.memory_bytes << 62
         kind = job.kind if self._kind else ""
         cpu_permille = job.cpu_permille if self._cpu else WHOLE_CPU_PERMILLE
         if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE:

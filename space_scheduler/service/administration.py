@@ -122,7 +122,7 @@ class Administration:
             raise BadInput("user", f"{len(users)} of them", f"at most {_MOST_USERS}")
         if not caller.operator and set(users) - {caller.user}:
             raise Refusal(403, f"who others are on the nodes is for operators to ask; {caller.user} is none")
-        there = [entry.name for entry in self._link.book if entry.session is not None]
+        there = [entry.name for entry in self._link.book if entry.connected]
         found = await asyncio.gather(*(self._surveyed(name, users) for name in there))
         silent = [name for name, each in zip(there, found, strict=True) if each is None]
         return answer(docs.SurveyDoc([each for each in found if each is not None], silent))

@@ -23,6 +23,8 @@ from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
+from space_scheduler.machine.instructions import Start
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service import garbage, listen, openapi
 from space_scheduler.service.accepting import Acceptor
 from space_scheduler.service.administration import Administration
@@ -30,26 +32,25 @@ from space_scheduler.service.admission import Limits
 from space_scheduler.service.api import Api
 from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.callers import AGENTS, Callers
-from space_scheduler.service.coscheduling import Coscheduling
+from space_scheduler.service.clock import boottime_s
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.heavy import Heavy
 from space_scheduler.service.host import CoreHost
-from space_scheduler.service.launcher import Launcher
-from space_scheduler.service.launches import Launches
+from space_scheduler.service.inputs import InJournal, Started
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import Members
 from space_scheduler.service.metrics import Metrics, Timed
-from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
+from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.records import Committed
-from space_scheduler.service.recovery import Recovered
+from space_scheduler.service.service_core import ServiceCore
 from space_scheduler.service.sharing import policy_of, rules_of
+from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.tokens import Tokens
-from space_scheduler.service.turn_signs import TurnSigns
 from space_scheduler.service.waiting import Jobs
 
 _STOP_S: Final = 10.0
@@ -68,10 +69,17 @@ class Service:
     ``port`` is where TLS is listened for (of use where the settings say 0), None where it is not.
     """
 
-    def __init__(self, config: ClusterConfig, log: Log | None = None, *, take_over: bool = False) -> None:
-        """``take_over``: give orders also to nodes that have obeyed another journal's scheduler."""
+    def __init__(
+        self, config: ClusterConfig, log: Log | None = None, *, take_over: bool = False, record: Path | None = None
+    ) -> None:
+        """``take_over``: give orders also to nodes that have obeyed another journal's scheduler.
+
+        ``record``: a file to be made, for all that happens (``recorder``).
+        """
         self.config = config
         self._take_over = take_over
+        self._record = record
+        self.recorder: Recorder | None = None
         self.log = log or Log()
         self.port: int | None = None
         self._runner: web.AppRunner | None = None
@@ -106,17 +114,20 @@ class Service:
         state = Path(config.state)
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")
-        self.book = NodeBook(members.nodes)
-        signs = TurnSigns(config, recovered.turns.keeps_time)
-        orders = Orders(config, fence, key)
-        self.launches = Launches(config, self.book, orders, signs, lambda job_id: self.host.view().jobs[job_id])
-        self.launcher = Launcher(self.launches, core, self.log)
-        self.link = self.launcher.link = Link(config, self.book, fence, self.log, self.launcher, members)
-        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts, recovered.turns.turns)
-        self.link.answer = self.coscheduling.answer
+        rules = ServiceCore(config, members.nodes, fence, Orders(config, fence, key))
+        self.book, self.launches, self.coscheduling = rules.book, rules.launches, rules.coscheduling
+        self.shell = Shell(rules, core, self.log, boottime_s)
+        if self._record is not None:
+            self.recorder = self.shell.record = Recorder(self._record, config, members.nodes, fence)
+        self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
-        self._adopt(recovered)
+        now_us = self.host.clock.now_us()
+        progress = {
+            job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
+            for job_id, each in recovered.progress.items()
+        }
+        self.shell.feed(Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
@@ -158,16 +169,6 @@ class Service:
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
 
-    def _adopt(self, recovered: Recovered) -> None:
-        """Take over the jobs that hold nodes by the journal, and await those nodes."""
-        holding = self.launches.adopt(
-            recovered.jobs.values(), recovered.progress, recovered.turns.receives, self.host.clock.now_us()
-        )
-        self.book.recovered(recovered.nodes, holding)
-        awaited = {entry.name for entry in self.book if entry.heard_s is not None}
-        self.launches.comparison.begin(len(self.launches.attempts), awaited)
-        self.launcher.carry_out()
-
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
         descriptors, nodes = listen.descriptors(), len(members.nodes)
@@ -189,7 +190,7 @@ class Service:
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
         self.metrics.slow_readers = lambda: self.readers.cut
         self.metrics.refused = lambda: self.acceptor.refused
-        discarder = Discarder(self.config, self.host, self.launcher, self.link, self.log)
+        discarder = Discarder(self.config, self.host, self.shell, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
             for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
@@ -202,18 +203,22 @@ class Service:
                 self.acceptor.close()
             self.jobs.stop()
             self.link.close()
-            self.launcher.close()
+            self.shell.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._runner.cleanup()
             try:
                 async with asyncio.timeout(_STOP_S):
-                    await self.launcher.settle()
+                    await self.shell.settle()
             except TimeoutError:
                 self.log.warn("not all reports could be journalled; agents make them again", seconds=_STOP_S)
         if hasattr(self, "host"):
             await self.host.close()
+        if self.recorder is not None:
+            if self.recorder.problem:
+                self.log.warn("record", why=self.recorder.problem)
+            self.recorder.close()
         for each in self._sockets:
             each.close()
         if self._sockets and self.config.listen.socket:
@@ -226,11 +231,12 @@ class Service:
         """Hand on an event that is in the journal, and what followed from it."""
         try:
             tell(self.log, committed, self.host.clock.when)
-            self.book.committed(committed.event)
             self.metrics.committed(committed)
             self.jobs.committed(committed)
-            self.coscheduling.committed(committed)
-            self.launcher.committed(committed)
+            view = self.host.view()
+            starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
+            started = {job_id: view.jobs[job_id] for job_id in starts}
+            self.shell.feed(InJournal(committed.event, committed.instructions, started))  # type: ignore[arg-type]
         except Exception as error:
             self.log.fault("an event was not carried out", error, seq=committed.seq)
 
@@ -282,10 +288,15 @@ def host_of(
 
 
 async def serve(
-    config: ClusterConfig, stop: asyncio.Event, ready: Callable[[], None], *, take_over: bool = False
+    config: ClusterConfig,
+    stop: asyncio.Event,
+    ready: Callable[[], None],
+    *,
+    take_over: bool = False,
+    record: Path | None = None,
 ) -> None:
-    """Run the service until ``stop`` is set; ``ready`` is called once it listens."""
-    service = Service(config, take_over=take_over)
+    """Run the service until ``stop`` is set; ``ready`` is called once it listens. The rest as in :class:`Service`."""
+    service = Service(config, take_over=take_over, record=record)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
     with garbage.not_looked_for():  # much is made now, and it stays
         await service.start()

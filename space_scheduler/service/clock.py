@@ -22,6 +22,11 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
+def boottime_s() -> float:
+    """Seconds since the boot, those of a suspended machine included: leases are counted by it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @dataclass(frozen=True)
 class Sources:
     """Where time comes from, in microseconds: the wall clock (since 1970), the time since the boot, and which boot."""

@@ -6,7 +6,7 @@ Without it, agents go on as they were told for a few seconds, and then as plain 
 second network among the nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cosched.config.cluster import ClusterConfig
@@ -15,11 +15,10 @@ from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from cosched.wire.api import CoschedulingDoc
-from space_scheduler.machine.instructions import SharePlan, Turn
+from space_scheduler.machine.instructions import Turn
 from space_scheduler.machine.turns import NEEDS_TURNS
-from space_scheduler.service.nodes import NodeBook, NodeEntry, boottime_s
+from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt
-from space_scheduler.service.records import Committed
 
 #: For how long a plan is told to further nodes, as a share of the heartbeat.
 _KEPT: Final = 0.5
@@ -45,24 +44,20 @@ class Coscheduling:
         config: ClusterConfig,
         book: NodeBook,
         attempts: Mapping[int, LaunchAttempt],
-        turns: Iterable[Turn] = (),
-        now_s: Callable[[], float] = boottime_s,
     ) -> None:
         self._mode = config.coscheduling.mode
         self._slot_us = duration_us(config.coscheduling.slot, "coscheduling.slot")
         self._keep_s = _KEPT * config.time_us("heartbeat") / US_PER_S
         self._book = book
         self._attempts = attempts
-        self._turns = {turn.job_id: turn for turn in turns}
-        self._now_s = now_s
+        self._turns: dict[int, Turn] = {}
+        self._now_s = book.now_s
         self._plan = Shares({}, frozenset(), {})
         self._until_s = 0.0
 
-    def committed(self, committed: Committed) -> None:
-        """Follow what the core has decided."""
-        for instruction in committed.instructions:
-            if isinstance(instruction, SharePlan):
-                self._turns = {turn.job_id: turn for turn in instruction.turns}
+    def follow(self, turns: Iterable[Turn]) -> None:
+        """These are the turns that the core has decided on."""
+        self._turns = {turn.job_id: turn for turn in turns}
 
     def answer(self, entry: NodeEntry, beat: wire.Heartbeat) -> wire.Turns:
         """For the node that has just said this."""

@@ -6,9 +6,10 @@ from typing import Final
 from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S
 from space_scheduler.service.host import CoreHost
-from space_scheduler.service.launcher import Launcher
+from space_scheduler.service.inputs import Discarded
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
+from space_scheduler.service.shell import Shell
 
 _SLOWEST_S: Final = 600.0
 _PAGE: Final = 200
@@ -17,10 +18,10 @@ _PAGE: Final = 200
 class Discarder:
     """Looks at the history from time to time. A node that was away is told at a later look, as long as this runs."""
 
-    def __init__(self, config: ClusterConfig, host: CoreHost, launcher: Launcher, link: Link, log: Log) -> None:
+    def __init__(self, config: ClusterConfig, host: CoreHost, shell: Shell, link: Link, log: Log) -> None:
         self._keep_us = config.time_us("keep_output")
         self._host = host
-        self._launcher = launcher
+        self._shell = shell
         self._link = link
         self._log = log
         self._done: set[int] = set()
@@ -55,7 +56,7 @@ class Discarder:
                 seen.add(record.id)
                 node = record.allocation.nodes[0].node
                 if record.id not in self._done and self._link.connected(node):
-                    self._launcher.discard(node, record.id, record.attempt)
+                    self._shell.feed(Discarded(node, record.id, record.attempt))
                     self._done.add(record.id)
                     told += 1
             if len(page) < _PAGE:

@@ -18,9 +18,8 @@ from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.api import Failure
 from space_scheduler.launch import diagnose, unnoticed
-from space_scheduler.lookahead import Progress
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, RateChanged, Resize, Start
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
@@ -31,7 +30,7 @@ from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, O
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
 from space_scheduler.service.owners import AtDesks, Owners
-from space_scheduler.service.records import Committed, Facts, JobRecord
+from space_scheduler.service.records import Facts, JobRecord
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
 from space_scheduler.service.turn_signs import TurnSigns
@@ -53,7 +52,6 @@ class Launches:
         config: ClusterConfig,
         book: NodeBook,
         orders: Orders,
-        signs: TurnSigns,
         record_of: Callable[[int], JobRecord],
     ) -> None:
         """``record_of`` gives what is known of a job that the core has just started."""
@@ -61,7 +59,7 @@ class Launches:
         self.book = book
         self.attempts: dict[int, LaunchAttempt] = {}
         self._orders = orders
-        self._signs = signs
+        self.signs = TurnSigns(config)
         self._record_of = record_of
         self._timeout_us = config.time_us("launch_timeout")
         self.suspects = Suspects(config, book)
@@ -80,15 +78,13 @@ class Launches:
     def adopt(
         self,
         records: Iterable[JobRecord],
-        progress: Mapping[int, Progress] | None = None,
-        receives: Mapping[int, tuple[Receives, ...]] | None = None,
-        now_us: int = 0,
+        progress: Mapping[int, tuple[float, float]],
+        receives: Mapping[int, tuple[Receives, ...]],
     ) -> set[str]:
         """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
 
-        ``progress`` is how far they are by the core, ``receives`` what it knows of how they do, ``now_us`` its time.
+        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do.
         """
-        progress, receives = progress or {}, receives or {}
         names: set[str] = set()
         for record in records:
             if record.allocation is None or record.state in TERMINAL:
@@ -105,24 +101,24 @@ class Launches:
             self.attempts[record.id] = launch
             launch.receives_told = receives.get(record.id, ())
             if (known := progress.get(record.id)) is not None:
-                launch.rate = float(known.rate_ppm) / ALONE_PPM
+                left_us, launch.rate = known
                 if record.state is JobState.RUNNING:
-                    self._begin_work(launch, float(known.left_at(now_us)) / ALONE_PPM)
+                    self._begin_work(launch, left_us)
             if gang.launching:
                 self._set_timer(launch)
             names.update(gang.nodes)
         return names
 
-    def committed(self, committed: Committed) -> None:
-        """Carry out what follows from an event that is in the journal."""
-        if isinstance(committed.event, ev.NodeLost) and (entry := self.book.get(committed.event.name)):
-            self._signs.lost(entry.name)
+    def committed(self, event: ev.Event, instructions: Iterable[Instruction]) -> None:
+        """An event is in the journal, and with it what was instructed."""
+        if isinstance(event, ev.NodeLost) and (entry := self.book.get(event.name)):
+            self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
-        if isinstance(committed.event, ev.NodeResumed):
-            self.suspects.resumed(committed.event.name)
-        if isinstance(committed.event, ev.JobEnded | ev.LaunchFailed):
-            self._recorded(committed.event.job_id)
-        for instruction in committed.instructions:
+        if isinstance(event, ev.NodeResumed):
+            self.suspects.resumed(event.name)
+        if isinstance(event, ev.JobEnded | ev.LaunchFailed):
+            self._recorded(event.job_id)
+        for instruction in instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
             elif isinstance(instruction, RateChanged) and (launch := self.attempts.get(instruction.job_id)):
@@ -162,12 +158,16 @@ class Launches:
             launch = self.attempts.get(sign.job_id)
             if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
                 launch.efforts[entry.name] = sign.effort
-                if received := self._signs.receives(launch, entry.name, sign.receives):
+                if received := self.signs.receives(launch, entry.name, sign.receives):
                     self._post(received, note=f"seen by {entry.name}")
                 if launch.work is not None and launch.gang.phase is Phase.RUNNING:
                     self._count_work(launch, launch.work, entry, sign)
         self._give_up_unguarded(entry)
-        if clock := self._signs.clock(entry):
+        if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
+            again, entry.unforgotten = sorted(entry.unforgotten), set()
+            for key in again:
+                self._order(entry.name, key, OrderKind.FORGET)
+        if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
         if event := self._owners.event(entry):
             self._post(event, note="by the node")
@@ -214,7 +214,7 @@ class Launches:
     def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
         """A node is there: compare what it has with what it should have."""
         reports = {(report.job_id, report.attempt): report for report in hello.groups}
-        entry.stale = set()
+        entry.stale, entry.unforgotten = set(), set()
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases:
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
@@ -240,6 +240,9 @@ class Launches:
         elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
             key = (message.job_id, message.attempt)
         else:
+            return
+        if isinstance(message, wire.Refused) and message.order.n == OrderKind.FORGET:
+            entry.unforgotten.add(key)  # its guard is away, or was not done yet
             return
         launch = self.attempts.get(key[0])
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
@@ -294,7 +297,7 @@ class Launches:
             self._order(entry.name, key, OrderKind.KILL)
 
     def _into_service(self, entry: NodeEntry) -> None:
-        if entry.stale or entry.session is None or not entry.session.agreed:
+        if entry.stale or not entry.agreed:
             return
         size = entry.offers(self.config.contract)
         if size != (entry.joining or entry.size):
@@ -320,7 +323,7 @@ class Launches:
 
     def _send(self, launch: LaunchAttempt, action: Order) -> None:
         if action.kind is OrderKind.PREPARE:
-            launch.held.add(action.node)
+            launch.held[action.node] = None
             self._release_held(launch)
         elif action.kind is OrderKind.RUN:
             self._tell(action.node, self._orders.run(launch))
@@ -337,7 +340,7 @@ class Launches:
             if not launch.peers:
                 return
             self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
-        held, launch.held = launch.held, set()
+        held, launch.held = launch.held, {}
         for name in held:
             self._tell(name, self._orders.prepare(launch, name))
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
@@ -18,8 +18,10 @@ from cosched.errors import BadInput, nearest
 from cosched.identity.tls import serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from cosched.wire.sequence import OutOfTurn, Turn, checked_session
+from cosched.wire.sequence import OutOfTurn, Turn
 from space_scheduler.service.callers import certificate_of, secured_by
+from space_scheduler.service.inputs import AnyInput, Connected, Disconnected, Heard, Removed, Ticked
+from space_scheduler.service.joining import checked_hello
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import Members
 from space_scheduler.service.nodes import NodeBook, NodeEntry
@@ -31,29 +33,11 @@ _MOST_BAD: Final = 100
 _HELLO_S: Final = 10.0
 #: A connection that was silent for so many heartbeats is dead, should another agent of that name call.
 _DEAD_BEATS: Final = 3
-#: For how long a removed node's connection stays open, so that it hears of it.
-_LAST_WORDS_S: Final = 2.0
 _SURVEY_S: Final = 5.0
 
 
 class _Removed(Exception):
     """A node that has belonged to the cluster and does so no more; the message goes to its agent."""
-
-
-class Keeper(Protocol):
-    """Who hears of what nodes say and of their coming and going."""
-
-    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
-        """An agent was welcomed, and has taken the welcome."""
-
-    def beat(self, entry: NodeEntry) -> None:
-        """A heartbeat has come: it is in the entry."""
-
-    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
-        """An agent reports something about a job."""
-
-    def lost(self, entry: NodeEntry) -> None:
-        """A node was silent for a whole lease."""
 
 
 class Link:
@@ -65,22 +49,20 @@ class Link:
         book: NodeBook,
         fence: wire.Fence,
         log: Log,
-        keeper: Keeper,
+        feed: Callable[[AnyInput], None],
         members: Members | None = None,
     ) -> None:
-        """Without ``members`` nobody was ever removed."""
+        """``feed`` takes in what happens. Without ``members`` nobody was ever removed."""
         self.config = config
         self.book = book
         self.fence = fence
         self.log = log
-        self.keeper = keeper
+        self.feed = feed
         self.members = members
+        self.sessions: dict[str, Session] = {}
         self.refused: Counter[str] = Counter()
-        #: What a heartbeat that asks for it is answered; has to be set before any agent calls.
-        self.answer: Callable[[NodeEntry, wire.Heartbeat], wire.Turns]
         self.closing = False
         self.beat_s = config.time_us("heartbeat") / US_PER_S
-        self.lease_s = config.time_us("lease") / US_PER_S
         self._requests = 0
         self._asked: dict[int, tuple[str, asyncio.Future[Any]]] = {}
 
@@ -88,16 +70,24 @@ class Link:
 
     def send(self, name: str, message: wire.ToAgent) -> bool:
         """Send to a node; False where it is not connected."""
-        entry = self.book.get(name)
-        if entry is None or entry.session is None:
+        session = self.sessions.get(name)
+        if session is None:
             return False
-        entry.session.send(message)
+        session.send(message)
         return True
+
+    def cut(self, name: str, after_s: float) -> None:
+        """End a node's connection; one that ends soon is sent nothing more and not listened to."""
+        if (session := self.sessions.pop(name, None)) is None:
+            return
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, session.cut)
+        else:
+            session.cut()
 
     def connected(self, name: str) -> bool:
         """Whether the node's agent is here."""
-        entry = self.book.get(name)
-        return entry is not None and entry.session is not None
+        return name in self.sessions
 
     async def read_output(
         self, name: str, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int, timeout_s: float = 15.0
@@ -156,33 +146,21 @@ class Link:
             self._refuse(name, "hello", reason)
             await _say(socket, wire.Rejected(reason))
             return socket
-        session = Session(socket, transport, name, self.log, hello)
-        entry.session, entry.hello, entry.beat, entry.serial = session, hello, None, serial
-        self._now_heard(entry)
-        self.log.info("agent connected", node=name, address=hello.address, procs=hello.procs, groups=len(hello.groups))
-        session.send(
-            wire.Welcome(
-                wire.VERSION,
-                self.fence,
-                self.config.time_us("heartbeat"),
-                self.config.time_us("lease"),
-                self.config.contract,
-                session.session,
-                hello.session,
-                self.members.revoked if self.members else (),
-            )
-        )
+        session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
+        entry.heard_at = datetime.now().astimezone()
+        revoked = tuple(self.members.revoked) if self.members else ()
+        self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())
         try:
             await self._read(socket, entry, session)
         finally:
             writer.cancel()
-            if entry.session is session:
-                entry.session = None
+            if self.sessions.get(name) is session:
+                del self.sessions[name]
+                self.feed(Disconnected(name))
             for peer, future in list(self._asked.values()):
                 if peer == name and not future.done():
                     future.set_exception(ConnectionResetError(f"{name} is away"))
-            self.log.info("agent disconnected", node=name)
         return socket
 
     def _node_of(self, request: web.Request) -> str:
@@ -199,33 +177,7 @@ class Link:
         first = await socket.receive()
         if first.type is not WSMsgType.BINARY:
             raise BadInput("hello", f"a {first.type.name.lower()} frame", "a Hello in a binary frame")
-        hello = wire.from_agent(first.data)
-        if not isinstance(hello, wire.Hello):
-            raise BadInput("hello", f"a {type(hello).__name__}", "a Hello first")
-        if hello.version != wire.VERSION:
-            raise BadInput("hello: version", f"found {hello.version}", str(wire.VERSION))
-        if hello.node != name:
-            raise BadInput("hello: node", f"{hello.node!r} with the certificate of node {name!r}", "one and the same")
-        if hello.procs < 1 or hello.memory_bytes < 1 or not 0 < hello.port < 1 << 16 or not hello.address:
-            raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
-        checked_session(hello.session, "hello")
-        if hello.obeyed is not None and hello.obeyed != self.fence:
-            self._supersedes(hello.obeyed)
-        return hello
-
-    def _supersedes(self, obeyed: wire.Fence) -> None:
-        """Whether this scheduler may give orders where that one has. Raises :class:`BadInput` with the remedy."""
-        ours = self.fence
-        if obeyed.cluster_id != ours.cluster_id and ours.epoch < wire.TAKE_OVER_EPOCH:
-            found = f"the node obeys another journal's scheduler (cluster {obeyed.cluster_id}, epoch {obeyed.epoch})"
-            remedy = "that scheduler, or 'cosched scheduler --take-over' if this journal is the one to obey from now on"
-            raise BadInput("hello: obeyed", found, remedy)
-        if obeyed.epoch > ours.epoch:
-            remedy = f"at most {ours.epoch}, this scheduler's: a newer one drives this lab (is it gone? --take-over)"
-            raise BadInput("hello: obeyed", f"epoch {obeyed.epoch}", remedy)
-        if obeyed.epoch == ours.epoch:
-            remedy = "one scheduler: stop one of the two, start the other anew (do they work with copies of a journal?)"
-            raise BadInput("hello: obeyed", f"another scheduler with the same epoch, {ours.epoch}", remedy)
+        return checked_hello(wire.from_agent(first.data), name, self.fence)
 
     def _member(self, name: str, serial: str) -> None:
         """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""
@@ -240,20 +192,20 @@ class Link:
     def _welcome(self, hello: wire.Hello, name: str) -> NodeEntry:
         """The node's entry, free for this agent. Raises :class:`BadInput` where another one is alive."""
         entry = self.book.entry(name)
-        if entry.session is not None:
+        if (session := self.sessions.get(name)) is not None:
             silent_s = self.book.now_s() - (entry.heard_s or 0.0)
             if silent_s <= _DEAD_BEATS * self.beat_s:
                 heard = humanised(int(silent_s * US_PER_S))
                 raise BadInput("hello: node", f"an agent of {name} is connected, heard {heard} ago", "one agent a node")
             self.log.warn("agent replaced", node=name, silent_s=round(silent_s, 3))
-            entry.session.cut()
-            entry.session = None
+            del self.sessions[name]
+            session.cut()
         return entry
 
     async def _read(self, socket: web.WebSocketResponse, entry: NodeEntry, session: Session) -> None:
         bad = 0
         async for frame in socket:
-            if entry.session is not session:
+            if self.sessions.get(entry.name) is not session:
                 return  # replaced
             if frame.type is WSMsgType.ERROR:
                 self._refuse(entry.name, "oversized", str(frame.data))
@@ -268,12 +220,9 @@ class Link:
                     session.cut()
                     return
                 continue
-            self._now_heard(entry)
+            entry.heard_at = datetime.now().astimezone()
             if self.closing:
                 continue  # what is said now is said again to the next scheduler
-            if not session.agreed and entry.hello is not None:
-                session.agreed = True
-                self.keeper.hello(entry, entry.hello)
             self._hand_on(entry, session, message)
 
     def _decoded(self, kind: WSMsgType, data: Any, turn: Turn) -> wire.FromAgent:
@@ -282,27 +231,18 @@ class Link:
         return wire.from_agent(turn.payload(data))
 
     def _hand_on(self, entry: NodeEntry, session: Session, message: wire.FromAgent) -> None:
-        if isinstance(message, wire.Heartbeat):
-            entry.beat = message
-            self.keeper.beat(entry)
-            if message.asked_us:
-                session.send(self.answer(entry, message))
+        if isinstance(message, wire.Refused) and message.code == "fenced":
+            # it obeys another scheduler: nothing that this one says counts there
+            self._refuse(entry.name, "fenced", message.message)
+            session.cut()
+            return
+        if isinstance(message, wire.Hello):
+            self._refuse(entry.name, "second hello", "on a connection that has been welcomed")
         elif isinstance(message, wire.OutputChunk | wire.Surveyed):
             peer, future = self._asked.get(message.request, ("", None))
             if future is not None and peer == entry.name and not future.done():
                 future.set_result(message)
-        elif isinstance(message, wire.Hello):
-            self._refuse(entry.name, "second hello", "on a connection that has been welcomed")
-        elif isinstance(message, wire.Refused) and message.code == "fenced":
-            # it obeys another scheduler: nothing that this one says counts there
-            self._refuse(entry.name, "fenced", message.message)
-            session.cut()
-        else:
-            self.keeper.take_report(entry, message)
-
-    def _now_heard(self, entry: NodeEntry) -> None:
-        entry.heard_s = self.book.now_s()
-        entry.heard_at = datetime.now().astimezone()
+        self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:
         self.refused[kind] += 1
@@ -311,54 +251,20 @@ class Link:
     # leases
 
     async def watch(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Count leases, for ever. (Agents hear the scheduler by the answers to their pings.)
-
-        A scheduler that was stopped itself, or its machine suspended, has heard nobody and says so of nobody: the time
-        it missed does not count.
-        """
-        last_s = self.book.now_s()
+        """Have leases counted, for ever. (Agents hear the scheduler by the answers to their pings.)"""
         while True:
             await sleep(self.beat_s)
-            now_s = self.book.now_s()
-            missed_s = now_s - last_s - self.beat_s
-            last_s = now_s
-            for entry in self.book:
-                if missed_s > self.beat_s and entry.heard_s is not None:
-                    entry.heard_s += missed_s
-                if entry.heard_s is not None and now_s - entry.heard_s > self.lease_s:
-                    self._lose(entry)
+            self.feed(Ticked())
 
     def remove(self, name: str) -> None:
-        """Hear nothing more of a node, at once; tell it, and tell all others which certificates count no more."""
-        self.book.remove(name)
-        entry = self.book.get(name)
-        if self.members:
-            for each in self.book:
-                if each is not entry and each.session is not None:
-                    each.session.send(wire.Revoked(self.members.revoked))
-        if entry is None:
-            return
-        if (session := entry.session) is not None:
-            entry.session = None
-            session.send(wire.Rejected(f"node {name!r} was removed from this cluster", self.fence))
-            asyncio.get_running_loop().call_later(_LAST_WORDS_S, session.cut)
-        self._lose(entry)
-
-    def _lose(self, entry: NodeEntry) -> None:
-        self.log.warn("node lost", node=entry.name, lease_s=self.lease_s, connected=entry.session is not None)
-        if entry.session is not None:
-            entry.session.cut()
-            entry.session = None
-        entry.heard_s = None
-        entry.beat = None
-        self.keeper.lost(entry)
+        """A node belongs to the cluster no more: it and all others are told."""
+        self.feed(Removed(name, tuple(self.members.revoked) if self.members else ()))
 
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""
         self.closing = True
-        for entry in self.book:
-            if entry.session is not None:
-                entry.session.cut()
+        for session in self.sessions.values():
+            session.cut()
 
 
 async def _say(socket: web.WebSocketResponse, message: wire.ToAgent) -> None:

@@ -153,7 +153,7 @@ class Metrics(Collector):
         used = view.used()
         for entry in self._book.members(used):
             states[entry.state(busy=used.get(entry.name, 0) > 0)] += 1
-            connected += entry.session is not None
+            connected += entry.connected
             if (beat := entry.beat) is None:
                 continue
             for side in _SIDES:

@@ -1,9 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
-import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
@@ -12,14 +10,6 @@ from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.records import View
-
-if TYPE_CHECKING:
-    from space_scheduler.service.session import Session
-
-
-def boottime_s() -> float:
-    """Seconds since the boot, those of a suspended machine included: leases are counted by it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class NodeEntry:
@@ -35,7 +25,8 @@ class NodeEntry:
         self.name = name
         self.hello: Hello | None = None
         self.beat: Heartbeat | None = None
-        self.session: Session | None = None
+        self.connected = False
+        self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
         self.size: Node | None = None
         self.joining: Node | None = None
@@ -44,6 +35,7 @@ class NodeEntry:
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
         self.stale: set[tuple[int, int]] = set()
+        self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it
@@ -66,7 +58,7 @@ class NodeEntry:
 class NodeBook:
     """All nodes by name, in the allow-list's order."""
 
-    def __init__(self, names: Iterable[str], now_s: Callable[[], float] = boottime_s) -> None:
+    def __init__(self, names: Iterable[str], now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         names = list(names)
         self.allowed = set(names)

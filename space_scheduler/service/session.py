@@ -26,7 +26,6 @@ class Session:
         self._socket = socket
         self._transport = transport
         self._log = log
-        self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
         self._waiting_bytes = 0
 

@@ -25,12 +25,15 @@ _TOLD: Final = {each.value: each for each in (*NEEDS_TURNS, Receives.BLOCKS)}
 class TurnSigns:
     """What the core was told, and what it has to be told next."""
 
-    def __init__(self, config: ClusterConfig, keeps_time: Iterable[str] = ()) -> None:
-        """``keeps_time``: the nodes whose clocks were good when the service was started."""
+    def __init__(self, config: ClusterConfig) -> None:
         self._most_off_us = MOST_OFF * duration_us(config.coscheduling.slot, "coscheduling.slot")
         self._mode = config.coscheduling.mode
-        self._keeps_time = set(keeps_time)
+        self._keeps_time: set[str] = set()
         self._differs: dict[str, int] = {}  # by node: heartbeats in a row that say otherwise
+
+    def begin(self, keeps_time: Iterable[str]) -> None:
+        """The core counts with these nodes' clocks."""
+        self._keeps_time = set(keeps_time)
 
     def clock(self, entry: NodeEntry) -> ev.ClockSeen | None:
         """What the core has to be told of a node's clock after a heartbeat; None: nothing new."""

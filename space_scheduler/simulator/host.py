@@ -76,8 +76,13 @@ def drive(state: SchedulerState, world: World, observer: Observer | None = None,
             for following in carry_out(instructions, now_us):
                 happened(following, now_us)
 
+    watched = observer is not None or validate
     for now_us, event in world.happenings():
-        happened(event, now_us)
+        if watched:
+            happened(event, now_us)
+        elif instructions := handle(event, now_us):  # the same, without a call for each event
+            for following in carry_out(instructions, now_us):
+                happened(following, now_us)
 
 
 def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) -> MachineRules:
@@ -126,7 +131,6 @@ def simulate(
     state = SchedulerState(policy, rules)
     if site is not None and site.learns:
         run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state))
-        run.submissions.unknown = True
     drive(state, run, observer, validate=validate)
     if state.records:
         first = next(iter(state.records))

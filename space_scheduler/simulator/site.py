@@ -52,7 +52,6 @@ class SiteRun(Run):
         """A job is launched; alone it would end then."""
         super().start(start, now_us)
         if isinstance(self.truth, LearningRun):
-            job = self.submissions.true_jobs.pop(start.job.id)
-            self.truth.start(job, start.allocation, now_us + self.launch_delay_us)
+            self.truth.start(start.job.id, start.allocation, now_us + self.launch_delay_us)
         row = self.rows[start.job.id]
         self.placed[row] = tuple((share.node, share.tasks) for share in start.allocation.nodes)

@@ -8,12 +8,15 @@ do, this world says how far a job is where the core's prediction is off by much,
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from msgspec import structs
+
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.time import US_PER_S
+from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Event, JobEnded, JobProgress, OwnerCame, OwnerLeft, ProgramMeasured
 from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Rate, Sharing
-from space_scheduler.simulator.world import Run
+from space_scheduler.simulator.world import Run, Submissions
 
 #: The core is told where its prediction is off by more than this part of the estimate, and by more than so much of it
 #: as the job does in this time: as in the live service (``service.work_done``).
@@ -51,19 +54,38 @@ class Course:
         return int((worth - off) // drift if drift > 0 else (worth + off) // -drift) + 1
 
 
+class Untold(Submissions):
+    """The workload's jobs without what tasks need of CPUs. ``true_jobs``: what is true of those that wait."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.true_jobs: dict[int, Job] = {}
+
+    def take(self) -> Job:
+        """The next job; its program is its user's of the log's executable."""
+        programs = self.workload.tasks.program if self.workload.tasks is not None else ()
+        number = programs[self.done] if programs else -1
+        job = super().take()
+        program = f"{job.user}:{number}" if number >= 0 else ""
+        self.true_jobs[job.id] = job = structs.replace(job, program=program)
+        return structs.replace(job, kind="", cpu_permille=1000)
+
+
 class LearningRun:
     """The truth of a run on named nodes (a :class:`~space_scheduler.simulator.world.Truth`)."""
 
     def __init__(self, run: Run, sharing: Sharing, node_cpus: Callable[[], Mapping[str, NodeCpu]]) -> None:
         """``node_cpus``: the nodes as rates depend on them, by the core's own account of owners and memory."""
         self._run = run
+        self._submissions = run.submissions = Untold(run.workload)
         self._occupancy = Occupancy(sharing)
         self._node_cpus = node_cpus
         self._courses: dict[int, Course] = {}
         self._touched: set[str] = set()
 
-    def start(self, job: Job, allocation: Allocation, up_us: int) -> None:
-        """A job is launched; ``job`` is what is true of it."""
+    def start(self, job_id: int, allocation: Allocation, up_us: int) -> None:
+        """A job is launched."""
+        job = self._submissions.true_jobs.pop(job_id)
         self._courses[job.id] = Course(job, up_us)
         self._occupancy.enter(job, allocation)
         self._touched.update(share.node for share in allocation.nodes)

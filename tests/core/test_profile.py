@@ -96,6 +96,17 @@ def test_earlier_is_taking_out_and_placing_again(
     assert profile.normal() == before
 
 
+@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 50))
+def test_moving_up_is_giving_and_taking(made: list[Change], procs: int, length: int, start: int, earlier: int) -> None:
+    earlier = min(earlier, start)
+    profile, _ = built(8, [*made, Change(start, length, -procs)])
+    plain = profile.copy()
+    profile.move_up(start, earlier, length, procs)
+    plain.change(start, start + length, procs)
+    plain.change(earlier, earlier + length, -procs)
+    assert profile.normal() == plain.normal()
+
+
 @given(st.integers(0, 8), change_lists, st.integers(0, 50))
 def test_advance_forgets_the_past_alone(free_procs: int, made: list[Change], now: int) -> None:
     profile, array = built(free_procs, made)

@@ -20,9 +20,9 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.future import CountedFuture, counted
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
-from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.simulator import host
 
@@ -165,10 +165,16 @@ def one_extra_too_many() -> Iterator[None]:
 def compression_moves_later() -> Iterator[None]:
     """Each reservation is taken out and placed again behind all others."""
 
-    def later(profile: Profile, procs: int, duration_us: int, start_us: int, *_: int) -> int:
-        return max(start_us, profile.times[-1])
+    def later(future: CountedFuture, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
+        profile = future._whole_profile()
+        waiting = [job for job in queue if future.now_us < starts_us.get(job.id, future.now_us) < FOREVER_US]
+        for job in waiting:
+            start_us = max(starts_us[job.id], profile.times[-1])
+            profile.move_up(start_us, starts_us[job.id], job.estimate_us, -job.procs)
+            starts_us[job.id] = start_us
+        return {job.id for job in waiting}
 
-    with patch.object(Profile, "earlier", later):
+    with patch.object(CountedFuture, "compress", later):
         yield
 
 

@@ -268,10 +268,10 @@ class Agent:
 
 
 @asynccontextmanager
-async def running(cluster: Cluster, *, take_over: bool = False) -> AsyncIterator[Running]:
-    """The cluster's service, started; stopped in the end."""
+async def running(cluster: Cluster, *, take_over: bool = False, record: Path | None = None) -> AsyncIterator[Running]:
+    """The cluster's service, started; stopped in the end. ``record``: where its inputs are kept."""
     log = StringIO()
-    service = Service(cluster.config, Log(log, people=False), take_over=take_over)
+    service = Service(cluster.config, Log(log, people=False), take_over=take_over, record=record)
     await service.start()
     run = Running(cluster, service, log)
     try:

@@ -26,7 +26,7 @@ from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.gang import Gang
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import LaunchAttempt
-from space_scheduler.service.records import Committed, JobRecord
+from space_scheduler.service.records import JobRecord
 from space_scheduler.service.submissions import checked
 from space_scheduler.service.turn_signs import TurnSigns
 
@@ -72,9 +72,9 @@ class Cluster:
 
     def __init__(self, mode: Mode = Mode.CCS) -> None:
         self.config = ClusterConfig(name="c", nodes=["a", "b"], coscheduling=CoschedulingSettings(mode=mode))
-        self.book = NodeBook(self.config.nodes)
+        self.book = NodeBook(self.config.nodes, lambda: 5.0)
         self.attempts: dict[int, LaunchAttempt] = {}
-        self.told = Coscheduling(self.config, self.book, self.attempts, now_s=lambda: 5.0)
+        self.told = Coscheduling(self.config, self.book, self.attempts)
         self.signs = TurnSigns(self.config)
         self.policy = PutThere()
         self.core = SchedulerState(self.policy, MachineRules(coscheduling=mode))
@@ -86,7 +86,9 @@ class Cluster:
     def happens(self, event: ev.Event) -> None:
         instructions = self.core.handle(event, 0)
         self.plans += [each for each in instructions if isinstance(each, SharePlan)]
-        self.told.committed(Committed(1, 0, event, tuple(instructions)))
+        for each in instructions:
+            if isinstance(each, SharePlan):
+                self.told.follow(each.turns)
         self.core.validate()
 
     def says(
@@ -94,7 +96,7 @@ class Cluster:
     ) -> None:
         entry = self.book.entry(node)
         entry.hello = wire.Hello(1, node, "boot", 1, 1 << 30, "127.0.0.1", 1, "test")
-        entry.session, entry.known = object(), True  # type: ignore[assignment]
+        entry.connected = entry.known = True
         signs = tuple(wire.JobSigns(job, 1, how, 3, ("tcp",)) for job, how in (receives or {}).items())
         entry.beat = wire.Heartbeat(
             Usage(), Presence.AWAY, limited_cpus=cpus, asked_us=77, clock_bound_us=bound_us, jobs=signs

@@ -14,9 +14,8 @@ def test_each_node_is_told_of_its_own_jobs() -> None:
         for at in range(3):
             there[f"w{(number * 3 + at) % 7}"].add(number + 1)
     for entry, _ in said:
-        assert entry.session is not None
         assert entry.hello is not None
-        answer = wire.to_agent(Turn(entry.hello.session).payload(entry.session._frames.get_nowait()))
+        answer = wire.to_agent(Turn(entry.hello.session).payload(link.sessions[entry.name]._frames.get_nowait()))
         assert isinstance(answer, wire.Turns)
         assert {turn.job_id for turn in answer.jobs} == there[entry.name]
         assert answer.contended == (len(there[entry.name]) > 2)

@@ -232,7 +232,7 @@ async def test_orders_that_were_not_answered_are_given_again_under_the_same_numb
         assert again.order == before.order
         await agent.say(wire.Prepared(again.order))
         run = await agent.heard(wire.Run)
-    await service.until(lambda: service.service.book.entry("n1").session is None, "disconnected")
+    await service.until(lambda: not service.service.book.entry("n1").connected, "disconnected")
     async with service.agent("n1", groups=(wire.GroupReport(job_id, 1, "prepared", 1),)) as agent:
         assert (await agent.heard(wire.Run)).order == run.order
         await service.job_in(job_id, "running")
@@ -375,7 +375,7 @@ async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: 
         job_id = await service.submit()
         await service.job_in(job_id, "running")
         host, parts = service.service.host, service.service
-        discarder = Discarder(cluster.config, host, parts.launcher, parts.link, parts.log)
+        discarder = Discarder(cluster.config, host, parts.shell, parts.link, parts.log)
         assert await discarder.look() == 0, "it runs"
         await agent.ends(job_id, wire.Exit(status=0))
         await service.job_in(job_id, "completed")
@@ -395,12 +395,34 @@ async def test_output_on_a_node_that_is_away_is_discarded_later(make_cluster: Ca
             await service.job_in(job_id, "running")
             await agent.ends(job_id, wire.Exit(status=0))
             await service.job_in(job_id, "completed")
-        await service.until(lambda: service.service.book.entry("n1").session is None, "away")
+        await service.until(lambda: not service.service.book.entry("n1").connected, "away")
         host, parts = service.service.host, service.service
-        discarder = Discarder(cluster.config, host, parts.launcher, parts.link, parts.log)
+        discarder = Discarder(cluster.config, host, parts.shell, parts.link, parts.log)
         ended_us = (await host.job(job_id)).end_us or 0
         await service.until(lambda: host.clock.now_us() > ended_us + 100_000, "kept long enough")
         assert await discarder.look() == 0
         async with service.agent("n1") as agent:
             assert await discarder.look() == 1
             await agent.heard(wire.Discard)
+
+
+async def test_a_node_that_could_not_forget_a_job_is_asked_again_when_its_guard_is_back(service: Running) -> None:
+    async with AsyncExitStack() as stack:
+        (agent,) = await up(stack, service, "n1")
+        agent.refuses = {wire.Forget: "failed"}
+        job_id = await service.submit()
+        await service.job_in(job_id, "running")
+        await agent.ends(job_id, wire.Exit(status=0))
+        await agent.heard(wire.Forget)
+        entry = service.service.book.entry("n1")
+        await service.until(lambda: bool(entry.unforgotten), "refused")
+        await agent.beat(guard="it is away")
+        await service.until(lambda: entry.beat is not None and bool(entry.beat.guard), "heard")
+        assert len(agent.heard_already(wire.Forget)) == 1, "its guard is still away"
+        agent.refuses = {}
+        await agent.beat()
+        again = await agent.heard(wire.Forget)
+        assert (again.order.job_id, again.order.attempt) == (job_id, 1)
+        await agent.beat()
+        await service.beaten("n1")
+        assert not entry.unforgotten

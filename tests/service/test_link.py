@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from kit.service import DEADLINE_S, Agent, Cluster, Running, running
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -13,9 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from cosched.config.cluster import ClusterConfig
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from space_scheduler.service.link import Link
-from space_scheduler.service.log import Log
-from space_scheduler.service.nodes import NodeBook, NodeEntry
+from space_scheduler.service.effects import Cut, Say, Send
+from space_scheduler.service.inputs import Connected, Ticked
+from space_scheduler.service.orders import Orders
+from space_scheduler.service.service_core import ServiceCore
 
 
 def hello(**given: Any) -> wire.Hello:
@@ -88,7 +90,7 @@ async def test_a_hello_that_is_not_welcome(service: Running, first: wire.FromAge
 
 async def test_who_does_not_take_the_welcome_does_not_count(service: Running) -> None:
     async with service.agent("n1", agrees=False) as agent:
-        assert service.service.book.entry("n1").session is not None
+        assert service.service.book.entry("n1").connected
         await service.get("/v1/cluster")
         assert service.service.book.entry("n1").size is None
         await agent.beat()
@@ -141,7 +143,7 @@ async def test_another_authoritys_certificate(service: Running, make_cluster: Ca
     with pytest.raises((OSError, WebSocketException)):
         async with service.dial("node", "n1") as connection:
             await answer(connection)
-    assert service.service.book.entry("n1").session is None
+    assert not service.service.book.entry("n1").connected
 
 
 async def test_what_is_not_understood_is_counted_and_said_once(service: Running) -> None:
@@ -216,7 +218,7 @@ async def test_a_silent_connection_is_replaced(make_cluster: Callable[..., Clust
             await service.logged("agent replaced", "n1")
             async with asyncio.timeout(DEADLINE_S):
                 await first.connection.wait_closed()
-            assert entry.session is not None
+            assert entry.connected
 
 
 async def test_an_order_refused_for_another_scheduler_ends_the_connection(service: Running) -> None:
@@ -233,8 +235,7 @@ async def test_an_order_refused_for_another_scheduler_ends_the_connection(servic
 async def test_who_reads_too_slowly_is_cut_off(service: Running) -> None:
     async with service.agent("n1") as agent:
         agent.close()  # it reads no more
-        session = service.service.book.entry("n1").session
-        assert session is not None
+        session = service.service.link.sessions["n1"]
         order = wire.OrderId(1, 1, 2)
         run = wire.Run(service.service.link.fence, order, b"x" * (1 << 20), ())
         for _ in range(200):
@@ -243,46 +244,24 @@ async def test_who_reads_too_slowly_is_cut_off(service: Running) -> None:
         await service.logged("agent disconnected", "n1")
 
 
-class _Deaf:
-    """A keeper that notes who was lost."""
-
-    def __init__(self) -> None:
-        self.gone: list[str] = []
-
-    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None: ...
-
-    def heard(self, entry: NodeEntry, message: wire.FromAgent) -> None: ...
-
-    def lost(self, entry: NodeEntry) -> None:
-        self.gone.append(entry.name)
-
-
-class _Over(Exception):
-    pass
-
-
-async def test_a_lease_is_counted_by_the_links_own_clock_and_its_own_naps_do_not_count() -> None:
-    now_s = 100.0
-    naps = iter([1.0, 1.0, 3600.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # an hour of suspension in between
-    seen: list[tuple[float, list[str]]] = []
+def test_a_lease_is_counted_by_one_clock_and_the_schedulers_own_naps_do_not_count() -> None:
+    now_s, gone_at = 100.0, []
+    naps = [1.0, 1.0, 3600.0, *[1.0] * 9]  # an hour of suspension in between
     config = ClusterConfig(name="c", nodes=["n1", "n2"], heartbeat="1s", lease="5s")
-    book = NodeBook(config.nodes, lambda: now_s)
-    keeper = _Deaf()
-    link = Link(config, book, wire.Fence("c", 1, "i"), Log(people=False), keeper)
-    book.entry("n1").heard_s = 100.0
-
-    async def sleep(_: float) -> None:
-        nonlocal now_s
-        seen.append((now_s, list(keeper.gone)))
-        nap_s = next(naps, None)
-        if nap_s is None:
-            raise _Over
+    fence = wire.Fence("c", 1, "i")
+    rules = ServiceCore(config, config.nodes, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
+    hello = wire.Hello(wire.VERSION, "n1", "boot", 1, 1 << 30, "127.0.0.1", 1, "test", session=b"s")
+    first = rules.handle(Connected("n1", hello, b"t"), now_s)
+    assert [type(each) for each in first] == [Say, Send]
+    rules.handle(Ticked(), now_s)
+    for nap_s in naps:
         now_s += nap_s
-
-    with pytest.raises(_Over):
-        await link.watch(sleep)
-    assert keeper.gone == ["n1"], "lost once, and what was never there is not lost"
-    assert next(at_s for at_s, gone in seen if gone) == pytest.approx(100 + 1 + 1 + 3600 + 3)  # 6 s of those that count
+        effects = rules.handle(Ticked(), now_s)
+        if Cut("n1") in effects:
+            gone_at.append(now_s)
+    # lost once, after 6 s of those that count; and what was never there is not lost
+    assert gone_at == [100 + 1 + 1 + 3600 + 3]
+    assert not rules.book.entry("n1").connected
 
 
 async def test_an_agent_is_an_agent(service: Running) -> None:

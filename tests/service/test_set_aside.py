@@ -183,7 +183,7 @@ async def test_a_node_that_comes_and_goes_is_set_aside(make_cluster: Callable[..
             node = await shown(service, "n2")
             assert node.reason == "set aside: it was lost 3 times within 1 h"
             async with service.agent("n2"):
-                await service.until(lambda: book.entry("n2").session is not None, "back")
+                await service.until(lambda: book.entry("n2").connected, "back")
                 assert (await shown(service, "n2")).state == "drained"
                 assert (await service.post("/v1/nodes/n2/resume"))["reason"] == ""
             assert (await shown(service, "n1")).state == "up"
@@ -196,7 +196,7 @@ async def test_cuts_shorter_than_a_lease_are_nothing(make_cluster: Callable[...,
         for _ in range(6):
             async with AsyncExitStack() as visit:
                 await up(visit, service, "n1")
-            await service.until(lambda: service.service.book.entry("n1").session is None, "cut")
+            await service.until(lambda: not service.service.book.entry("n1").connected, "cut")
         assert not service.service.book.entry("n1").drained
 
 

@@ -11,7 +11,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
-from space_scheduler.service.nodes import boottime_s
+from space_scheduler.service.clock import boottime_s
 from space_scheduler.service.work_done import WorkDone
 
 MINUTE_US = 60 * US_PER_S
@@ -159,7 +159,7 @@ class Moved:
 
     def __init__(self, service: Running) -> None:
         self.forward_s = 0.0
-        service.service.book.now_s = lambda: boottime_s() + self.forward_s
+        service.service.shell.now_s = lambda: boottime_s() + self.forward_s
 
 
 def told(cluster: Cluster) -> list[int]:

@@ -25,7 +25,13 @@ _SWITCH_S = 0.0005
 )
 @click.option("--check", is_flag=True, help="Try all that a start does, change nothing, and end.")
 @click.option("--take-over", is_flag=True, help="Give orders also to nodes that obeyed another scheduler.")
-def command(config: Path, check: bool, take_over: bool) -> None:
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep all that happens in a new file, for cosched replay; scripts and environments of jobs are in it.",
+)
+def command(config: Path, check: bool, take_over: bool, record: Path | None) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 
     It says "ready" on standard output once it listens, and logs to standard error.
@@ -43,14 +49,14 @@ def command(config: Path, check: bool, take_over: bool) -> None:
             click.echo(line)
         return
     sys.setswitchinterval(_SWITCH_S)
-    asyncio.run(_run(settings, take_over))
+    asyncio.run(_run(settings, take_over, record))
 
 
-async def _run(settings: ClusterConfig, take_over: bool) -> None:
+async def _run(settings: ClusterConfig, take_over: bool, record: Path | None) -> None:
     from space_scheduler.service.app import serve  # noqa: PLC0415 (slow to import, and settings are checked first)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, stop, lambda: click.echo("ready"), take_over=take_over)
+    await serve(settings, stop, lambda: click.echo("ready"), take_over=take_over, record=record)

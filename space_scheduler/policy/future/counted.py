@@ -8,22 +8,20 @@ reservation only; it gives the same answers (``tests/properties/test_futures.py`
 Kept from pass to pass, the reservations are a profile, which a pass takes up where the last one left it.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
+from space_scheduler.policy.future.compression import Compression
 from space_scheduler.policy.interface import PlannedStart, Snapshot
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 Ends = Sequence[tuple[int, int, int]]
-#: Periods behind a job's start that are looked at for the next ones of its shape.
-_LOOK_AHEAD: Final = 16
 
 
 class Schedule(msgspec.Struct, frozen=True, tag=True):
@@ -144,58 +142,11 @@ class CountedFuture:
 
     # reservations that are kept
 
-    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
-        """Move reservations to earlier holes, one by one. The jobs have to come in queue order.
-
-        Jobs of one shape are alike: where one found no place, another of a later start finds none either, until some
-        reservation moves and leaves a hole. (One of an earlier start may: it can stand on its own processors earlier.)
-        ``searched`` remembers for each shape the start of the job that searched last, how far it searched in vain, how
-        many holes had been left by then, and before what time too few processors are free for any of the shape from
-        there on; ``holes`` are (how many before it, start), starts rising: later lower ones replace earlier ones.
-        """
-        profile, now_us = self._profile or self._whole_profile(), self.now_us
-        times, free = profile.times, profile.free
-        searched: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-        holes: list[tuple[int, int]] = []
-        left = 0  # how many holes there have been
-        moved = set()
-        for job in jobs:
-            start_us = starts_us.get(job.id, now_us)
-            if not now_us < start_us < FOREVER_US:
-                continue
-            procs, estimate_us = shape = job.procs, job.estimate_us
-            from_us = now_us
-            if (known := searched.get(shape)) is not None:
-                of_us, until_us, seen, none_before_us = known
-                if start_us >= of_us:
-                    from_us = until_us
-                    if seen < left:
-                        lowest_us = holes[bisect_left(holes, (seen,))][1]
-                        from_us = max(now_us, min(from_us, lowest_us - estimate_us))  # of use to what reaches into it
-                    elif start_us <= none_before_us:
-                        continue
-            before = bisect_left(times, start_us)
-            first = max(0, bisect_right(times, from_us, 0, before) - 1)
-            if first >= before or max(free[first:before]) < procs:
-                last = len(free) - 1
-                if known is not None:  # a shape of several jobs: it is worth to look for the next ones
-                    last = min(before + _LOOK_AHEAD, last)
-                    while before < last and free[before] < procs:
-                        before += 1
-                searched[shape] = start_us, start_us, left, times[min(before, last)]
-                continue
-            earlier_us = profile.earlier(procs, estimate_us, start_us, from_us)
-            searched[shape] = start_us, earlier_us, left, 0
-            if earlier_us != start_us:
-                profile.change(start_us, start_us + estimate_us, procs)
-                profile.change(earlier_us, earlier_us + estimate_us, -procs)
-                starts_us[job.id] = earlier_us
-                moved.add(job.id)
-                while holes and holes[-1][1] >= start_us:
-                    holes.pop()
-                holes.append((left, start_us))
-                left += 1
-        return moved
+    def compress(self, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
+        """Move reservations to earlier holes, one by one."""
+        compression = Compression(self._profile or self._whole_profile(), self.now_us, starts_us)
+        compression.sweep(queue)
+        return compression.moved
 
     def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
         """Its processors are set aside already."""

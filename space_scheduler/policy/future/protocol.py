@@ -7,11 +7,11 @@ A place is found by the question and taken by what follows: ``start`` after :met
 :meth:`Future.earliest`, for the same job and with nothing in between. Times are all that a selection handles.
 """
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 from cosched.model.job import Job
 from space_scheduler.policy.interface import PlannedStart
+from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason, Why
 
 
@@ -57,11 +57,11 @@ class Future(Protocol):
 class KeepingFuture(Future, Protocol):
     """A future whose reservations can be kept from one pass to the next: predicted ends stay what they were."""
 
-    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
-        """Take each job's reservation out and place it again in the earliest hole, while the others stay.
+    def compress(self, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
+        """In queue order take each job's reservation out and place it again in the earliest hole; the others stay.
 
         ``starts_us`` are the reserved starts by job, and follow; a job without one, or of one that is not after now or
-        FOREVER_US, is left as it is. The jobs have to come in queue order. Gives the numbers of those that moved.
+        FOREVER_US, is left as it is. Gives the numbers of those that moved.
         """
         ...
 

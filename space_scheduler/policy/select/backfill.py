@@ -21,7 +21,7 @@ job once.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import ClassVar, Final
 
 import msgspec
@@ -108,7 +108,7 @@ class Backfill:
         if blocked is None:
             return Plan(starts, self._memory(future, promised)), False
         taken = {start.job.id for start in starts}
-        for first in islice(chain((blocked,), jobs), self.reservations):
+        for first in (blocked, *islice(jobs, self.reservations - 1)) if self.reservations else ():
             taken.add(first.id)
             start_us = future.earliest(first)
             if start_us == now_us:
@@ -116,7 +116,7 @@ class Backfill:
             elif start_us != FOREVER_US or self._has_shadow(future):
                 future.reserve(first, start_us)
                 promised[first.id] = start_us  # at FOREVER_US: nothing, while nodes are out of service
-        shadow_us = min(promised.values(), default=FOREVER_US)
+        shadow_us = min(promised.values()) if promised else FOREVER_US
         scan = snapshot.queue.scan(future.free_procs, shortest_first=self.shortest_first)
         while (job := next_fitting(scan, future, taken)) is not None:
             starts.append(future.start(job, self._why(job, future, shadow_us)))

@@ -118,6 +118,7 @@ class Conservative:
             if none_later:
                 starts_us.update(anew_us)
                 return anew, None
+            assert isinstance(future, NamedFuture)  # on counted processors none is later
             return future, future.compress(in_schedule_order, starts_us)
         if self.early_end is EarlyEnd.ARRIVAL:
             return future, future.compress(snapshot.queue, starts_us)

@@ -1,21 +1,21 @@
-"""The shell around :mod:`~.launches`: feeds it what happens and carries out its effects, on the event loop.
+"""The shell around :mod:`~.service_core`: feeds it what happens and carries out its effects, on the event loop.
 
 No rule is here. What the core does not take (a report of a job that has ended meanwhile) is said in the log.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
-from space_scheduler.service.effects import Annotate, CancelTimer, Effect, Post, Send, SetTimer
-from space_scheduler.service.launches import Launches
+from space_scheduler.service.effects import Annotate, CancelTimer, Cut, Effect, Post, Send, SetTimer
+from space_scheduler.service.inputs import AnyInput, TimedOut
 from space_scheduler.service.log import Log
-from space_scheduler.service.nodes import NodeEntry
 from space_scheduler.service.records import Committed, Facts
+from space_scheduler.service.service_core import ServiceCore
 
 
 class Core(Protocol):
@@ -28,77 +28,55 @@ class Core(Protocol):
         """Journal facts of a job."""
 
 
-class Sender(Protocol):
+class Connections(Protocol):
     """What is needed of the link."""
 
     def send(self, name: str, message: wire.ToAgent) -> bool:
         """Send to a node; False where it is not connected."""
 
+    def cut(self, name: str, after_s: float) -> None:
+        """End a node's connection, now or soon."""
 
-class Launcher:
-    """Carries out the effects of ``launches``. ``link`` has to be set before anything happens."""
 
-    link: Sender
+class Shell:
+    """Carries out the effects of ``rules``. ``link`` has to be set before anything happens."""
 
-    def __init__(self, launches: Launches, core: Core, log: Log) -> None:
-        self.launches = launches
+    link: Connections
+
+    def __init__(self, rules: ServiceCore, core: Core, log: Log, now_s: Callable[[], float]) -> None:
+        self.rules = rules
+        self.now_s = now_s
         self._core = core
         self._log = log
         self._timers: dict[tuple[int, int], asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Who is told of each input, when it came, and what followed: a recorder.
+        self.record: Callable[[float, AnyInput, list[Effect]], None] | None = None
 
-    # what happens
-
-    def committed(self, committed: Committed) -> None:
-        """An event is in the journal."""
-        self.launches.committed(committed)
-        self.carry_out()
-
-    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
-        """An agent was welcomed, and has taken the welcome."""
-        self.launches.hello(entry, hello)
-        self.carry_out()
-
-    def beat(self, entry: NodeEntry) -> None:
-        """A heartbeat has come: it is in the entry."""
-        self.launches.beat(entry)
-        self.carry_out()
-
-    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
-        """An agent reports something about a job."""
-        self.launches.take_report(entry, message)
-        self.carry_out()
-
-    def lost(self, entry: NodeEntry) -> None:
-        """A node was silent for a whole lease."""
-        self.launches.lost(entry)
-        self.carry_out()
-
-    def discard(self, name: str, job_id: int, attempt: int) -> None:
-        """The output of a job is no longer kept."""
-        self.launches.discard(name, job_id, attempt)
-        self.carry_out()
-
-    # what is done
-
-    def carry_out(self) -> None:
-        """Do what is to be done, in order."""
-        for effect in self.launches.take():
+    def feed(self, happened: AnyInput) -> None:
+        """Something has happened: do what is to be done, in order."""
+        now_s = self.now_s()
+        effects = self.rules.handle(happened, now_s)
+        if self.record is not None:
+            self.record(now_s, happened, effects)
+        for effect in effects:
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Post):
+        if isinstance(effect, Send):
+            self.link.send(effect.node, effect.message)
+        elif isinstance(effect, Post):
             self._run(self._post(effect))
         elif isinstance(effect, Annotate):
             self._run(self._core.annotate(effect.job_id, effect.facts))
-        elif isinstance(effect, Send):
-            self.link.send(effect.node, effect.message)
         elif isinstance(effect, SetTimer):
             loop = asyncio.get_running_loop()
             self._timers[effect.key] = loop.call_later(effect.after_us / US_PER_S, self._timed_out, effect.key)
         elif isinstance(effect, CancelTimer):
             if (timer := self._timers.pop(effect.key, None)) is not None:
                 timer.cancel()
+        elif isinstance(effect, Cut):
+            self.link.cut(effect.node, effect.after_s)
         else:
             (self._log.info if effect.level == "info" else self._log.warn)(effect.what, **effect.fields)
 
@@ -107,8 +85,7 @@ class Launcher:
 
     def _timed_out(self, key: tuple[int, int]) -> None:
         self._timers.pop(key, None)
-        self.launches.timed_out(key)
-        self.carry_out()
+        self.feed(TimedOut(key))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it soon, in the order of the calls; nothing that goes wrong is lost."""

@@ -1,0 +1,35 @@
+"""Whether an agent that calls may join: what its hello has to say, and whose orders its node may obey. No socket."""
+
+from cosched.errors import BadInput
+from cosched.wire import messages as wire
+from cosched.wire.sequence import checked_session
+
+
+def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence) -> wire.Hello:
+    """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy."""
+    if not isinstance(first, wire.Hello):
+        raise BadInput("hello", f"a {type(first).__name__}", "a Hello first")
+    if first.version != wire.VERSION:
+        raise BadInput("hello: version", f"found {first.version}", str(wire.VERSION))
+    if first.node != name:
+        raise BadInput("hello: node", f"{first.node!r} with the certificate of node {name!r}", "one and the same")
+    if first.procs < 1 or first.memory_bytes < 1 or not 0 < first.port < 1 << 16 or not first.address:
+        raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
+    checked_session(first.session, "hello")
+    if first.obeyed is not None and first.obeyed != fence:
+        _supersedes(fence, first.obeyed)
+    return first
+
+
+def _supersedes(ours: wire.Fence, obeyed: wire.Fence) -> None:
+    """Whether this scheduler may give orders where that one has. Raises :class:`BadInput` with the remedy."""
+    if obeyed.cluster_id != ours.cluster_id and ours.epoch < wire.TAKE_OVER_EPOCH:
+        found = f"the node obeys another journal's scheduler (cluster {obeyed.cluster_id}, epoch {obeyed.epoch})"
+        remedy = "that scheduler, or 'cosched scheduler --take-over' if this journal is the one to obey from now on"
+        raise BadInput("hello: obeyed", found, remedy)
+    if obeyed.epoch > ours.epoch:
+        remedy = f"at most {ours.epoch}, this scheduler's: a newer one drives this lab (is it gone? --take-over)"
+        raise BadInput("hello: obeyed", f"epoch {obeyed.epoch}", remedy)
+    if obeyed.epoch == ours.epoch:
+        remedy = "one scheduler: stop one of the two, start the other anew (do they work with copies of a journal?)"
+        raise BadInput("hello: obeyed", f"another scheduler with the same epoch, {ours.epoch}", remedy)

@@ -1,0 +1,76 @@
+"""Histories full of faults, one for each seed, judged by the promises of docs/design/faults.md: how many were clean.
+
+    ./run faults [--seeds 10000] [--from 0] [--processes 2]
+    ./run faults --seed 17 [--only 3,8] [--trace]
+
+The first is a campaign: it prints how often each fault fired, and for a seed that breaks a promise the command that
+replays it with as few faults as still do. The second lives one history, with its lines. Status 1 where a promise broke.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from faults.history import RATES, Result, lived, shrunk
+
+
+def main() -> int:
+    """As the module says."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    options.add_argument("--seeds", type=int, default=10_000, help="how many histories (10000)")
+    options.add_argument("--from", dest="first", type=int, default=0, help="the first seed (0)")
+    options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--seed", type=int, help="this history alone, with its lines")
+    options.add_argument("--only", help="of its faults those with these numbers, such as 3,8; '-' for none")
+    asked = options.parse_args()
+    if asked.seed is not None:
+        return one(asked.seed, asked.only)
+    return many(asked.first, asked.seeds, asked.processes)
+
+
+def one(seed: int, only: str | None) -> int:
+    """Live one history and print it."""
+    chosen = None if only is None else frozenset(int(each) for each in only.replace("-", "").split(",") if each)
+    result = lived(seed, chosen)
+    for at_us, what in result.trace:
+        print(f"{at_us / 1e6:10.3f}  {what}")
+    print(result.violation or f"clean: {dict(result.states)}")
+    return 1 if result.violation else 0
+
+
+def many(first: int, seeds: int, processes: int) -> int:
+    """Live many, and tell of them."""
+    began_s = time.monotonic()
+    fired: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    broken: list[Result] = []
+    with ProcessPoolExecutor(processes) as pool:
+        for result in pool.map(_bare, range(first, first + seeds), chunksize=8):
+            fired += result.fired
+            states += result.states
+            if result.violation:
+                broken.append(result)
+    took_s = time.monotonic() - began_s
+    print(f"{seeds} histories in {took_s:.0f} s, {60 * seeds / took_s:.0f} a minute; {len(broken)} broke a promise")
+    print("jobs: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))
+    print("faults: " + ", ".join(f"{fired[site]} {site}" for site in RATES))
+    for result in broken[:10]:
+        faults, shortest = shrunk(result.seed)
+        chosen = ",".join(map(str, sorted(faults))) or "-"
+        print(f"seed {result.seed}: {shortest.violation}\n    ./run faults --seed {result.seed} --only {chosen}")
+    never = [site for site in RATES if not fired[site]]
+    if never and seeds >= 100:
+        print(f"never fired: {', '.join(never)}")
+    return 1 if broken or (never and seeds >= 100) else 0
+
+
+def _bare(seed: int) -> Result:
+    """A history without its lines: they are made again where somebody wants them."""
+    return lived(seed)._replace(trace=[])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

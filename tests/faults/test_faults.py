@@ -1,0 +1,61 @@
+"""A fixed set of histories is clean and fires every fault; hosts that break a promise are found."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from faults import mutants
+from faults.history import RATES, lived, shrunk
+from faults.node import Node
+from faults.scheduler import Scheduler
+
+#: In this many histories each of the mutants has to be found.
+WITHIN = 200
+
+
+def test_a_fixed_set_of_histories_is_clean_and_every_fault_fires() -> None:
+    fired: Counter[str] = Counter()
+    for seed in range(60):
+        result = lived(seed)
+        assert not result.violation, f"./run faults --seed {seed}: {result.violation}"
+        fired += result.fired
+    assert [site for site in RATES if not fired[site]] == []
+
+
+def test_a_seed_is_a_history() -> None:
+    assert lived(7) == lived(7)
+    assert lived(7).trace != lived(8).trace
+
+
+def test_without_faults_every_job_ends_as_its_script_does() -> None:
+    for seed in range(5):
+        result = lived(seed, rates={})
+        assert not result.violation
+        assert set(result.states) <= {"completed", "failed", "timed out", "cancelled"}
+
+
+@pytest.mark.parametrize("mutant", mutants.SCHEDULERS)
+def test_a_scheduler_is_found_that(mutant: type[Scheduler]) -> None:
+    found(scheduler_type=mutant)
+
+
+@pytest.mark.parametrize("mutant", mutants.NODES)
+def test_a_node_is_found_that(mutant: type[Node]) -> None:
+    found(node_type=mutant)
+
+
+def found(**how: Any) -> None:
+    for seed in range(WITHIN):
+        if lived(seed, **how).violation:
+            return
+    pytest.fail(f"not found in {WITHIN} histories")
+
+
+def test_a_history_is_shrunk_to_what_breaks_the_promise() -> None:
+    how: dict[str, Any] = {"node_type": mutants.ForgetsAttempts}
+    seed = next(seed for seed in range(WITHIN) if lived(seed, **how).violation)
+    faults, result = shrunk(seed, **how)
+    assert result.violation
+    assert 1 <= len(faults) < lived(seed, **how).faults
+    assert not lived(seed, faults).violation, "without the mutant these faults are harmless"

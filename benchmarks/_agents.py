@@ -1,7 +1,8 @@
 """Many agents in one process, for measurements of the service: real links (TLS, WebSocket, epoch on disk), no guard.
 
-Each obeys as an agent does, at once and without doing anything; a job's script "runs" for a random time around
-``RUNS_S`` and ends well. Says on standard output, a JSON object a line, when each was welcomed (``CLOCK_MONOTONIC``).
+Each is an agent's core with a model of a guard, which does everything at once and starts nothing; a job's script "runs"
+for a random time around ``RUNS_S`` and ends well. Says on standard output, a JSON object a line, when each was welcomed
+(``CLOCK_MONOTONIC``).
 
     python -m benchmarks._agents DIRECTORY URL COUNT RUNS_S
 """
@@ -11,12 +12,20 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cosched.identity.grants import load_grant_pub
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from cosched.wire.grant import verified
 from cosched.wire.sequence import new_session
+from node_agent.core.agent import AgentCore
+from node_agent.core.attempt import Key
+from node_agent.core.guard_model import GuardModel
+from node_agent.core.played import PlayedAgent, Player
+from node_agent.service.desk_watch import now_us
 from node_agent.service.fence import EpochFile
 from node_agent.service.link import Link
 from node_agent.service.revocations import Revocations
@@ -28,21 +37,6 @@ MEMORY_BYTES = 8 << 30
 def node_name(number: int) -> str:
     """The name of the agent of that number, from 0 on."""
     return f"w{number}"
-
-
-class Attempt:
-    """What an agent keeps of an attempt at a job."""
-
-    def __init__(self, key: tuple[int, int]) -> None:
-        self.key = key
-        self.state = "prepared"
-        self.last_order = 0
-        self.exit: wire.Exit | None = None
-
-    def events(self) -> list[wire.FromAgent]:
-        """What has happened and is not acknowledged."""
-        told: list[wire.FromAgent] = [wire.ProgramEnded(*self.key, self.exit)] if self.exit else []
-        return [*told, wire.GroupEnded(*self.key)] if self.state == "ended" else told
 
 
 class Uncoscheduled:
@@ -59,42 +53,42 @@ class Uncoscheduled:
         """Nothing to do."""
 
 
-class Agent:
-    """What a link needs of an agent: its orders, its desk, its hello."""
+class Agent(Player):
+    """An agent whose guard is a model, on a real link."""
 
     def __init__(self, directory: Path, number: int, url: str, runs_s: float) -> None:
         self.name = node_name(number)
         self._number = number
         self._runs_s = runs_s
-        self._attempts: dict[tuple[int, int], Attempt] = {}
-        self._epochs = EpochFile(directory / self.name / "epoch")
-        self.heard_us: int | None = None
+        place = directory / self.name
+        epochs, key = EpochFile(place / "epoch"), load_grant_pub(place)
+        self._core = AgentCore(self.name, "boot", epochs.fence)
+        self._played = PlayedAgent(
+            self._core,
+            GuardModel(1_000_000, 1 << 20),
+            self,
+            lambda blob: verified(blob, key),
+            epochs.keep,
+            lambda after_us, call: _later(after_us / 1e6, call),
+            now_us,
+        )
         self.link = Link(
             url,
-            directory / self.name,
+            place,
             self._hello,
-            self,  # type: ignore[arg-type]
-            self._epochs,
+            self._played,
+            lambda request: wire.OutputChunk(request.request, b"", 0, True),
             self,  # type: ignore[arg-type]
             Uncoscheduled(),  # type: ignore[arg-type]
             lambda kind, why: print(json.dumps({"node": self.name, "complains": f"{kind}: {why}"}), flush=True),  # type: ignore[arg-type]
-            Revocations(directory / self.name / "revoked"),
+            Revocations(place / "revoked"),
             self._survey,
-            lambda cluster: None,
         )
 
     async def _survey(self, request: wire.Survey) -> wire.Surveyed:
         raise NotImplementedError("nobody asks in a measurement")
 
-    @property
-    def attempts(self) -> list[Attempt]:
-        """As the agent's orders have them."""
-        return list(self._attempts.values())
-
     def _hello(self) -> wire.Hello:
-        reports = tuple(
-            wire.GroupReport(*each.key, each.state, each.last_order, each.exit) for each in self._attempts.values()
-        )
         return wire.Hello(
             wire.VERSION,
             self.name,
@@ -104,49 +98,26 @@ class Agent:
             "127.0.0.1",
             10_000 + self._number,
             "benchmark",
-            groups=reports,
-            obeyed=self._epochs.fence,
+            groups=self._core.reports(),
+            obeyed=self._core.fence,
             session=new_session(),
         )
 
     def welcome(self, *_: object) -> None:
         """As the desk hears of a welcome."""
-        self.heard()
         print(json.dumps({"node": self.name, "welcomed_s": time.monotonic()}), flush=True)
-
-    def heard(self) -> None:
-        """The scheduler gave a sign of life."""
-        self.heard_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
     def heartbeat(self) -> wire.Heartbeat:
         """Somebody is busy here."""
         return wire.Heartbeat(Usage(cpu_parallel=1.5, memory_parallel_bytes=1 << 30), Presence.AWAY, "tty", None, False)
 
-    async def obey(self, order: wire.Order) -> None:
-        """As an agent does, without doing anything."""
-        key = (order.order.job_id, order.order.attempt)
-        attempt = self._attempts.setdefault(key, Attempt(key))
-        attempt.last_order = max(attempt.last_order, order.order.n)
-        if isinstance(order, wire.Prepare):
-            self.link.tell(wire.Prepared(order.order))
-        elif isinstance(order, wire.Run):
-            attempt.state = "running"
-            self.link.tell(wire.Started(order.order, 4711))
-            asyncio.get_running_loop().call_later(random.uniform(0.5, 1.5) * self._runs_s, self._end, attempt)
-        elif isinstance(order, wire.Kill):
-            attempt.state = "ended"
-            self.link.tell(wire.GroupEnded(*key, 1_000_000, 1 << 20))
-        else:
-            self._attempts.pop(key, None)
+    def script_started(self, key: Key) -> None:
+        """It ends well, some time later."""
+        _later(random.uniform(0.5, 1.5) * self._runs_s, lambda: self._played.end_script(key, wire.Exit(status=0)))
 
-    def _end(self, attempt: Attempt) -> None:
-        if attempt.exit is None and attempt.state == "running":
-            attempt.exit = wire.Exit(status=0)
-            self.link.tell(wire.ProgramEnded(*attempt.key, attempt.exit))
 
-    def output(self, request: wire.ReadOutput) -> wire.OutputChunk:
-        """There is none."""
-        return wire.OutputChunk(request.request, b"", 0, True)
+def _later(after_s: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(after_s, call)
 
 
 async def run(directory: Path, url: str, count: int, runs_s: float) -> None:

@@ -1,11 +1,15 @@
 """What an agent knows of one attempt at a job on its node: a value, kept in a file by whoever has files."""
 
+from typing import Final
+
 import msgspec
 
 from cosched.wire.messages import Exit, GroupEnded, GroupReport, Prepare, Prepared, ProgramEnded, Refused, Started
 
 #: An attempt's name among others: the job's number, and the attempt's.
 Key = tuple[int, int]
+#: What a script writes to, by the names that messages and files have for it.
+STREAMS: Final = ("stdout", "stderr")
 Answer = Prepared | Started | Refused
 
 

@@ -35,10 +35,14 @@ class ModelGroup:
 class GuardModel:
     """All groups of one node. ``started`` counts how often each command was started, for ever."""
 
-    def __init__(self, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
-        """``cpu_us`` and ``memory_peak_bytes`` are what every group has used when it is empty."""
+    def __init__(self, cpu_us: int = 0, memory_peak_bytes: int = 0, killed: Exit = KILLED) -> None:
+        """``cpu_us`` and ``memory_peak_bytes`` are what every group has used when it is empty.
+
+        ``killed`` is how a command ends that is killed.
+        """
         self.groups: dict[Key, ModelGroup] = {}
         self.started: Counter[tuple[Key, int]] = Counter()
+        self._killed = killed
         self._used = cpu_us, memory_peak_bytes
         self._events: deque[happened.CommandEnded | happened.GroupEmpty] = deque()
 
@@ -101,8 +105,8 @@ class GuardModel:
             if not group.ending or group.told_empty:
                 continue
             for n in sorted(group.running):
-                group.commands[n] = KILLED
-                self._events.append(happened.CommandEnded(key, n, KILLED))
+                group.commands[n] = self._killed
+                self._events.append(happened.CommandEnded(key, n, self._killed))
             self._empty(key, group)
 
     def _empty(self, key: Key, group: ModelGroup) -> None:

@@ -17,7 +17,7 @@ from cosched.wire.messages import (
     Started,
 )
 from node_agent.core import effects as fx
-from node_agent.core.attempt import Answer, Attempt, Key
+from node_agent.core.attempt import STREAMS, Answer, Attempt, Key
 from node_agent.core.fence import Fenced, check_order
 from node_agent.core.groups import SCRIPT, GroupRules
 from node_agent.core.memory import Memory
@@ -25,7 +25,6 @@ from node_agent.core.works import GuardAway, GuardWait, Refusal, Steps, Unable, 
 
 #: For how long an order or a command waits for a guard that is being started anew.
 GUARD_WAIT_US: Final = 5_000_000
-STREAMS: Final = ("stdout", "stderr")
 
 
 def order_key(order: Order) -> Key:

@@ -20,28 +20,29 @@ from cosched.linux import slices
 from cosched.linux.cgroups import YES
 from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
+from node_agent.core.agent import AgentCore
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.service.attempts import Attempt, Attempts
+from node_agent.service.attempts import AttemptFiles
 from node_agent.service.commands import Commands
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk_watch import Desk
 from node_agent.service.disk import Disk
 from node_agent.service.entrance import Entrance
+from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles, install_rsh
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.link import Link
-from node_agent.service.orders import Orders
+from node_agent.service.output import Output
 from node_agent.service.revocations import Revocations
 from node_agent.service.rsh_proxy import RshProxy
 from node_agent.service.spool import Spool
 from node_agent.service.survey import surveyed
 
 _log = logging.getLogger("cosched.agent")
-_SWEEP_S = 0.5
 _AGAIN_S = 1.0
 
 
@@ -58,24 +59,37 @@ class Agent:
         try:
             for directory in (run, state):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o755)
-            self.epochs = EpochFile(state / "epoch")
+            epochs = EpochFile(state / "epoch")
             self.revocations = Revocations(state / "revoked")
             rsh = str(install_rsh((run / "bin", state / "bin")))
-            attempts = Attempts(state / "attempts", self.boot_id)
+            records = AttemptFiles(state / "attempts")
+            kept = records.load()
         except OSError as error:
             raise Failed(f"{error.filename or config.paths.run}: {error.strerror or error}") from None
         except ValueError as error:
             raise Failed(str(error)) from None
-        spool = Spool(state / "spool", config.output.limit_bytes)
-        self.groups = Groups(config, attempts, spool, NodeFiles(run, config.name), rsh, self.socket)
-        self.job_lookup = JobLookup(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
-        self.desk = Desk(config, self.groups.guard, self.job_lookup)
-        self.groups.on_guard.append(self.desk.again)
-        self.coscheduler = Coscheduler(config, self.groups.guard, self.groups.attempts)
-        self.groups.on_guard.append(self.coscheduler.guard_is_new)
+        self.core = AgentCore(config.name, self.boot_id, epochs.fence, kept)
         identity = Path(config.paths.identity)
-        self.disk = Disk(state, config.output, self.groups)
-        self.orders = Orders(self.groups, self.epochs, lambda: load_grant_pub(identity), self.complaints, self.disk)
+        spool = Spool(state / "spool", config.output.limit_bytes)
+        files = NodeFiles(run, config.name)
+        self.disk = Disk(state, config.output, self.core.attempts, records, spool)
+        self.groups = Groups(
+            config,
+            self.core,
+            epochs,
+            records,
+            self.disk,
+            spool,
+            files,
+            Environment(config, files, rsh, self.socket),
+            lambda: load_grant_pub(identity),
+            self.complaints,
+        )
+        self.job_lookup = JobLookup(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
+        self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease)
+        self.groups.on_guard.append(self.desk.again)
+        self.coscheduler = Coscheduler(config, self.groups.guard, self.core.attempts)
+        self.groups.on_guard.append(self.coscheduler.guard_is_new)
         self.rsh_proxy = RshProxy(
             self.groups, Commands(self.groups), self.job_lookup, self.complaints, self.revocations
         )
@@ -83,17 +97,14 @@ class Agent:
             config.scheduler.url,
             identity,
             self.hello,
-            self.orders,
-            self.epochs,
+            self.groups,
+            Output(self.core, spool).read,
             self.desk,
             self.coscheduler,
             self.complaints,
             self.revocations,
             lambda request: surveyed(request, config),
-            self._taken_over,
         )
-        self.groups.tell = self.link.tell
-        self._abandoning: asyncio.Task[None] | None = None
 
     def hello(self) -> Hello:
         """Who this is, and what is running here."""
@@ -108,9 +119,9 @@ class Agent:
             config.launch.port,
             cosched.__version__,
             self.desk.enforces,
-            tuple(attempt.report(self.boot_id) for attempt in self.groups.attempts if not attempt.forgotten),
+            self.core.reports(),
             config.contract,
-            self.epochs.fence,
+            self.core.fence,
             new_session(),
         )
 
@@ -143,8 +154,6 @@ class Agent:
             tasks.append(asyncio.create_task(self._fatal(self.disk.keep())))
             yield
         finally:
-            if self._abandoning is not None:
-                tasks.append(self._abandoning)
             await _ended(tasks)
             for server in servers:
                 server.close()
@@ -168,33 +177,6 @@ class Agent:
             _log.exception("the agent cannot go on")
             os.kill(os.getpid(), signal.SIGTERM)
             raise
-
-    def _taken_over(self, cluster_id: str) -> None:
-        """What the last cluster left here is ended and forgotten: another's is obeyed from now on, or none ("")."""
-        if self._abandoning is not None and not self._abandoning.done():
-            if not cluster_id:
-                return
-            self._abandoning.cancel()
-        what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
-        _log.warning("%s: what there is of the last cluster's jobs is ended", what)
-        self._abandoning = asyncio.create_task(self._abandon(cluster_id))
-
-    async def _abandon(self, cluster_id: str) -> None:
-        left = [each for each in self.groups.attempts if each.cluster_id not in ("", cluster_id)]
-        while left := [each for each in left if self.groups.attempts.get(each.job_id, each.attempt) is each]:
-            for attempt in left:
-                with contextlib.suppress(GuardGone, GuardRefused):
-                    await self._give_up(attempt)
-            await asyncio.sleep(_SWEEP_S)
-
-    async def _give_up(self, attempt: Attempt) -> None:
-        if not attempt.forgotten:
-            if attempt.asked_kill_us is None:
-                await self.groups.kill(attempt, 0)
-            if attempt.ended is None:
-                return
-            await self.groups.forget(attempt)
-        self.groups.discard(attempt)
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

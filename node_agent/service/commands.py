@@ -17,8 +17,8 @@ from typing import Annotated
 import msgspec
 
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
+from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone, GuardRefused
-from node_agent.service.attempts import Attempt
 from node_agent.service.entrance import short_of_descriptors
 from node_agent.service.groups import Groups
 
@@ -111,7 +111,7 @@ class Commands:
         try:
             async with asyncio.timeout(_GUARD_WAIT_S):
                 await guard.ready.wait()
-            await self._groups.spawn(attempt, self._groups.next_command(attempt), argv, [], stream=wanted.id)
+            await self._groups.start_command(attempt.id, argv, wanted.id)
             return True
         except TimeoutError:
             raise CannotRun(f"the node's guard is not there: {guard.problem}") from None

@@ -6,7 +6,7 @@ while; so when this stops, or the scheduler is silent for some seconds, jobs are
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,12 +18,12 @@ from cosched.linux.process import boottime_us
 from cosched.linux.sock_diag import SockDiag
 from cosched.model.coscheduling import Mode
 from cosched.wire.messages import Heartbeat, Turn, Turns
+from node_agent.core.attempt import Attempt
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.gang import period_begins_us
 from node_agent.policy.modes import LEASE_US, SELDOM_US, Coscheduling, looks_for_arrivals
 from node_agent.policy.raising import NEUTRAL, Job, Key, Slots
-from node_agent.service.attempts import Attempts
 from node_agent.service.guard import Guard
 from node_agent.service.watching import Watching
 
@@ -38,7 +38,7 @@ _MOST_JOBS: Final = 64
 class Coscheduler:
     """The coscheduling of one node."""
 
-    def __init__(self, config: NodeConfig, guard: Guard, attempts: Attempts) -> None:
+    def __init__(self, config: NodeConfig, guard: Guard, attempts: Iterable[Attempt]) -> None:
         self._guard = guard
         self._shift_us = config.coscheduling.clock_shift_us
         self._cpus = config.procs

@@ -21,6 +21,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import Heartbeat
+from node_agent.core.lease import Lease
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
@@ -45,11 +46,13 @@ def now_us() -> int:
 class Desk:
     """Presence and load of this node."""
 
-    def __init__(self, config: NodeConfig, guard: Guard, job_lookup: JobLookup) -> None:
+    def __init__(self, config: NodeConfig, guard: Guard, job_lookup: JobLookup, lease: Lease) -> None:
+        """``lease`` says when the scheduler was heard."""
         self._config = config
         self._period_s = min(config.presence.poll_s, _LONGEST_LOOK_S)
         self._guard = guard
         self._job_lookup = job_lookup
+        self._lease = lease
         self._load = Load(
             Path(config.cgroup.mount),
             config.cgroup.cosched,
@@ -73,21 +76,14 @@ class Desk:
         self._tightened = False
         self._problem = ""
         self._contract: SocialContract | None = None
-        self.heard_us: int | None = None
-        self.lease_us = 0
         self.epoch = 0
         self._again = asyncio.Event()
         self.sources = Sources(config.presence, self._terminals_of_jobs, self._busy_cpus, self._sign)
 
-    def welcome(self, contract: SocialContract, lease_us: int, epoch: int) -> None:
-        """The scheduler was heard, and says what the contract is."""
-        self._contract, self.lease_us, self.epoch = contract, lease_us, epoch
-        self.heard()
+    def welcome(self, contract: SocialContract, epoch: int) -> None:
+        """The scheduler says what the contract is."""
+        self._contract, self.epoch = contract, epoch
         self.again()
-
-    def heard(self) -> None:
-        """The scheduler gave a sign of life."""
-        self.heard_us = now_us()
 
     def again(self) -> None:
         """Tell the guard everything anew (it was restarted, or there is something new to tell)."""
@@ -180,7 +176,7 @@ class Desk:
             self.armed, self.limited_cpus, self._asked = False, None, None
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
-        wanted = decided(self.watched.presence, self.heard_us, self.lease_us, now_us(), keep_us)
+        wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
         try:
             if self._asked is None and self._contract is not None:
                 contract = self._contract

@@ -7,11 +7,14 @@ and its record is written when that is possible.
 import asyncio
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from cosched.config.node import OutputSettings
-from node_agent.service.groups import Groups
+from node_agent.core.attempt import Attempt
+from node_agent.service.attempts import AttemptFiles
+from node_agent.service.spool import Spool
 
 _log = logging.getLogger("cosched.agent")
 _LOOK_S: Final = 0.25
@@ -21,10 +24,15 @@ _SWEEP_EVERY: Final = 240  # looks
 class Disk:
     """Looks at the disk of ``state`` and at the spool."""
 
-    def __init__(self, state: Path, settings: OutputSettings, groups: Groups) -> None:
+    def __init__(
+        self, state: Path, settings: OutputSettings, attempts: Iterable[Attempt], records: AttemptFiles, spool: Spool
+    ) -> None:
+        """``attempts`` are all that are known, whenever they are iterated."""
         self._state = state
         self._settings = settings
-        self._groups = groups
+        self._attempts = attempts
+        self._records = records
+        self._spool = spool
 
     def problem(self) -> str:
         """Why no new work can be taken, in words; empty where it can."""
@@ -38,7 +46,7 @@ class Disk:
                 f"the disk of {self._state} is full: {free_bytes >> 20} MiB are free, "
                 f"new work needs {self._settings.least_free_bytes >> 20} (output.least_free)"
             )
-        return self._groups.attempts.problem
+        return self._records.problem
 
     async def keep(self) -> None:
         """For ever."""
@@ -52,15 +60,14 @@ class Disk:
 
     def look(self) -> None:
         """Cut what is too long; write records that could not be written."""
-        attempts = self._groups.attempts
-        for attempt in attempts:
+        for attempt in self._attempts:
             if attempt.ran and not attempt.ended:
-                self._groups.spool.cut(attempt.job_id, attempt.attempt)
-        attempts.keep_again()
+                self._spool.cut(attempt.job_id, attempt.attempt)
+        self._records.keep_again()
 
     def sweep(self) -> None:
         """Remove the output of what ended first. What the scheduler has not acknowledged stays."""
-        in_use = [(each.job_id, each.attempt) for each in self._groups.attempts if not each.forgotten]
+        in_use = [(each.job_id, each.attempt) for each in self._attempts if not each.forgotten]
         settings = self._settings
-        for which in self._groups.spool.sweep(settings.total_bytes, settings.keep_s, in_use):
+        for which in self._spool.sweep(settings.total_bytes, settings.keep_s, in_use):
             _log.warning("job %d.%d: its output is removed: it is old, or there was too much", *which)

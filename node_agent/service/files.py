@@ -9,6 +9,7 @@ from typing import Final
 
 from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
 from cosched.wire.messages import Peer
+from node_agent.core.attempt import key_name
 from node_agent.programs import rank_witness, rsh
 
 _LONGEST_SHEBANG = 250
@@ -33,11 +34,6 @@ exec "${PVM_ROOT:-/usr/lib/pvm3}/lib/pvmd" "$@"
 _SYSTEM_PYTHONS = (Path("/usr/bin/python3"), Path("/usr/local/bin/python3"))
 
 
-def key(job_id: int, attempt: int) -> str:
-    """An attempt's name in paths."""
-    return f"{job_id}.{attempt}"
-
-
 class NodeFiles:
     """``run/jobs/ID.ATTEMPT/{nodes,nodes.mpich,nodes.pvm}``: the job's nodes, readable by its user."""
 
@@ -47,7 +43,7 @@ class NodeFiles:
 
     def path(self, job_id: int, attempt: int, launcher: str = "") -> Path:
         """Where the node file is, or that of ``mpich`` or ``pvm``."""
-        return self._jobs / key(job_id, attempt) / (f"nodes.{launcher}" if launcher else "nodes")
+        return self._jobs / key_name(job_id, attempt) / (f"nodes.{launcher}" if launcher else "nodes")
 
     def write(self, job_id: int, attempt: int, peers: tuple[Peer, ...]) -> None:
         """Write them. Raises OSError."""

@@ -1,160 +1,115 @@
-"""What happens to the attempts on this node: what the guard reports, and how both are brought to agree again."""
+"""The shell around the agent's core: hands in what happens, and carries its effects out on the event loop.
 
+No rule about attempts is here. What the guard says is handed in in the order in which it said it.
+"""
+
+import asyncio
+import itertools
 import logging
 import os
-import pwd
+from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from cosched.config.node import NodeConfig
-from cosched.linux.interfaces import interface_of
-from cosched.wire.grant import Grant
-from cosched.wire.messages import Exit, FromAgent, GroupEnded, Prepare, ProgramEnded
+from cosched.errors import BadInput
+from cosched.wire.grant import verified
+from cosched.wire.messages import Exit, FromAgent
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
+from node_agent.core.attempt import Key
+from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
 from node_agent.guard import requests
-from node_agent.guard.client import GuardRefused, Message
-from node_agent.service.attempts import Attempt, Attempts
+from node_agent.guard.client import GuardGone, GuardRefused, Message
+from node_agent.service.attempts import AttemptFiles
+from node_agent.service.complaints import Complaints
+from node_agent.service.desk_watch import now_us
+from node_agent.service.disk import Disk
+from node_agent.service.entrance import has_descriptors
+from node_agent.service.environment import Environment
+from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard
+from node_agent.service.guard_requests import Requests
 from node_agent.service.spool import Spool
 
 _log = logging.getLogger("cosched.agent")
-_UNKNOWN = Exit(cause="unknown")
-_SCRIPT = 0
+_ALIVE = frozenset({"preparing", "running", "ending"})
 
 
 class Groups:
-    """The attempts, their files, and the guard that holds their processes."""
+    """The attempts on this node, their files, and the guard that holds their processes."""
 
     def __init__(
-        self, config: NodeConfig, attempts: Attempts, spool: Spool, files: NodeFiles, rsh: str, socket: str
+        self,
+        config: NodeConfig,
+        core: AgentCore,
+        epochs: EpochFile,
+        records: AttemptFiles,
+        disk: Disk,
+        spool: Spool,
+        files: NodeFiles,
+        environment: Environment,
+        grant_pub: Callable[[], Ed25519PublicKey],
+        complaints: Complaints,
     ) -> None:
+        """``grant_pub`` reads the key with which grants are verified; it raises :class:`BadInput`."""
         self.config = config
-        self.attempts = attempts
-        self.spool = spool
-        self.files = files
-        self._rsh, self._socket = rsh, socket
-        self._private_tmp = True
-        self.guard = Guard(os.path.join(config.paths.run, "guard.sock"), self._on_event, self._agree)
+        self.core = core
+        self.environment = environment
+        self._epochs, self._records, self._disk = epochs, records, disk
+        self._spool, self._files, self._grant_pub = spool, files, grant_pub
+        self._complain = complaints
+        self._requests = Requests(environment, spool)
+        self.guard = Guard(
+            os.path.join(config.paths.run, "guard.sock"), self._on_event, self._agree, self._on_guard_lost
+        )
         #: Where messages for the scheduler go; whoever has the link sets it. What is lost is sent again later.
         self.tell: Callable[[FromAgent], None] = lambda message: None
+        #: Called when the link is of no use, with the reason; whoever has the link sets it.
+        self.hang_up: Callable[[str], None] = lambda reason: None
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
+        self._happened: deque[happened.Input] = deque()
+        self._handling = False
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._numbers = itertools.count(1)
+        self._commands: dict[int, asyncio.Future[Reply]] = {}
 
-    async def spawn(
-        self,
-        attempt: Attempt,
-        number: int,
-        argv: Sequence[str],
-        fds: Sequence[int],
-        *,
-        script: bool = False,
-        output: str | None = None,
-        error: str | None = None,
-        stream: str | None = None,
-    ) -> int:
-        """Have the guard start a command in the attempt's cgroup; its pid.
+    # --- what happens -------------------------------------------------------------------------------------------------
 
-        The caller keeps its own copies of ``fds``. Raises GuardGone, GuardRefused, ValueError.
-        """
-        assert attempt.prepare is not None
-        attempt.empty = None
-        request = requests.Spawn(
-            job=attempt.job_id,
-            attempt=attempt.attempt,
-            n=number,
-            argv=tuple(argv),
-            env=self._environment(attempt, attempt.prepare),
-            cwd=attempt.prepare.directory,
-            script=script,
-            output=output,
-            error=error,
-            stream=stream,
-        )
-        answer = await self.guard.ask(request, fds)
-        return int(answer["pid"])
-
-    def next_command(self, attempt: Attempt) -> int:
-        """The number of the attempt's next command (the script is 0)."""
-        attempt.commands += 1
-        self.attempts.keep(attempt)
-        return attempt.commands
-
-    async def kill(self, attempt: Attempt, grace_us: int) -> None:
-        """Have everything of it killed, and no more begun. Raises GuardGone (then again once it is back)."""
-        attempt.asked_kill_us = grace_us
-        self.attempts.keep(attempt)
-        if attempt.ended:
+    def hand_in(self, event: happened.Input) -> None:
+        """Something has happened: carry out what follows. Raises OSError where whom to obey cannot be written down."""
+        self._happened.append(event)
+        if self._handling:
             return
-        attempt.empty = None  # each kill is followed by the guard's word that nothing is left
+        self._handling = True
         try:
-            await self.guard.ask(requests.Kill(attempt.job_id, attempt.attempt, grace_us))
-        except GuardRefused as error:
-            if error.code != "unknown":
-                raise
-            attempt.empty = GroupEnded(attempt.job_id, attempt.attempt)
-            self._close(attempt)
+            while self._happened:
+                for effect in self.core.handle(self._happened.popleft(), now_us()):
+                    self._carry_out(effect)
+        finally:
+            self._handling = False
+            self._happened.clear()
 
-    def never_here(self, attempt: Attempt) -> None:
-        """Nothing of it was ever asked of the guard: it is empty at once, guard or none, and nothing may come later."""
-        attempt.asked_kill_us = 0
-        attempt.empty = GroupEnded(attempt.job_id, attempt.attempt)
-        self._close(attempt)
-
-    async def forget(self, attempt: Attempt) -> None:
-        """Have its cgroup, private directories and records removed. Raises GuardRefused, GuardGone."""
+    async def start_command(self, key: Key, argv: Sequence[str], stream: str) -> None:
+        """Have a command started in an attempt's group. Raises GuardGone, GuardRefused, ValueError."""
+        number = next(self._numbers)
+        answer = self._commands[number] = asyncio.get_running_loop().create_future()
         try:
-            await self.guard.ask(requests.Forget(attempt.job_id, attempt.attempt))
-        except GuardRefused as error:
-            if error.code != "unknown":
-                raise
-        self.files.remove(attempt.job_id, attempt.attempt)
-        attempt.forgotten = True
-        attempt.prepare = None
-        self.attempts.keep(attempt)
-
-    def discard(self, attempt: Attempt) -> None:
-        """Remove its output, and all memory of it."""
-        self.spool.remove(attempt.job_id, attempt.attempt)
-        self.attempts.drop(attempt)
-
-    def uid(self, attempt: Attempt) -> int | None:
-        """Whose processes it has here; None where nobody has the name."""
-        if self.config.security.users == "self":
-            return os.geteuid()
-        if attempt.prepare is None:
-            return None
-        try:
-            return pwd.getpwnam(attempt.prepare.user).pw_uid
-        except KeyError:
-            return None
-
-    def _environment(self, attempt: Attempt, prepare: Prepare) -> dict[str, str]:
-        """What the scheduler made, with this node's own paths and names."""
-        local = {
-            "{node_file}": str(self.files.path(attempt.job_id, attempt.attempt)),
-            "{mpich_hosts}": str(self.files.path(attempt.job_id, attempt.attempt, "mpich")),
-            "{pvm_hosts}": str(self.files.path(attempt.job_id, attempt.attempt, "pvm")),
-            "{rsh}": self._rsh,
-            "{rank}": str(Path(self._rsh).with_name("cosched-rank")),
-            "{pvmd}": str(Path(self._rsh).with_name("cosched-pvmd")),
-            "{interface}": interface_of("127.0.0.1" if len(prepare.peers) == 1 else self.config.launch.address),
-            "{tmp}": "/tmp" if self._private_tmp else f"{self.config.paths.state}/jobs/{attempt.key}/tmp",
-        }
-        made = {name: local.get(value, value) for name, value in prepare.environment.items() if local.get(value) != ""}
-        made |= {"COSCHED_NODE": self.config.name, "COSCHED_AGENT_SOCKET": self._socket}
-        uid = self.uid(attempt)
-        try:
-            entry = pwd.getpwuid(uid if uid is not None else os.geteuid())
-        except KeyError:
-            return {"HOME": "/", **made}
-        return {
-            "HOME": entry.pw_dir,
-            "USER": entry.pw_name,
-            "LOGNAME": entry.pw_name,
-            "SHELL": entry.pw_shell or "/bin/sh",
-            **made,
-        }
+            self.hand_in(happened.CommandWanted(number, key, tuple(argv), stream))
+            reply = await answer
+        finally:
+            del self._commands[number]
+        if isinstance(reply, Declined):
+            raise GuardRefused(reply.code, reply.message)
+        if isinstance(reply, NoGuard):
+            raise GuardGone(reply.message)
+        if isinstance(reply, Failed):
+            raise ValueError(reply.message)
 
     def _on_event(self, message: Message) -> None:
         kind = message.get("event")
@@ -164,88 +119,118 @@ class Groups:
             for each in self.on_guard:
                 each()
             return
-        attempt = self.attempts.get(int(message["job"]), int(message["attempt"]))
+        key = int(message["job"]), int(message["attempt"])
         if kind == "exited":
-            self._ended(attempt, message)
-        elif kind == "empty" and attempt is not None:
+            self.hand_in(happened.CommandEnded(key, int(message["n"]), exit_of(message)))
+        elif kind == "empty":
             used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
-            attempt.empty = GroupEnded(attempt.job_id, attempt.attempt, *used)
-            self._close(attempt)
+            self.hand_in(happened.GroupEmpty(key, *used))
 
-    def _ended(self, attempt: Attempt | None, message: Message) -> None:
-        if attempt is not None and message["n"] == _SCRIPT:
-            self._program_ended(attempt, exit_of(message))
-
-    def _program_ended(self, attempt: Attempt, how: Exit) -> None:
-        if attempt.exit is not None or attempt.forgotten:
-            return
-        attempt.ran, attempt.exit = True, how
-        attempt.error_tail = self.spool.tail(attempt.job_id, attempt.attempt)
-        self.attempts.keep(attempt)
-        _log.info("job %s: its script has ended: %s", attempt.key, how)
-        self.tell(ProgramEnded(attempt.job_id, attempt.attempt, how, attempt.error_tail))
-
-    def _close(self, attempt: Attempt) -> None:
-        """Report the end of an attempt that was killed and is empty. (Between commands it may be empty and go on.)"""
-        if attempt.asked_kill_us is None or attempt.empty is None or attempt.ended is not None:
-            return
-        if attempt.ran and attempt.exit is None:
-            self._program_ended(attempt, _UNKNOWN)  # the guard tells an exit before it tells of emptiness
-        attempt.ended = attempt.empty
-        self.attempts.keep(attempt)
-        _log.info("job %s: nothing of it is left here", attempt.key)
-        self.tell(attempt.ended)
+    def _on_guard_lost(self, problem: str) -> None:
+        self.hand_in(happened.GuardLost(problem))
 
     async def _agree(self) -> None:
         """After each connection: what the guard has is what is true."""
         can = (await self.guard.ask(requests.Status())).get("can") or {}
-        self._private_tmp = can.get("private /tmp") == "yes"
-        groups = {
-            (int(group["job"]), int(group["attempt"])): group
-            for group in (await self.guard.ask(requests.List())).get("groups", ())
-        }
-        there = {key for key, group in groups.items() if group.get("state") in {"preparing", "running", "ending"}}
-        for attempt in self.attempts:
-            if attempt.forgotten:
-                continue
-            group = groups.pop((attempt.job_id, attempt.attempt), None)
-            if group is None:
-                self._gone(attempt)
-            else:
-                self._compare(attempt, group)
-        for (job_id, number), group in groups.items():
-            _log.warning("job %d.%d is the guard's, and not known to this agent", job_id, number)
-            stranger = self.attempts.new(job_id, number, "")
-            self._compare(stranger, group)
-            self.attempts.keep(stranger)
+        self.environment.private_tmp = can.get("private /tmp") == "yes"
+        await self.guard.ask(requests.List(), at_once=self._on_report)
         for each in self.on_guard:
             each()
-        for attempt in self.attempts:
-            if attempt.asked_kill_us is not None and not attempt.ended:
-                await self.kill(attempt, attempt.asked_kill_us)
-            elif attempt.ended and (attempt.job_id, attempt.attempt) in there:  # it was said not to be here
-                await self.guard.ask(requests.Kill(attempt.job_id, attempt.attempt, grace_us=0))
 
-    def _gone(self, attempt: Attempt) -> None:
-        """The guard knows nothing of it: the machine was started anew, or its cgroup was removed by hand."""
-        if attempt.ended is not None:
-            return
-        _log.warning("job %s is not known to the guard any more", attempt.key)
-        if attempt.ran and attempt.exit is None:
-            self._program_ended(attempt, _UNKNOWN)
-        attempt.empty = attempt.empty or GroupEnded(attempt.job_id, attempt.attempt)
-        attempt.asked_kill_us = attempt.asked_kill_us or 0
-        self._close(attempt)
+    def _on_report(self, message: Message) -> None:
+        self.hand_in(happened.GuardReports(tuple(_group(each) for each in message.get("groups", ()))))
 
-    def _compare(self, attempt: Attempt, group: dict[str, Any]) -> None:
-        """Take over what the guard knows of an attempt."""
-        for command in group.get("commands", ()):
-            number = int(command["n"])
-            attempt.commands = max(attempt.commands, number)
-            if number == _SCRIPT:
-                attempt.ran = True
-            if command.get("state") == "ended":
-                self._ended(attempt, {**command, "job": attempt.job_id, "attempt": attempt.attempt})
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.AskGuard(number, request):
+                self._ask_guard(number, request)
+            case fx.AskNode(number, question):
+                self._happened.append(happened.Replied(number, self._reply(question)))
+            case fx.Tell(message):
+                self.tell(message)
+            case fx.HangUp(reason):
+                self.hang_up(reason)
+            case fx.AnswerCommand(number, reply):
+                if (answer := self._commands.get(number)) is not None and not answer.done():
+                    answer.set_result(reply)
+            case fx.SetTimer(number, after_us):
+                self._timers[number] = asyncio.get_running_loop().call_later(after_us / 1e6, self._due, number)
+            case fx.CancelTimer(number):
+                self._timers.pop(number).cancel()
+            case fx.Complain(kind, message):
+                self._complain(kind, message)
+            case fx.Say(level, text):
+                _log.log(logging.INFO if level == "info" else logging.WARNING, "%s", text)
+            case _:
+                self._write(effect)
+
+    def _write(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.Persist(attempt):
+                self._records.keep(attempt)
+            case fx.Drop(key):
+                self._records.drop(key)
+            case fx.RemoveFiles(key):
+                self._files.remove(*key)
+            case fx.RemoveOutput(key):
+                self._spool.remove(*key)
+            case fx.KeepFence(fence):
+                self._epochs.keep(fence)
+                self._happened.append(happened.FenceKept(fence))
+
+    def _due(self, number: int) -> None:
+        del self._timers[number]
+        self.hand_in(happened.TimerDue(number))
+
+    def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
+        def answered(found: Message | GuardGone) -> None:
+            self.hand_in(happened.Replied(number, _reply_of(found)))
+
+        try:
+            with self._requests.made(request) as (made, descriptors):
+                self.guard.send(made, descriptors, answered)
+        except GuardGone as error:
+            self._happened.append(happened.Replied(number, NoGuard(str(error))))
+        except (OSError, ValueError) as error:
+            self._happened.append(happened.Replied(number, Failed(str(error))))
+
+    def _reply(self, question: fx.NodeQuestion) -> Reply:
+        match question:
+            case fx.ReadErrorTail(key):
+                return ErrorTail(self._spool.tail(*key))
+            case fx.LookForDescriptors():
+                return Done() if has_descriptors() else Failed("no descriptor is left")
+        try:
+            if isinstance(question, fx.ReadGrant):
+                return GrantRead(verified(question.grant, self._grant_pub()))
+            if problem := self._disk.problem():
+                return Failed(problem)
+            self._files.write(*question.key, question.peers)
+        except (BadInput, OSError, ValueError) as error:
+            return Failed(str(error))
+        return Done()
+
+
+def _reply_of(found: Message | GuardGone) -> Reply:
+    if isinstance(found, GuardGone):
+        return NoGuard(str(found))
+    if "error" in found:
+        return Declined(str(found["error"]), str(found.get("message", "")))
+    return Done(int(found.get("pid", 0)))
+
+
+def _group(found: dict[str, Any]) -> happened.Group:
+    """An attempt in the guard's list."""
+    return happened.Group(
+        (int(found["job"]), int(found["attempt"])),
+        found.get("state") in _ALIVE,
+        tuple(
+            happened.Command(int(each["n"]), exit_of(each) if each.get("state") == "ended" else None)
+            for each in found.get("commands", ())
+        ),
+    )
 
 
 def exit_of(message: Message) -> Exit:
@@ -256,18 +241,3 @@ def exit_of(message: Message) -> Exit:
         int(signal) if signal is not None else None,
         str(message.get("cause") or "own"),
     )
-
-
-def granted(grant: Grant, prepare: Prepare, node: str) -> str:
-    """Why a grant is not the one that goes with a Prepare for this node; empty when it is."""
-    order = prepare.order
-    if (grant.job_id, grant.attempt) != (order.job_id, order.attempt):
-        return f"the grant is for job {grant.job_id}.{grant.attempt}"
-    if grant.cluster_id != prepare.fence.cluster_id or grant.epoch > prepare.fence.epoch:
-        return f"the grant is of epoch {grant.epoch} of another cluster or scheduler"
-    if grant.user != prepare.user:
-        return f"the grant is for user {grant.user!r}, the order for {prepare.user!r}"
-    if node not in grant.nodes:
-        return f"the grant does not name {node}"
-    strangers = {peer.name for peer in prepare.peers} - set(grant.nodes)
-    return f"the grant does not name {', '.join(sorted(strangers))}" if strangers else ""

@@ -8,6 +8,7 @@ import random
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
@@ -20,19 +21,36 @@ _SIGN_EVERY_S = 2.0
 _SIGN_WITHIN_S = 5.0
 
 
+#: Takes the answer to a request, or why there will be none.
+Then = Callable[[Message | GuardGone], None]
+
+
+class _Asked(NamedTuple):
+    then: Then
+    late: asyncio.TimerHandle
+
+
 class Guard:
-    """The connection to this node's guard."""
+    """The connection to this node's guard. What it says, answers and events, is handed on in its order."""
 
     def __init__(
-        self, path: str, on_event: Callable[[Message], None], on_connected: Callable[[], Awaitable[None]]
+        self,
+        path: str,
+        on_event: Callable[[Message], None],
+        on_connected: Callable[[], Awaitable[None]],
+        on_lost: Callable[[str], None] = lambda problem: None,
     ) -> None:
-        """``on_event`` gets what comes unasked; ``on_connected`` is awaited after each connection, first."""
+        """``on_event`` gets what comes unasked; ``on_connected`` is awaited after each connection, first.
+
+        ``on_lost`` gets the reason whenever there is no guard (any more), before those who wait for answers.
+        """
         self._path = path
         self._on_event = on_event
         self._on_connected = on_connected
+        self._on_lost = on_lost
         self._client: GuardClient | None = None
         self._lost = asyncio.Event()
-        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._waiting: dict[int, _Asked] = {}
         self.problem = "not connected yet"
         self.ready = asyncio.Event()
 
@@ -72,32 +90,52 @@ class Guard:
         return pid
 
     async def ask(
-        self, request: requests.Request, fds: Sequence[int] = (), *, patience_s: float = _PATIENCE_S
+        self,
+        request: requests.Request,
+        fds: Sequence[int] = (),
+        *,
+        patience_s: float = _PATIENCE_S,
+        at_once: Callable[[Message], None] = lambda message: None,
     ) -> Message:
-        """Its answer. Raises :class:`GuardGone`, :class:`GuardRefused`, or ValueError where the request is too long."""
-        if self._client is None:
-            raise GuardGone(f"no guard at {self._path}: {self.problem}")
-        number = self._client.send(request, fds)
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Message] = loop.create_future()
-        self._waiting[number] = answer
-        late = loop.call_later(
-            patience_s, self._late, answer, requests.word(request), patience_s
-        )  # half of a timeout()'s cost
+        """Its answer; ``at_once`` gets it before anything else that the guard says.
+
+        Raises :class:`GuardGone`, :class:`GuardRefused`, or ValueError where the request is too long.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def then(found: Message | GuardGone) -> None:
+            if answer.done():
+                return
+            if isinstance(found, GuardGone):
+                answer.set_exception(found)
+            else:
+                if "error" not in found:
+                    at_once(found)
+                answer.set_result(found)
+
+        number = self.send(request, fds, then, patience_s=patience_s)
         try:
             message = await answer
         finally:
-            late.cancel()
-            self._waiting.pop(number, None)
+            if (asked := self._waiting.pop(number, None)) is not None:
+                asked.late.cancel()
         if "error" in message:
             raise GuardRefused(str(message["error"]), str(message.get("message", "")))
         return message
 
-    def _late(self, answer: asyncio.Future[Message], what: object, patience_s: float) -> None:
-        if not answer.done():
-            gone = GuardGone(f"the guard has not answered {what!r} for {patience_s:.0f} s")
-            answer.set_exception(gone)
-            self._lose(gone)
+    def send(
+        self, request: requests.Request, fds: Sequence[int], then: Then, *, patience_s: float = _PATIENCE_S
+    ) -> int:
+        """Send a request, whose answer ``then`` takes; its number. Raises :class:`GuardGone`, ValueError."""
+        if self._client is None:
+            raise GuardGone(f"no guard at {self._path}: {self.problem}")
+        number = self._client.send(request, fds)
+        late = asyncio.get_running_loop().call_later(patience_s, self._late, requests.word(request), patience_s)
+        self._waiting[number] = _Asked(then, late)
+        return number
+
+    def _late(self, what: object, patience_s: float) -> None:
+        self._lose(GuardGone(f"the guard has not answered {what!r} for {patience_s:.0f} s"))
 
     def _connect(self) -> None:
         self._client = GuardClient(self._path)
@@ -107,9 +145,10 @@ class Guard:
     def _readable(self) -> None:
         try:
             while self._client is not None and (message := self._client.receive()) is not None:
-                waiting = self._waiting.get(message["re"]) if "re" in message else None
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(message)
+                asked = self._waiting.pop(message["re"], None) if "re" in message else None
+                if asked is not None:
+                    asked.late.cancel()
+                    asked.then(message)
                 elif "event" in message:
                     self._on_event(message)
         except GuardGone as error:
@@ -121,9 +160,11 @@ class Guard:
         self.problem = str(error)
         self.ready.clear()
         self._hang_up()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(error)
+        waiting, self._waiting = self._waiting, {}
+        self._on_lost(self.problem)
+        for asked in waiting.values():
+            asked.late.cancel()
+            asked.then(error)
         self._lost.set()
 
     def _hang_up(self) -> None:

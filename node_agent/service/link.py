@@ -6,7 +6,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -21,6 +21,7 @@ from cosched.wire.messages import (
     FromAgent,
     Hello,
     Order,
+    OutputChunk,
     ReadOutput,
     Rejected,
     Revoked,
@@ -33,11 +34,10 @@ from cosched.wire.messages import (
     to_agent,
 )
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn, checked_session
+from node_agent.core import inputs as happened
 from node_agent.service.complaints import Complaints
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.desk_watch import Desk, now_us
-from node_agent.service.fence import EpochFile, Fenced
-from node_agent.service.orders import Orders
 from node_agent.service.revocations import Revocations
 
 _log = logging.getLogger("cosched.agent")
@@ -49,33 +49,41 @@ class LinkEnded(Exception):
     """The link is of no use; the message says why."""
 
 
+class Shell(Protocol):
+    """What a link needs of the shell around the agent's core."""
+
+    tell: Callable[[FromAgent], None]
+    hang_up: Callable[[str], None]
+
+    def hand_in(self, event: happened.Input) -> None:
+        """Something has happened. Raises OSError where whom to obey cannot be written down."""
+
+
 class Link:
-    """Talks to one scheduler at a time."""
+    """Talks to one scheduler at a time, and hands in what it says. What the shell has to tell is sent from here."""
 
     def __init__(
         self,
         url: str,
         identity: Path,
         hello: Callable[[], Hello],
-        orders: Orders,
-        epochs: EpochFile,
+        shell: Shell,
+        output: Callable[[ReadOutput], OutputChunk],
         desk: Desk,
         coscheduler: Coscheduler,
         complaints: Complaints,
         revocations: Revocations,
         survey: Callable[[Survey], Awaitable[Surveyed]],
-        on_other_cluster: Callable[[str], None],
     ) -> None:
-        """``on_other_cluster`` is told when a scheduler of another cluster has taken over, or, with no name, that this
-        node belongs to none any more. Raises :class:`BadInput`.
-        """
+        """``output`` and ``survey`` answer what has nothing to do with orders. Raises :class:`BadInput`."""
         if urlsplit(url).scheme != "wss" or not urlsplit(url).hostname:
             raise BadInput("scheduler.url", f"found {url!r}", "wss://HOST:PORT/v1/agent")
         self._url, self._identity = url, identity
-        self._hello, self._orders, self._epochs, self._desk = hello, orders, epochs, desk
+        self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
+        shell.tell, shell.hang_up = self.tell, self._hang_up
+        self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
-        self._on_other_cluster = on_other_cluster
         self._revocations, self._survey = revocations, survey
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +101,7 @@ class Link:
             began_us = now_us()
             try:
                 await self._talk()
-            except* (LinkEnded, OSError, TimeoutError, ssl.SSLError, WebSocketException, BadInput, Fenced) as group:
+            except* (LinkEnded, OSError, TimeoutError, ssl.SSLError, WebSocketException, BadInput) as group:
                 self._tell_problem(_first(group))
             finally:
                 self._outgoing = None
@@ -128,9 +136,7 @@ class Link:
             self._problem = ""
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
-            for attempt in self._orders.attempts:
-                for event in attempt.events():
-                    self.tell(event)
+            self._shell.hand_in(happened.Joined())
             # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
             # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
             await asyncio.create_task(self._converse(connection, self._outgoing, hello, welcome))
@@ -157,17 +163,25 @@ class Link:
         checked_session(answer.session, "welcome")
         if problem := answer.contract.impossible():
             raise LinkEnded(f"its contract is impossible: {problem[0]} {problem[1]}")
-        if self._epochs.welcome(answer.fence):
-            self._on_other_cluster(answer.fence.cluster_id)
+        self._hand_in(happened.Welcomed(answer.fence, answer.lease_us))
         self._coscheduler.welcome()
         self._revocations.learn(answer.revoked)
-        self._desk.welcome(answer.contract, answer.lease_us, answer.fence.epoch)
+        self._desk.welcome(answer.contract, answer.fence.epoch)
         return answer
 
+    def _hang_up(self, reason: str) -> None:
+        self._hung_up = reason
+
+    def _hand_in(self, event: happened.Input) -> None:
+        """What the core may answer by leaving this scheduler. Raises :class:`LinkEnded`, OSError."""
+        self._hung_up = ""
+        self._shell.hand_in(event)
+        if self._hung_up:
+            raise LinkEnded(self._hung_up)
+
     def _not_wanted(self, answer: Rejected) -> NoReturn:
-        obeyed, fence = self._epochs.fence, answer.removed_by
-        if fence and obeyed and fence.cluster_id == obeyed.cluster_id and fence.epoch >= obeyed.epoch:
-            self._on_other_cluster("")
+        if answer.removed_by is not None:
+            self._shell.hand_in(happened.Removed(answer.removed_by))
         raise LinkEnded(f"it does not want this node: {answer.reason}")
 
     async def _send(
@@ -189,13 +203,11 @@ class Link:
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
-            heard_us = self._desk.heard_us
-            if heard_us is not None and now_us() - heard_us > welcome.lease_us:
-                raise LinkEnded(f"nothing heard for {welcome.lease_us / 1e6:g} s")
+            self._hand_in(happened.LeaseLooked())
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:
-            self._desk.heard()
+            self._shell.hand_in(happened.Heard())
 
     async def _listen(self, connection: ClientConnection, turn: Turn) -> None:
         while True:
@@ -215,16 +227,16 @@ class Link:
             except BadInput as error:
                 self._complain("message", str(error))
                 continue
-            self._desk.heard()
+            self._shell.hand_in(happened.Heard())
             self._handle(message)
 
     def _handle(self, message: ToAgent) -> None:
         if isinstance(message, Order):
-            self._begin(self._orders.obey(message))
+            self._obey(message)
         elif isinstance(message, Turns):
             self._coscheduler.told(message)
         elif isinstance(message, ReadOutput):
-            self.tell(self._orders.output(message))
+            self.tell(self._output(message))
         elif isinstance(message, Survey):
             self._begin(self._tell_survey(message))
         elif isinstance(message, Revoked):
@@ -233,6 +245,12 @@ class Link:
             self._not_wanted(message)
         else:
             self._complain("message", f"{type(message).__name__} after the welcome")
+
+    def _obey(self, order: Order) -> None:
+        try:
+            self._shell.hand_in(happened.Ordered(order))
+        except Exception:
+            _log.exception("an order was not obeyed because of a fault of the agent")
 
     async def _tell_survey(self, message: Survey) -> None:
         self.tell(await self._survey(message))
@@ -245,7 +263,7 @@ class Link:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("an order was not obeyed because of a fault of the agent", exc_info=error)
+            _log.error("a question was not answered because of a fault of the agent", exc_info=error)
 
 
 def _binary(data: str | bytes) -> bytes:

@@ -29,7 +29,7 @@ from cosched.wire.grant import verified
 from cosched.wire.hostfile import peer_named
 from cosched.wire.messages import Peer
 from cosched.wire.stream import MAX_PIECE, Kind, frame
-from node_agent.service.attempts import Attempt
+from node_agent.core.attempt import Attempt
 from node_agent.service.commands import Commands, Wanted, fail, relayed
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors, short_of_descriptors
@@ -145,12 +145,13 @@ class RshProxy:
 
     async def _from_here(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         job_id, number, uid = await self._caller(writer.get_extra_info("socket"))
-        attempt = self._groups.attempts.get(job_id, number)
-        if attempt is not None and attempt.prepare is not None and uid != self._groups.uid(attempt):
+        attempt = self._groups.core.get(job_id, number)
+        if attempt is not None and attempt.prepare is not None and uid != self._groups.environment.uid(attempt):
             raise NotAllowed(f"user {uid} is not the one whose job {attempt.key} is")
         async with asyncio.timeout(_PATIENCE_S):
             host, wanted = await _request(reader)
         place.finished()
+        attempt = self._groups.core.get(job_id, number)
         if attempt is None or (prepare := attempt.prepare) is None or not attempt.open:
             raise Ending if wanted.again else NotAllowed(f"job {job_id}.{number} is not known here, or is ending")
         peer = peer_named(host, prepare.peers)
@@ -245,7 +246,7 @@ class RshProxy:
             raise NotAllowed(f"{caller} is not a node of job {grant.job_id}")
         if call.host != here or here not in grant.nodes:
             raise NotAllowed(f"the call is for {call.host}, the grant for {', '.join(grant.nodes)}; this is {here}")
-        attempt = self._groups.attempts.get(grant.job_id, grant.attempt)
+        attempt = self._groups.core.get(grant.job_id, grant.attempt)
         if attempt is None or attempt.prepare is None or not attempt.open:
             words = f"job {grant.job_id}.{grant.attempt} is not prepared on {here}"
             raise Ending if call.wanted.again else NotAllowed(words)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from cosched.wire.messages import MAX_CHUNK_BYTES
-from node_agent.service.files import key
+from node_agent.core.attempt import STREAMS, key_name
 
 _log = logging.getLogger("cosched.agent")
-STREAMS: Final = ("stdout", "stderr")
 TAIL_BYTES: Final = 4096
 
 
@@ -34,14 +33,14 @@ class Spool:
 
     def open(self, job_id: int, attempt: int, stream: str) -> int:
         """A descriptor to append to. Raises OSError."""
-        directory = self._directory / key(job_id, attempt)
+        directory = self._directory / key_name(job_id, attempt)
         for each in (self._directory, directory):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(directory / stream, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def read(self, job_id: int, attempt: int, stream: str, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """A piece from ``offset`` (negative: from the end), and the size there is. Raises OSError."""
-        path = self._directory / key(job_id, attempt) / stream
+        path = self._directory / key_name(job_id, attempt) / stream
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > self.limit_bytes:
@@ -61,7 +60,7 @@ class Spool:
     def cut(self, job_id: int, attempt: int) -> None:
         """Take away what is beyond the limit, and say so where it was. Cut off once, it stays so."""
         for stream in STREAMS:
-            path = self._directory / key(job_id, attempt) / stream
+            path = self._directory / key_name(job_id, attempt) / stream
             try:
                 size = path.stat().st_size
                 if size <= self.limit_bytes or (size == self._whole_bytes and path in self._cut):
@@ -76,11 +75,11 @@ class Spool:
                 continue
             if path not in self._cut:
                 self._cut.add(path)
-                _log.warning("job %s: its %s is cut at %d bytes", key(job_id, attempt), stream, self.limit_bytes)
+                _log.warning("job %s: its %s is cut at %d bytes", key_name(job_id, attempt), stream, self.limit_bytes)
 
     def remove(self, job_id: int, attempt: int) -> None:
         """Remove an attempt's output, if there is any."""
-        directory = self._directory / key(job_id, attempt)
+        directory = self._directory / key_name(job_id, attempt)
         self._cut -= {directory / stream for stream in STREAMS}
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -155,14 +155,69 @@ def test_a_kill_without_a_guard_is_carried_out_when_it_is_back_also_by_the_next_
     assert world.heard == [wire.ProgramEnded(5, 1, KILLED, b"the last words"), END]
 
 
+def test_an_agent_killed_before_the_guard_has_answered_a_kill_leaves_it_to_the_next(world: World) -> None:
+    started(world)
+    world.order(kill())
+    world.to_guard.clear()  # what was sent did not arrive
+    world.die()
+    world.start()
+    world.welcome(FENCE)
+    world.settle()
+    assert world.heard == [wire.ProgramEnded(5, 1, KILLED, b"the last words"), END]
+
+
+def test_what_was_told_is_on_disk(world: World) -> None:
+    """The next agent tells it again before it has reached a guard."""
+    started(world)
+    world.guard_ends(KEY, wire.Exit(3))
+    ended: list[wire.FromAgent] = [wire.ProgramEnded(5, 1, wire.Exit(3), b"the last words")]
+    for last, state in ((ended[0], "running"), (END, "ended")):
+        while last not in world.heard:
+            world.guard_works()
+            world.guard_kills()
+            world.guard_is_heard()
+        world.die()
+        world.start()
+        assert world.core is not None
+        assert [each.state for each in world.core.reports()] == [state]
+        world.welcome(FENCE)
+        assert world.heard == (ended if state == "running" else [*ended, END])
+        world.connect()
+        if state == "running":
+            world.order(kill())
+
+
+def test_an_order_that_waited_for_a_guard_while_its_job_was_given_up_is_refused(world: World) -> None:
+    prepared(world)
+    world.lose_guard()
+    world.order(run())
+    world.hand_in(happened.Removed(FENCE))
+    world.connect()
+    assert world.heard[-1] == wire.Refused(run().order, "stale", "job 5.1 is being killed")
+
+
+def test_a_forget_that_was_refused_may_be_asked_again_under_its_number(world: World) -> None:
+    started(world)
+    world.order(order(wire.Forget, 3))
+    world.settle()
+    assert [type(each) for each in world.heard[2:]] == [wire.Refused]
+    world.guard_ends(KEY, wire.Exit(0))
+    world.settle()
+    world.order(order(wire.Forget, 3))
+    world.settle()
+    world.welcome(FENCE)
+    assert world.heard == []
+
+
 def test_what_was_never_prepared_is_empty_at_once_and_cannot_come_later(world: World) -> None:
     world.lose_guard()
     world.order(kill())
     assert world.heard == [END]
-    world.order(kill())
-    assert world.heard == [END, END]
+    for n in (3, 9):
+        world.order(kill(n))
+    assert world.heard == [END, END, END]
     world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
-    assert world.heard[-1] == wire.Refused(run(1).order, "stale", "order 3 was obeyed already")
+    assert world.heard[-1] == wire.Refused(run(1).order, "stale", "order 9 was obeyed already")
     assert world.complaints["stale"] == 1
 
 
@@ -263,10 +318,9 @@ def test_the_guards_reason_is_recorded_and_repeated(world: World) -> None:
 
 def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:
     started(world)
-    for _ in range(2):
-        world.order(order(wire.Forget, 3))
-        world.settle()
-        assert world.heard[-1] == wire.Refused(run(3).order, "busy", "attempt 1 at job 5 is alive; kill it first")
+    world.order(order(wire.Forget, 3))
+    world.settle()
+    assert world.heard[-1] == wire.Refused(run(3).order, "busy", "attempt 1 at job 5 is alive; kill it first")
     world.order(kill(4))
     world.settle()
     world.order(order(wire.Forget, 5))

@@ -12,21 +12,48 @@ from hypothesis import strategies as st
 from kit.agents import CLUSTER, Cluster, until
 
 from cosched.wire import messages as wire
-from node_agent.service.fence import EpochFile, Fenced
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
+from node_agent.core.fence import Fenced, check_order
+from node_agent.service.fence import EpochFile
 
 
 def fence(epoch: int, instance: str = "x", cluster_id: str = CLUSTER) -> wire.Fence:
     return wire.Fence(cluster_id, epoch, instance)
 
 
+class Obeyed:
+    """Who is obeyed, with its file: what an agent has of both."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = EpochFile(path)
+        self.core = AgentCore("a", "boot", self._file.fence)
+
+    def welcome(self, by: wire.Fence) -> None:
+        """Raises Fenced where the agent hangs up."""
+        for effect in self.core.handle(happened.Welcomed(by, 1), 0):
+            if isinstance(effect, fx.KeepFence):
+                before = self.core.fence
+                self._file.keep(effect.fence)
+                assert self.core.fence == before, "it is obeyed once it is on disk"
+                self.core.handle(happened.FenceKept(effect.fence), 0)
+            elif isinstance(effect, fx.HangUp):
+                raise Fenced(effect.reason)
+
+    def check(self, by: wire.Fence) -> None:
+        """Raises Fenced where an order would be refused."""
+        check_order(self.core.fence, by)
+
+
 def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> None:
-    epochs = EpochFile(tmp_path / "epoch")
-    assert epochs.epoch == 0
-    assert not epochs.welcome(fence(3))
-    again = EpochFile(tmp_path / "epoch")
-    assert again.fence == fence(3)
+    epochs = Obeyed(tmp_path / "epoch")
+    assert epochs.core.fence is None
+    epochs.welcome(fence(3))
+    again = Obeyed(tmp_path / "epoch")
+    assert again.core.fence == fence(3)
     again.check(fence(3))
-    assert not again.welcome(fence(3))
+    again.welcome(fence(3))
     for wrong in (fence(2), fence(3, "its double"), fence(3, "x", "other")):
         with pytest.raises(Fenced):
             again.check(wrong)
@@ -36,7 +63,7 @@ def test_the_highest_epoch_is_on_disk_before_it_is_obeyed(tmp_path: Path) -> Non
         again.check(fence(4))
     with pytest.raises(Fenced, match="cosched scheduler --take-over"):
         again.welcome(fence(4, "x", "other"))  # another journal, which was not told to take over
-    assert again.welcome(fence(wire.TAKE_OVER_EPOCH + 7, "x", "other"))
+    again.welcome(fence(wire.TAKE_OVER_EPOCH + 7, "x", "other"))
     with pytest.raises(Fenced, match="is over"):
         again.welcome(fence(wire.TAKE_OVER_EPOCH, "x", "third"))  # an older take-over
     assert os.stat(tmp_path / "epoch").st_mode & 0o777 == 0o600
@@ -53,7 +80,7 @@ def test_no_order_of_anybody_but_the_last_that_was_welcomed(seen: list[tuple[int
     import tempfile  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as directory:
-        epochs = EpochFile(Path(directory) / "epoch")
+        epochs = Obeyed(Path(directory) / "epoch")
         best: tuple[int, str] | None = None
         for epoch, instance in seen:
             try:

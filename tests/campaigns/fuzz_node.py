@@ -88,7 +88,7 @@ def launch(rng: random.Random, random_count: int, shaped_count: int) -> Counter[
         issue(authority, "node", "b", identity)
         config = SimpleNamespace(name="b", paths=SimpleNamespace(identity=str(identity)))
         nobody = SimpleNamespace(get=lambda *_: None)
-        groups: Any = SimpleNamespace(config=config, attempts=nobody)
+        groups: Any = SimpleNamespace(config=config, core=nobody)
         unused: Any = SimpleNamespace(on_change=[])
         rsh_proxy = RshProxy(groups, unused, unused, unused, unused)
         grant = signed(Grant("c" * 32, 1, 5, 1, "root", ("a", "b")), load_grant_key(authority))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -22,23 +22,42 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from cosched.identity import authority, names, tls
+from cosched.identity.grants import load_grant_pub
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from cosched.wire.grant import verified
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.waiting import BOUND_S
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
+from node_agent.core.attempt import Key
+from node_agent.core.guard_model import GuardModel
+from node_agent.core.played import PlayedAgent, Player
+from node_agent.core.replies import Declined
 
 FAIL_TAIL = b"starting\nTraceback (most recent call last):\nValueError: no such grid\n"
 
 
-class Puppet:
-    """The agent of one node, in a thread."""
+class Puppet(Player):
+    """The agent of one node, in a thread: an agent's core with a model of a guard."""
 
     def __init__(self, url: str, identity: Path, name: str, procs: int) -> None:
         self.name = name
         self._procs = procs
         self._output: dict[tuple[int, str], bytes] = {}
         self._names: dict[int, str] = {}
-        self._finished: set[int] = set()
+        key = load_grant_pub(identity)
+        self._played = PlayedAgent(
+            AgentCore(name, "boot"),
+            GuardModel(1_500_000, 1 << 20, wire.Exit(signal=15, cause="killed")),
+            self,
+            lambda blob: verified(blob, key),
+            lambda fence: None,
+            lambda after_us, call: _later(after_us / 1e6, call),
+            lambda: time.monotonic_ns() // 1000,
+        )
+        self._played.tell = self._send
         self._outgoing: list[wire.FromAgent] = []
         self._stop = threading.Event()
         self._joined: Future[None] = Future()
@@ -66,6 +85,8 @@ class Puppet:
                 await connection.send(wire.encode(hello))
                 welcome = wire.to_agent(self._frame(await connection.recv()))
                 assert isinstance(welcome, wire.Welcome)
+                self._played.hand_in(happened.Welcomed(welcome.fence, welcome.lease_us))
+                self._played.hand_in(happened.Joined())
                 self._joined.set_result(None)
                 await self._talk(connection, Numbering(welcome.session), Turn(hello.session))
         except ConnectionClosed as error:
@@ -109,44 +130,44 @@ class Puppet:
 
     def _obey(self, message: wire.ToAgent) -> None:
         match message:
-            case wire.Prepare(order=order):
-                self._names[order.job_id] = message.environment["COSCHED_JOB_NAME"]
-                if self._names[order.job_id] == "refuse":
-                    self._send(wire.Refused(order, "directory", f"{self.name} has no directory {message.directory}"))
-                else:
-                    self._send(wire.Prepared(order))
+            case wire.Order():
+                self._played.hand_in(happened.Ordered(message))
             case wire.Survey(request=request):
                 self._send(wire.Surveyed(request, time.time_ns() // 1000, {}))
-            case wire.Run(order=order):
-                self._play(order)
-            case wire.Kill(order=order):
-                if self._names.get(order.job_id) == "sit" and order.job_id not in self._finished:
-                    self._end(order, wire.Exit(signal=15, cause="killed"))
-                self._send(wire.GroupEnded(order.job_id, order.attempt, 1_500_000, 1 << 20))
             case wire.ReadOutput(request=request, job_id=job_id, stream=stream, offset=offset, max_bytes=most):
                 there = self._output.get((job_id, stream), b"")
-                final = job_id in self._finished
+                attempt = self._played.core.get(job_id, message.attempt)
+                final = attempt is not None and attempt.exit is not None
                 self._send(wire.OutputChunk(request, there[offset : offset + most], len(there), final))
             case _:
                 pass
 
-    def _play(self, order: wire.OrderId) -> None:
-        self._send(wire.Started(order, 4711))
-        match self._names[order.job_id]:
+    def refusal(self, request: fx.GuardRequest) -> Declined | None:
+        if isinstance(request, fx.PrepareGroup):
+            self._names[request.key[0]] = request.prepare.environment["COSCHED_JOB_NAME"]
+            if self._names[request.key[0]] == "refuse":
+                return Declined("directory", f"{self.name} has no directory {request.prepare.directory}")
+        return None
+
+    def script_started(self, key: Key) -> None:
+        match self._names[key[0]]:
             case "fail":
-                self.write(order.job_id, FAIL_TAIL, "stderr")
-                self._end(order, wire.Exit(status=3), FAIL_TAIL)
+                self.write(key[0], FAIL_TAIL, "stderr")
+                self._played.end_script(key, wire.Exit(status=3))
             case "crash":
-                self._end(order, wire.Exit(signal=signal.SIGSEGV))
+                self._played.end_script(key, wire.Exit(signal=signal.SIGSEGV))
             case "sit":
                 pass
             case _:
-                self.write(order.job_id, b"hello\n")
-                self._end(order, wire.Exit(status=0))
+                self.write(key[0], b"hello\n")
+                self._played.end_script(key, wire.Exit(status=0))
 
-    def _end(self, order: wire.OrderId, how: wire.Exit, tail: bytes = b"") -> None:
-        self._finished.add(order.job_id)
-        self._send(wire.ProgramEnded(order.job_id, order.attempt, how, tail))
+    def error_tail(self, key: Key) -> bytes:
+        return self._output.get((key[0], "stderr"), b"")
+
+
+def _later(after_s: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(after_s, call)
 
 
 class Live:

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 
 import pytest
 from kit.guards import RealGuard
@@ -16,11 +15,11 @@ from cosched.linux.process import boottime_us
 from cosched.model.coscheduling import Receives
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from node_agent.core.attempt import Attempt
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, Message
 from node_agent.policy.modes import LEASE_US
 from node_agent.service import guard as guard_module
-from node_agent.service.attempts import Attempts
 from node_agent.service.coscheduler import Coscheduler
 from node_agent.service.guard import Guard
 
@@ -37,7 +36,7 @@ async def becomes(condition: Callable[[], bool]) -> None:
 class Node:
     """An agent's coscheduling on top of a guard; jobs 1 and 2 run."""
 
-    def __init__(self, guard: RealGuard, tmp_path: Path) -> None:
+    def __init__(self, guard: RealGuard) -> None:
         for job in (1, 2):
             guard.prepare(job)
             guard.spawn(["sh", "-c", "while :; do :; done"], job)
@@ -46,11 +45,11 @@ class Node:
             name="n1", cluster="c", procs=1, memory_bytes=1 << 30, scheduler=SchedulerLink("wss://x:1/v1/agent"),
             launch=Launch("127.0.0.1"), cgroup=Cgroups(cosched=guard.group),
         )  # fmt: skip
-        attempts = Attempts(tmp_path / "attempts", "boot")
-        for job in (1, 2):
-            attempts.new(job, 1, "c").prepare = wire.Prepare(
-                wire.Fence("c", 1, "i"), wire.OrderId(job, 1, 1), "u", (), 1, None, None, 0, "/", {}, b""
-            )
+        fence = wire.Fence("c", 1, "i")
+        orders = {
+            job: wire.Prepare(fence, wire.OrderId(job, 1, 1), "u", (), 1, None, None, 0, "/", {}, b"") for job in (1, 2)
+        }
+        attempts = [Attempt(job, 1, "boot", "c", prepare) for job, prepare in orders.items()]
         self.guard = Guard(f"{guard.directory}/run/guard.sock", lambda message: None, self._connected)
         self.coscheduler = Coscheduler(config, self.guard, attempts)
 
@@ -77,8 +76,8 @@ class Node:
 
 
 @pytest.fixture
-async def node(guard: RealGuard, tmp_path: Path) -> AsyncIterator[Node]:
-    made = Node(guard, tmp_path)
+async def node(guard: RealGuard) -> AsyncIterator[Node]:
+    made = Node(guard)
     tasks = [asyncio.create_task(made.guard.keep()), asyncio.create_task(made.coscheduler.keep())]
     try:
         async with asyncio.timeout(60):

@@ -1,0 +1,62 @@
+"""The environment of a job's commands on this node, and whose processes they are."""
+
+import os
+import pwd
+from pathlib import Path
+
+from cosched.config.node import NodeConfig
+from cosched.linux.interfaces import interface_of
+from cosched.wire.messages import Prepare
+from node_agent.core.attempt import Attempt, Key, key_name
+from node_agent.service.files import NodeFiles
+
+
+class Environment:
+    """What the scheduler made, with this node's own paths and names. ``private_tmp``: jobs have a /tmp of their own."""
+
+    def __init__(self, config: NodeConfig, files: NodeFiles, rsh: str, socket: str) -> None:
+        """``rsh`` is the path of ``cosched-rsh`` here, ``socket`` where it finds this agent."""
+        self._config = config
+        self._files = files
+        self._rsh, self._socket = rsh, socket
+        self.private_tmp = True
+
+    def uid(self, attempt: Attempt) -> int | None:
+        """Whose processes an attempt has here; None where nobody has the name."""
+        return None if attempt.prepare is None else self._uid(attempt.prepare)
+
+    def _uid(self, prepare: Prepare) -> int | None:
+        if self._config.security.users == "self":
+            return os.geteuid()
+        try:
+            return pwd.getpwnam(prepare.user).pw_uid
+        except KeyError:
+            return None
+
+    def of(self, key: Key, prepare: Prepare) -> dict[str, str]:
+        """The environment of an attempt's commands."""
+        config, path = self._config, self._files.path
+        local = {
+            "{node_file}": str(path(*key)),
+            "{mpich_hosts}": str(path(*key, "mpich")),
+            "{pvm_hosts}": str(path(*key, "pvm")),
+            "{rsh}": self._rsh,
+            "{rank}": str(Path(self._rsh).with_name("cosched-rank")),
+            "{pvmd}": str(Path(self._rsh).with_name("cosched-pvmd")),
+            "{interface}": interface_of("127.0.0.1" if len(prepare.peers) == 1 else config.launch.address),
+            "{tmp}": "/tmp" if self.private_tmp else f"{config.paths.state}/jobs/{key_name(*key)}/tmp",
+        }
+        made = {name: local.get(value, value) for name, value in prepare.environment.items() if local.get(value) != ""}
+        made |= {"COSCHED_NODE": config.name, "COSCHED_AGENT_SOCKET": self._socket}
+        uid = self._uid(prepare)
+        try:
+            entry = pwd.getpwuid(uid if uid is not None else os.geteuid())
+        except KeyError:
+            return {"HOME": "/", **made}
+        return {
+            "HOME": entry.pw_dir,
+            "USER": entry.pw_name,
+            "LOGNAME": entry.pw_name,
+            "SHELL": entry.pw_shell or "/bin/sh",
+            **made,
+        }

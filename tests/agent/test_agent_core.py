@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from kit.agent_world import CLUSTER, LEASE_US, World, prepare
 
 from cosched.wire import messages as wire
+from cosched.wire.grant import Grant
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import KILLED, GuardModel
@@ -82,9 +84,9 @@ def test_an_order_waits_for_a_guard_that_is_being_started_anew(world: World) -> 
     world.order(run())
     world.pass_time(4_900_000)
     world.connect()
+    assert not world.timers
     world.settle()
     assert world.heard[-1] == wire.Started(run().order, 4711)
-    assert not world.timers
 
 
 def test_without_a_guard_for_five_seconds_an_order_is_refused_with_the_reason(world: World) -> None:
@@ -240,6 +242,9 @@ def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) ->
     world.connect()
     assert world.core is not None
     assert world.core.reports() == (wire.GroupReport(5, 1, "prepared", 0),)
+    world.die()
+    world.start()
+    assert world.core.reports() == (wire.GroupReport(5, 1, "prepared", 0),)
     world.welcome(FENCE)
     world.order(kill())
     world.settle()
@@ -271,6 +276,24 @@ def test_another_cluster_that_takes_over_finds_nothing_also_where_the_agent_was_
     assert not world.welcome(wire.Fence(CLUSTER, 2, "the old one")), "a count of starts is no take-over"
 
 
+def test_a_second_take_over_also_ends_what_the_first_has_brought(world: World) -> None:
+    started(world)
+    second, third = (wire.Fence(name * 32, wire.TAKE_OVER_EPOCH + ord(name), name) for name in "de")
+    assert world.welcome(second)
+    world.guard_works()
+    world.order(prepare(second, wire.OrderId(6, 1, 1)))
+    world.guard_works()
+    for _ in range(2):
+        world.guard_is_heard()
+    assert world.heard == [wire.Prepared(wire.OrderId(6, 1, 1))]
+    world.pass_time(600_000)
+    assert not world.to_guard, "what is being killed is not killed again"
+    assert world.welcome(third)
+    assert [request for _, request in world.to_guard] == [fx.KillGroup((6, 1), 0)]
+    world.settle()
+    assert (world.records, world.guard.groups) == ({}, {})
+
+
 def test_a_node_that_was_removed_ends_what_it_has_if_its_own_scheduler_says_so(world: World) -> None:
     started(world)
     for stranger in (wire.Fence("d" * 32, 9, "x"), wire.Fence(CLUSTER, 0, "x")):
@@ -286,8 +309,12 @@ def test_a_scheduler_that_is_silent_for_longer_than_its_lease_is_left(world: Wor
     world.now_us = LEASE_US
     world.hand_in(happened.LeaseLooked())
     assert world.hung_up == []
+    world.now_us += 1
     world.hand_in(happened.Heard())
-    world.now_us += LEASE_US + 1
+    world.now_us += LEASE_US
+    world.hand_in(happened.LeaseLooked())
+    assert world.hung_up == []
+    world.now_us += 1
     world.hand_in(happened.LeaseLooked())
     assert world.hung_up == ["nothing heard for 1 s"]
 
@@ -311,9 +338,59 @@ def test_the_guards_reason_is_recorded_and_repeated(world: World) -> None:
     world.guard.ask(fx.PrepareGroup(KEY, prepare(FENCE, wire.OrderId(*KEY, 9))))
     prepared(world)
     refused = wire.Refused(run(1).order, "busy", "attempt 1 at job 5 is here already")
+    assert world.files_removed == [KEY]
     prepared(world)
     assert world.heard == [refused, refused]
     assert list(world.records) == [KEY]
+
+
+def test_what_the_guard_does_not_know_any_more_has_ended_when_it_is_killed(world: World) -> None:
+    started(world)
+    world.guard.groups.clear()
+    world.order(kill())
+    world.settle()
+    assert world.heard[2:] == [wire.ProgramEnded(5, 1, wire.Exit(cause="unknown"), b"the last words"), END]
+
+
+def test_the_end_of_another_command_is_not_the_end_of_the_script(world: World) -> None:
+    started(world)
+    world.hand_in(happened.CommandWanted(1, KEY, ("sh",), "x"))
+    world.settle()
+    world.guard_ends(KEY, wire.Exit(3), 1)
+    world.settle()
+    assert [type(each) for each in world.heard] == [wire.Prepared, wire.Started]
+
+
+def test_what_was_forgotten_without_a_kill_is_not_mentioned_again(world: World) -> None:
+    started(world)
+    world.guard_ends(KEY, wire.Exit(0))
+    world.settle()
+    world.order(order(wire.Forget, 3))
+    world.settle()
+    before = list(world.heard)
+    world.lose_guard()
+    world.connect()
+    world.settle()
+    assert world.heard == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"job_id": 6}, "the grant is for job 6.1"),
+        ({"attempt": 2}, "the grant is for job 5.2"),
+        ({"cluster_id": "d" * 32}, "the grant is of epoch 1 of another cluster or scheduler"),
+        ({"epoch": 2}, "the grant is of epoch 2 of another cluster or scheduler"),
+        ({"user": "daemon"}, "the grant is for user 'daemon', the order for 'root'"),
+        ({"nodes": ("b",)}, "the grant does not name a"),
+    ],
+)
+def test_a_grant_that_does_not_fit_its_order(world: World, change: dict[str, Any], words: str) -> None:
+    asked = prepare(FENCE, wire.OrderId(*KEY, 1))
+    grant = msgspec.structs.replace(msgspec.msgpack.decode(asked.grant, type=Grant), **change)
+    world.order(msgspec.structs.replace(asked, grant=msgspec.msgpack.encode(grant)))
+    assert world.heard == [wire.Refused(asked.order, "failed", words)]
+    assert not world.to_guard
 
 
 def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:

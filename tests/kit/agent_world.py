@@ -51,6 +51,7 @@ class World:
         self.complaints: Counter[str] = Counter()
         self.hung_up: list[str] = []
         self.commands: dict[int, Reply] = {}
+        self.files_removed: list[Key] = []
         self.connected = self.linked = False
         self.no_room = ""  # why no new work can be taken here
         self.no_descriptors = False
@@ -119,14 +120,16 @@ class World:
             case fx.Drop(key):
                 self.records.pop(key, None)
                 self.history.append(effect)
+            case fx.RemoveFiles(key):
+                self.files_removed.append(key)
             case fx.Tell(message):
                 self.tell(message)
             case fx.SetTimer(number, after_us):
                 self.timers[number] = self.now_us + after_us
             case fx.CancelTimer(number):
                 del self.timers[number]
-            case fx.AnswerCommand(number, reply):
-                self.commands[number] = reply
+            case fx.AnswerCommand():
+                self.commands[effect.number] = effect.reply
             case fx.HangUp(reason):
                 self.hung_up.append(reason)
                 self.linked = False

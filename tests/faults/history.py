@@ -15,7 +15,7 @@ from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
 from faults.node import Node
-from faults.scheduler import Scheduler
+from faults.scheduler import APART, SHARING, Scheduler
 from faults.world import S, World
 from node_agent.core.attempt import Key
 from space_scheduler.replay import replay
@@ -37,6 +37,10 @@ RATES = {
     "guard slow": 0.01,
     "disk full": 0.02,
     "reboot": 0.0008,
+    "owner": 0.02,
+    "paused": 0.004,
+    "clock set": 0.01,
+    "policy changed": 0.01,
 }
 BUSY_US = 90 * S
 TAIL_US = 900 * S
@@ -76,11 +80,10 @@ class History:
         self.directory = Path(tempfile.mkdtemp(prefix="cosched-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
         shared = world.random.random() < 0.4
-        policies = ["normal", "3dbf-light"] if shared else ["easy", "fcfs", "conservative"]
         config = ClusterConfig(
             name="faults",
             nodes=names,
-            policy=world.random.choice(policies),
+            policy=world.random.choice(SHARING if shared else APART),
             contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2 if shared else 1),
             heartbeat="500ms",
             lease="5s",

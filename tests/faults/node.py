@@ -2,7 +2,7 @@
 
 What the agent has persisted outlives it; groups outlive agent and guard; nothing but the disk outlives a reboot. Sites:
 ``agent crash`` (at any moment), ``crash before persist``, ``crash after persist``, ``guard dead``, ``guard slow``,
-``disk full`` (for a job's files), ``reboot``.
+``disk full`` (for a job's files), ``reboot``; and of the person at the desk ``owner`` (comes or goes), ``paused``.
 """
 
 from collections.abc import Callable
@@ -62,6 +62,7 @@ class Node:
         self._numbering: Numbering | None = None
         self._timers: dict[int, int] = {}
         self._timer_numbers = 0
+        self._present, self._paused_until_us = False, 0
         self._sees_guard = 0  # until when what was asked is answered in order
 
     def say(self, what: str) -> None:
@@ -305,7 +306,15 @@ class Node:
 
     def _heartbeat(self) -> wire.Heartbeat:
         guard = "" if self._guard_there else "it is away"
-        return wire.Heartbeat(Usage(), Presence.AWAY, "none", asked_us=self.world.now_us + 1, guard=guard)
+        world = self.world
+        if world.fault("owner"):
+            self._present = not self._present
+        if world.fault("paused"):
+            self._paused_until_us = world.now_us + world.draw_us(2 * S, 20 * S)
+        paused = "ann has paused parallel work at this desk" if world.now_us < self._paused_until_us else ""
+        presence = Presence.PRESENT if self._present else Presence.AWAY
+        usage = Usage(cpu_local=0.6, memory_local_bytes=1 << 30) if self._present else Usage()
+        return wire.Heartbeat(usage, presence, "none", paused=paused, asked_us=world.now_us + 1, guard=guard)
 
     def _beat(self, life: int) -> None:
         if not self.alive or self.life != life:

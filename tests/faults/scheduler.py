@@ -2,7 +2,7 @@
 
 A crash closes the journal in the middle of whatever it was; what was committed is what the next start finds. Sites:
 ``crash before commit``, ``crash after commit`` (nobody has been told), ``scheduler crash`` (at any moment), ``order
-twice`` (an order is given again, as it may be).
+twice`` (an order is given again, as it may be), ``clock set`` (the wall clock, by an hour), ``policy changed``.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
@@ -36,8 +37,10 @@ from space_scheduler.service.service_core import ServiceCore
 from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.work import MISFITS
 
-_BEGAN_US = 1_700_000_000 * S
 _COMMIT_US = 2 * MS
+#: Policies of clusters where jobs share nodes, and where they do not.
+SHARING = ("normal", "3dbf-light", "uniform-light")
+APART = ("easy", "fcfs", "conservative", "firstfit")
 
 
 class Link:
@@ -79,7 +82,7 @@ class Scheduler:
         """Open the journal, recover, adopt what runs."""
         world, config = self.world, self.config
         policy = policy_of(config)
-        sources = Sources(lambda: _BEGAN_US + world.now_us, lambda: world.now_us, lambda: "boot")
+        sources = Sources(lambda: world.wall_us + world.now_us, lambda: world.now_us, lambda: "boot")
         found = opened(Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources))
         self.starts += 1
         self.alive = True
@@ -120,6 +123,10 @@ class Scheduler:
             if self.world.fault("scheduler crash"):
                 self.crash()
                 return
+            if self.world.fault("clock set"):
+                self.world.wall_us += self.world.random.choice((-1, 1)) * 3600 * S
+            if self.world.fault("policy changed"):
+                self._choose()
             self.world.after(int(self.rules.beat_s * S), partial(self._tick, start))
 
     # --- agents -----------------------------------------------------------------------------------------------------
@@ -219,6 +226,14 @@ class Scheduler:
         """Somebody does not want a job any more."""
         if self.alive:
             self._take_in("cancel", lambda core, now_us: core.take_in(ev.JobCancelled(job_id), now_us))
+
+    def _choose(self) -> None:
+        """An operator has another policy decide, until the next start."""
+        shared = self.config.contract.mpl > 1
+        name = self.world.random.choice(SHARING if shared else APART)
+        policy = policy_of(msgspec.structs.replace(self.config, policy=name))
+        rules = rules_of(self.config, policy)
+        self._take_in("policy", lambda core, now_us: core.choose(policy, name, None, rules, now_us))
 
     def resume_all(self) -> None:
         """An operator takes back all nodes that were set aside."""

@@ -27,6 +27,7 @@ class World:
         self.rates = rates
         self.quiet_us = quiet_us
         self.now_us = 0
+        self.wall_us = 1_700_000_000 * S  # the wall clock when the world began; people and NTP set it
         self.only = only
         self.faults = 0
         self._chances: Counter[str] = Counter()

@@ -72,6 +72,26 @@ def test_a_second_take_over_also_ends_what_the_first_has_brought(world: World) -
     assert (world.records, world.guard.groups) == ({}, {})
 
 
+def test_a_take_over_leaves_alone_what_the_new_cluster_has_under_a_number_of_the_last(world: World) -> None:
+    """The last order of the old cluster drops its attempt while the take-over goes on."""
+    started(world)
+    world.guard_ends(KEY, wire.Exit(0))
+    world.settle()
+    world.order(wire.Discard(FENCE, wire.OrderId(*KEY, 9)))
+    other = wire.Fence("d" * 32, wire.TAKE_OVER_EPOCH, "other")
+    assert world.welcome(other)
+    for _ in range(2):  # forgotten for the old cluster's order, then killed for the take-over: it is not known
+        world.guard_works()
+    world.guard_is_heard()
+    assert world.records == {}
+    world.order(prepare(other, wire.OrderId(*KEY, 1)))
+    world.guard_works()
+    world.settle()
+    assert world.heard[-1] == wire.Prepared(wire.OrderId(*KEY, 1))
+    assert list(world.records) == [KEY]
+    assert list(world.guard.groups) == [KEY]
+
+
 def test_a_node_that_was_removed_ends_what_it_has_if_its_own_scheduler_says_so(world: World) -> None:
     started(world)
     for stranger in (wire.Fence("d" * 32, 9, "x"), wire.Fence(CLUSTER, 0, "x")):

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Final
 
-from node_agent.core.attempt import Key
+from node_agent.core.attempt import Attempt, Key
 from node_agent.core.groups import GroupRules
 from node_agent.core.memory import Memory
 from node_agent.core.works import GuardAway, Pause, Refusal, Steps, Unable, Work, Works
@@ -19,12 +19,12 @@ class TakeOver:
         self._groups = groups
         self._works = works
         self._work: Work | None = None
-        self._left: set[Key] = set()
+        self._left: dict[Key, str] = {}  # whose they were: a number may come again, of another cluster
 
     def begin(self, cluster_id: str) -> None:
         """Have all ended that is not of that cluster (empty: of any). What only the guard knew stays."""
-        left = {each.id for each in self._memory if each.cluster_id not in ("", cluster_id)}
-        if left <= self._left:
+        left = {each.id: each.cluster_id for each in self._memory if each.cluster_id not in ("", cluster_id)}
+        if left.items() <= self._left.items():
             return  # nothing, or it goes on already
         what = f"cluster {cluster_id} has taken this node over" if cluster_id else "this node was removed"
         self._memory.say("warn", f"{what}: what there is of the last cluster's jobs is ended")
@@ -42,16 +42,20 @@ class TakeOver:
                 yield Pause(_SWEEP_US)
 
     def _give_up(self, key: Key) -> Steps[None]:
-        attempt = self._memory.get(key)
-        if attempt is None:
-            self._left.discard(key)
-            return
-        if not attempt.forgotten:
+        attempt = self._still_there(key)
+        if attempt is not None and not attempt.forgotten:
             if attempt.asked_kill_us is None:
                 yield from self._groups.kill(attempt, 0)
-                attempt = self._memory.get(key)
+                attempt = self._still_there(key)
             if attempt is not None and attempt.ended is None:
                 return
-            yield from self._groups.forget(key)
-        self._groups.discard(key)
-        self._left.discard(key)
+            if attempt is not None:
+                yield from self._groups.forget(key)
+                attempt = self._still_there(key)
+        if attempt is not None:
+            self._groups.discard(key)
+        del self._left[key]
+
+    def _still_there(self, key: Key) -> Attempt | None:
+        attempt = self._memory.get(key)
+        return attempt if attempt is not None and attempt.cluster_id == self._left[key] else None

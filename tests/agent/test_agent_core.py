@@ -3,29 +3,13 @@
 from typing import Any
 
 import pytest
-from kit.agent_world import CLUSTER, LEASE_US, World, prepare
+from kit.agent_world import END, FENCE, KEY, World, kill, order, prepare, prepared, run, started
 
 from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import KILLED, GuardModel
 from node_agent.core.replies import Declined, Done, NoGuard
-
-FENCE = wire.Fence(CLUSTER, 1, "scheduler 1")
-KEY = (5, 1)
-END = wire.GroupEnded(5, 1)
-
-
-def order(kind: type[wire.Order], n: int, fence: wire.Fence = FENCE, **more: Any) -> Any:
-    return kind(fence, wire.OrderId(*KEY, n), **more)
-
-
-def run(n: int = 2, **more: Any) -> Any:
-    return order(wire.Run, n, script=b"#!/bin/sh\n", arguments=(), **more)
-
-
-def kill(n: int = 3) -> Any:
-    return order(wire.Kill, n, grace_us=0)
 
 
 @pytest.fixture(name="world")
@@ -34,17 +18,6 @@ def _world() -> World:
     made.connect()
     assert made.welcome(FENCE)
     return made
-
-
-def prepared(world: World) -> None:
-    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
-    world.settle()
-
-
-def started(world: World) -> None:
-    prepared(world)
-    world.order(run())
-    world.settle()
 
 
 def test_a_jobs_life(world: World) -> None:
@@ -82,9 +55,9 @@ def test_an_order_waits_for_a_guard_that_is_being_started_anew(world: World) -> 
     world.order(run())
     world.pass_time(4_900_000)
     world.connect()
+    assert not world.timers
     world.settle()
     assert world.heard[-1] == wire.Started(run().order, 4711)
-    assert not world.timers
 
 
 def test_without_a_guard_for_five_seconds_an_order_is_refused_with_the_reason(world: World) -> None:
@@ -187,15 +160,6 @@ def test_what_was_told_is_on_disk(world: World) -> None:
             world.order(kill())
 
 
-def test_an_order_that_waited_for_a_guard_while_its_job_was_given_up_is_refused(world: World) -> None:
-    prepared(world)
-    world.lose_guard()
-    world.order(run())
-    world.hand_in(happened.Removed(FENCE))
-    world.connect()
-    assert world.heard[-1] == wire.Refused(run().order, "stale", "job 5.1 is being killed")
-
-
 def test_a_forget_that_was_refused_may_be_asked_again_under_its_number(world: World) -> None:
     started(world)
     world.order(order(wire.Forget, 3))
@@ -240,56 +204,13 @@ def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) ->
     world.connect()
     assert world.core is not None
     assert world.core.reports() == (wire.GroupReport(5, 1, "found", 0),)
+    world.die()
+    world.start()
+    assert world.core.reports() == (wire.GroupReport(5, 1, "found", 0),)
     world.welcome(FENCE)
     world.order(kill())
     world.settle()
     assert world.heard == [END]
-
-
-def test_after_a_power_cut_the_attempt_is_of_another_boot_and_its_script_ended_unknown(world: World) -> None:
-    started(world)
-    world.reboot()
-    assert world.core is not None
-    assert world.core.reports() == (wire.GroupReport(5, 1, "running", 2, None, True),)
-    world.connect()
-    world.welcome(FENCE)
-    assert world.heard == [wire.ProgramEnded(5, 1, wire.Exit(cause="unknown"), b"the last words"), END]
-
-
-def test_another_cluster_that_takes_over_finds_nothing_also_where_the_agent_was_killed_meanwhile(world: World) -> None:
-    started(world)
-    other = wire.Fence("d" * 32, wire.TAKE_OVER_EPOCH, "other")
-    assert world.welcome(other)
-    busy = world.order(prepare(other, wire.OrderId(*KEY, 9)))
-    assert busy == [wire.Refused(run(9).order, "busy", "job 5.1 of the cluster before is still here")]
-    world.die()
-    world.start()
-    world.connect()
-    assert world.welcome(other)
-    world.settle()
-    assert (world.records, world.guard.groups) == ({}, {})
-    assert not world.welcome(wire.Fence(CLUSTER, 2, "the old one")), "a count of starts is no take-over"
-
-
-def test_a_node_that_was_removed_ends_what_it_has_if_its_own_scheduler_says_so(world: World) -> None:
-    started(world)
-    for stranger in (wire.Fence("d" * 32, 9, "x"), wire.Fence(CLUSTER, 0, "x")):
-        world.hand_in(happened.Removed(stranger))
-        world.settle()
-        assert world.guard.running(KEY) == {0}
-    world.hand_in(happened.Removed(FENCE))
-    world.settle()
-    assert (world.records, world.guard.groups) == ({}, {})
-
-
-def test_a_scheduler_that_is_silent_for_longer_than_its_lease_is_left(world: World) -> None:
-    world.now_us = LEASE_US
-    world.hand_in(happened.LeaseLooked())
-    assert world.hung_up == []
-    world.hand_in(happened.Heard())
-    world.now_us += LEASE_US + 1
-    world.hand_in(happened.LeaseLooked())
-    assert world.hung_up == ["nothing heard for 1 s"]
 
 
 @pytest.mark.parametrize(
@@ -311,9 +232,40 @@ def test_the_guards_reason_is_recorded_and_repeated(world: World) -> None:
     world.guard.ask(fx.PrepareGroup(KEY, prepare(FENCE, wire.OrderId(*KEY, 9))))
     prepared(world)
     refused = wire.Refused(run(1).order, "busy", "attempt 1 at job 5 is here already")
+    assert world.files_removed == [KEY]
     prepared(world)
     assert world.heard == [refused, refused]
     assert list(world.records) == [KEY]
+
+
+def test_what_the_guard_does_not_know_any_more_has_ended_when_it_is_killed(world: World) -> None:
+    started(world)
+    world.guard.groups.clear()
+    world.order(kill())
+    world.settle()
+    assert world.heard[2:] == [wire.ProgramEnded(5, 1, wire.Exit(cause="unknown"), b"the last words"), END]
+
+
+def test_the_end_of_another_command_is_not_the_end_of_the_script(world: World) -> None:
+    started(world)
+    world.hand_in(happened.CommandWanted(1, KEY, ("sh",), "x"))
+    world.settle()
+    world.guard_ends(KEY, wire.Exit(3), 1)
+    world.settle()
+    assert [type(each) for each in world.heard] == [wire.Prepared, wire.Started]
+
+
+def test_what_was_forgotten_without_a_kill_is_not_mentioned_again(world: World) -> None:
+    started(world)
+    world.guard_ends(KEY, wire.Exit(0))
+    world.settle()
+    world.order(order(wire.Forget, 3))
+    world.settle()
+    before = list(world.heard)
+    world.lose_guard()
+    world.connect()
+    world.settle()
+    assert world.heard == before
 
 
 def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:

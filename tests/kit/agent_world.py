@@ -5,6 +5,7 @@ refuses no command because of what was asked before: so that nothing runs twice 
 """
 
 from collections import Counter, deque
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,9 @@ from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead
 
 NODE, USER, CLUSTER = "a", "root", "c" * 32
 LEASE_US = 1_000_000
+FENCE = wire.Fence(CLUSTER, 1, "scheduler 1")
+KEY = (5, 1)
+END = wire.GroupEnded(5, 1)
 
 
 class TrustingGuard(GuardModel):
@@ -51,6 +55,7 @@ class World:
         self.complaints: Counter[str] = Counter()
         self.hung_up: list[str] = []
         self.commands: dict[int, Reply] = {}
+        self.files_removed: list[Key] = []
         self.connected = self.linked = False
         self.no_room = ""  # why no new work can be taken here
         self.no_descriptors = False
@@ -119,14 +124,16 @@ class World:
             case fx.Drop(key):
                 self.records.pop(key, None)
                 self.history.append(effect)
+            case fx.RemoveFiles(key):
+                self.files_removed.append(key)
             case fx.Tell(message):
                 self.tell(message)
             case fx.SetTimer(number, after_us):
                 self.timers[number] = self.now_us + after_us
             case fx.CancelTimer(number):
                 del self.timers[number]
-            case fx.AnswerCommand(number, reply):
-                self.commands[number] = reply
+            case fx.AnswerCommand():
+                self.commands[effect.number] = effect.reply
             case fx.HangUp(reason):
                 self.hung_up.append(reason)
                 self.linked = False
@@ -243,3 +250,29 @@ class World:
                 if not self.from_guard:
                     self.pass_time(1_000_000)
         raise AssertionError(f"no rest: {self.timers} {self.said[-5:]}")
+
+
+def order(kind: type[wire.Order], n: int, fence: wire.Fence = FENCE, **more: Any) -> Any:
+    """The n-th order for the attempt ``KEY``."""
+    return kind(fence, wire.OrderId(*KEY, n), **more)
+
+
+def run(n: int = 2, **more: Any) -> Any:
+    return order(wire.Run, n, script=b"#!/bin/sh\n", arguments=(), **more)
+
+
+def kill(n: int = 3) -> Any:
+    return order(wire.Kill, n, grace_us=0)
+
+
+def prepared(world: World) -> None:
+    """Prepare the attempt ``KEY``, and let everything arrive."""
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    world.settle()
+
+
+def started(world: World) -> None:
+    """Prepare the attempt ``KEY``, and run its script."""
+    prepared(world)
+    world.order(run())
+    world.settle()

@@ -9,7 +9,7 @@ import pwd
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -25,14 +25,22 @@ from cosched.identity.tls import client_context
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import JobDoc
+from cosched.wire.grant import Grant
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.waiting import BOUND_S
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.agent import AgentCore
+from node_agent.core.attempt import Attempt, Key
+from node_agent.core.guard_model import GuardModel, ModelGroup
+from node_agent.core.played import PlayedAgent, Player
 from space_scheduler.service.app import Service
 from space_scheduler.service.log import Log
 
 DEADLINE_S = BOUND_S
 ME = pwd.getpwuid(os.geteuid()).pw_name
 GIB = 1 << 30
+NOBODY = wire.Fence("", 0, "")
 Kind = TypeVar("Kind")
 
 
@@ -171,8 +179,11 @@ class Running:
             yield connection
 
 
-class Agent:
-    """The other side of the link. Where it ``answers``, it obeys as an agent does, without doing anything."""
+class Agent(Player):
+    """The other side of the link, which says what a test wants.
+
+    Where it ``answers``, orders go to an agent's core with a model of a guard: scripts do nothing until they are ended.
+    """
 
     def __init__(self, connection: ClientConnection, node: str, *, answers: bool) -> None:
         self.connection = connection
@@ -187,11 +198,41 @@ class Agent:
         self.session = new_session()
         self.turn = Turn(self.session)
         self.numbering: Numbering | None = None  # there once it was welcomed
+        self._tails: dict[Key, bytes] = {}
+        self._told: list[wire.FromAgent] = []
+        self._played = self._player(())
         self._news = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
+    def _player(self, groups: Sequence[wire.GroupReport]) -> PlayedAgent:
+        """What answers orders, of whom these attempts are known already."""
+        guard, attempts = GuardModel(1_500_000, 1 << 20), []
+        for each in groups:
+            key = each.job_id, each.attempt
+            prepare = wire.Prepare(NOBODY, wire.OrderId(*key, 1), ME, (), 1, None, None, 0, "/", {}, b"")
+            runs, ended = each.state == "running" and each.exit is None, each.state == "ended"
+            guard.groups[key] = ModelGroup(prepare)
+            guard.groups[key].ending = ended
+            if runs:
+                guard.ask(fx.Spawn(key, 0, prepare, ("script",)))
+            attempt = Attempt(*key, "b00t", "", prepare, each.last_order, ran=runs, exit=each.exit)
+            end = wire.GroupEnded(*key) if ended else None
+            attempts.append(msgspec.structs.replace(attempt, ended=end, asked_kill_us=0 if ended else None))
+        played = PlayedAgent(
+            AgentCore(self.node, "b00t", None, attempts),
+            guard,
+            self,
+            lambda blob: msgspec.msgpack.decode(blob[64:], type=Grant),  # after the signature, which nobody looks at
+            lambda fence: None,
+            lambda after_us, call: None,  # the guard is always there, and nobody takes the node over
+            lambda: time.monotonic_ns() // 1000,
+        )
+        played.tell = self._told.append
+        return played
+
     def hello(self, **given: Any) -> wire.Hello:
         """Its first message."""
+        self._played = self._player(given.get("groups", ()))
         fields: dict[str, Any] = {
             "version": wire.VERSION,
             "node": self.node,
@@ -232,7 +273,19 @@ class Agent:
 
     async def ends(self, job_id: int, how: wire.Exit, tail: bytes = b"") -> None:
         """Say that a job's script has ended."""
-        await self.say(wire.ProgramEnded(job_id, 1, how, tail))
+        self._tails[job_id, 1] = tail
+        self._played.end_script((job_id, 1), how)
+        if not self._told:  # it runs in a test's words alone
+            self._told.append(wire.ProgramEnded(job_id, 1, how, tail))
+        await self._say_told()
+
+    def error_tail(self, key: Key) -> bytes:
+        return self._tails.get(key, b"")
+
+    async def _say_told(self) -> None:
+        """Send what the core has told."""
+        while self._told:
+            await self.say(self._told.pop(0))
 
     async def _read(self) -> None:
         async for frame in self.connection:
@@ -240,6 +293,7 @@ class Agent:
             message = wire.to_agent(self.turn.payload(frame) if self.numbering else frame)
             if isinstance(message, wire.Welcome):
                 self.numbering = Numbering(message.session)
+                self._played.hand_in(happened.Welcomed(message.fence, message.lease_us))
             self.received.append(message)
             self._news.set()
             if self.answers:
@@ -250,12 +304,9 @@ class Agent:
             return
         if isinstance(message, wire.Order) and (code := self.refuses.get(type(message))):
             await self.say(wire.Refused(message.order, code, f"{code} is what it is"))
-        elif isinstance(message, wire.Prepare):
-            await self.say(wire.Prepared(message.order))
-        elif isinstance(message, wire.Run):
-            await self.say(wire.Started(message.order, 4711))
-        elif isinstance(message, wire.Kill):
-            await self.say(wire.GroupEnded(message.order.job_id, message.order.attempt, 1_500_000, 1 << 20))
+        elif isinstance(message, wire.Order):
+            self._played.hand_in(happened.Ordered(message))
+            await self._say_told()
         elif isinstance(message, wire.ReadOutput):
             whole = self.spool[message.stream]
             data = whole[message.offset : message.offset + message.max_bytes]

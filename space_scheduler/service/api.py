@@ -32,13 +32,13 @@ from space_scheduler.service.core import Most, QueueFull
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.efforts import program
 from space_scheduler.service.host import CoreHost
+from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.problems import Refusal, answer, refusal_of
 from space_scheduler.service.rates import Rates
-from space_scheduler.service.records import JobRecord
 from space_scheduler.service.waiting import Jobs
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]

@@ -32,11 +32,12 @@ from space_scheduler.service.admission import Limits
 from space_scheduler.service.api import Api
 from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.callers import AGENTS, Callers
-from space_scheduler.service.clock import boottime_s
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.heavy import Heavy
 from space_scheduler.service.host import CoreHost
 from space_scheduler.service.inputs import InJournal, Started
+from space_scheduler.service.journal.clock import boottime_s
+from space_scheduler.service.journal.records import Committed
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import Members
@@ -45,7 +46,6 @@ from space_scheduler.service.orders import Orders
 from space_scheduler.service.problems import told
 from space_scheduler.service.readers import Readers
 from space_scheduler.service.recorder import Recorder
-from space_scheduler.service.records import Committed
 from space_scheduler.service.service_core import ServiceCore
 from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.shell import Shell

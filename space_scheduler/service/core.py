@@ -21,11 +21,11 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Chosen, Entry, Saved, text_of
-from space_scheduler.service.records import Committed, Explained, Facts, JobRecord, Transition, View
-from space_scheduler.service.recovery import Recovered, differing, rebuild, timer_after
-from space_scheduler.service.schema import JournalRefused, readable
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
+from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, Transition, View
+from space_scheduler.service.journal.recovery import Recovered, differing, rebuild, timer_after
+from space_scheduler.service.journal.schema import JournalRefused, readable
 
 RESUMED: Final = "the state was built again from the journal before this pass"
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})

@@ -8,7 +8,7 @@ from cosched.model.time import FOREVER_US, seconds
 from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
 from space_scheduler.service.efforts import total
-from space_scheduler.service.records import Explained, JobRecord, Transition
+from space_scheduler.service.journal.records import Explained, JobRecord, Transition
 
 When = Callable[[int], datetime]
 

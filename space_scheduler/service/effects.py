@@ -6,7 +6,7 @@ import msgspec
 
 from cosched.wire import messages as wire
 from space_scheduler.machine.events import Event
-from space_scheduler.service.records import Facts
+from space_scheduler.service.journal.records import Facts
 
 #: How loud a line of the log is.
 Level = Literal["info", "warn"]

@@ -7,7 +7,7 @@ from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import AnyInstruction
 from space_scheduler.machine.nodes import NodeStatus
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.service.records import JobRecord
+from space_scheduler.service.journal.records import JobRecord
 
 
 class Input(msgspec.Struct, frozen=True, tag=True):

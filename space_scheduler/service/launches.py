@@ -27,10 +27,10 @@ from space_scheduler.service.core import NOT_RESIZED
 from space_scheduler.service.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.efforts import total
 from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
+from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import LaunchAttempt, Orders
 from space_scheduler.service.owners import AtDesks, Owners
-from space_scheduler.service.records import Facts, JobRecord
 from space_scheduler.service.sharing import shared
 from space_scheduler.service.suspects import NODES_OWN, Suspects
 from space_scheduler.service.turn_signs import TurnSigns

@@ -21,9 +21,9 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize, SetTimer, SharePlan, Start, Tell
 from space_scheduler.service.core import Most
 from space_scheduler.service.host import CoreHost
+from space_scheduler.service.journal.records import Committed, Facts, View
 from space_scheduler.service.link import Link
 from space_scheduler.service.nodes import NodeBook
-from space_scheduler.service.records import Committed, Facts, View
 
 #: Making the text holds up whoever waits for an answer, so several who scrape share it.
 FRESH_S: Final = 0.5

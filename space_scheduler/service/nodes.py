@@ -9,7 +9,7 @@ from cosched.wire.api import NodeDoc
 from cosched.wire.messages import Heartbeat, Hello
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
-from space_scheduler.service.records import View
+from space_scheduler.service.journal.records import View
 
 
 class NodeEntry:

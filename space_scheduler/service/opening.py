@@ -6,11 +6,11 @@ from pathlib import Path
 import cosched
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.clock import Clock, Sources
 from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Run
-from space_scheduler.service.recovery import Recovered
+from space_scheduler.service.journal.clock import Clock, Sources
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.reading import Run
+from space_scheduler.service.journal.recovery import Recovered
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from space_scheduler.machine.instructions import Instruction, SharePlan
 from space_scheduler.service import inputs as given
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.effects import Cut, Effect, Say, Send
+from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launches import Launches
 from space_scheduler.service.nodes import NodeBook, NodeEntry
 from space_scheduler.service.orders import Orders
-from space_scheduler.service.records import JobRecord
 
 #: For how long a removed node's connection stays open, so that it hears of it.
 _LAST_WORDS_S = 2.0

@@ -20,10 +20,10 @@ import msgspec
 from cosched.errors import Failed
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import SnapshotRow, packed
+from space_scheduler.service.journal.journal import SnapshotRow, packed
+from space_scheduler.service.journal.records import Committed, View
+from space_scheduler.service.journal.schema import JournalUnwritable
 from space_scheduler.service.opening import Opened, Settings, opened
-from space_scheduler.service.records import Committed, View
-from space_scheduler.service.schema import JournalUnwritable
 from space_scheduler.service.work import MISFITS, NotAccepting, Work
 
 _log = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.gang import Gang
+from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.orders import LaunchAttempt
-from space_scheduler.service.records import JobRecord
 from space_scheduler.service.submissions import checked
 from space_scheduler.service.turn_signs import TurnSigns
 

@@ -13,8 +13,8 @@ from cosched.model.time import FOREVER_US
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
 from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.journal.records import Committed, Transition
 from space_scheduler.service.log import Log
-from space_scheduler.service.records import Committed, Transition
 from space_scheduler.service.tell import Bridge, tell
 
 

@@ -23,8 +23,8 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.core import JournalledCore
 from space_scheduler.service.host import CoreHost
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.schema import JournalRefused
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.schema import JournalRefused
 
 
 @pytest.mark.parametrize("policy", ["easy", "conservative", "fcfs", "fpfs", "sjbf"])

@@ -12,8 +12,8 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
-from space_scheduler.service.records import Facts, JobRecord, Transition
-from space_scheduler.service.schema import JournalRefused, checksum, connect, readable
+from space_scheduler.service.journal.records import Facts, JobRecord, Transition
+from space_scheduler.service.journal.schema import JournalRefused, checksum, connect, readable
 
 #: What was submitted is written once; the rest of a job's row again and again.
 INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"

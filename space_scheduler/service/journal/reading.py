@@ -13,9 +13,9 @@ from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import MachineRules
-from space_scheduler.service.clock import Anchor
-from space_scheduler.service.records import Transition
-from space_scheduler.service.schema import JournalRefused, checksum
+from space_scheduler.service.journal.clock import Anchor
+from space_scheduler.service.journal.records import Transition
+from space_scheduler.service.journal.schema import JournalRefused, checksum
 
 _event: Final = msgspec.json.Decoder(AnyEvent)
 

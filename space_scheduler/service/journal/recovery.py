@@ -21,10 +21,10 @@ from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Entry, Run, Saved
-from space_scheduler.service.records import JobRecord
-from space_scheduler.service.schema import JournalRefused
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.reading import Entry, Run, Saved
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.journal.schema import JournalRefused
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from cosched.wire import api as docs
 from space_scheduler.plugins import resolve
 from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.callers import Caller, Callers
-from space_scheduler.service.host import CoreHost
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.members import SERIAL, Members

@@ -28,10 +28,10 @@ from space_scheduler.service import documents, openapi, queries, submissions
 from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.comparison import Comparison
-from space_scheduler.service.core import Most, QueueFull
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Most, QueueFull
 from space_scheduler.service.coscheduling import Coscheduling
 from space_scheduler.service.efforts import program
-from space_scheduler.service.host import CoreHost
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed

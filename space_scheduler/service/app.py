@@ -32,9 +32,9 @@ from space_scheduler.service.admission import Limits
 from space_scheduler.service.api import Api
 from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.callers import AGENTS, Callers
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.heavy import Heavy
-from space_scheduler.service.host import CoreHost
 from space_scheduler.service.inputs import InJournal, Started
 from space_scheduler.service.journal.clock import boottime_s
 from space_scheduler.service.journal.records import Committed

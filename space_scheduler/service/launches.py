@@ -23,7 +23,7 @@ from space_scheduler.machine.instructions import Instruction, Kill, RateChanged,
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.comparison import Comparison
-from space_scheduler.service.core import NOT_RESIZED
+from space_scheduler.service.core.journalled import NOT_RESIZED
 from space_scheduler.service.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.efforts import total
 from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase

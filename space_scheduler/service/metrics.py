@@ -19,8 +19,8 @@ from cosched.model.time import US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize, SetTimer, SharePlan, Start, Tell
-from space_scheduler.service.core import Most
-from space_scheduler.service.host import CoreHost
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Most
 from space_scheduler.service.journal.records import Committed, Facts, View
 from space_scheduler.service.link import Link
 from space_scheduler.service.nodes import NodeBook

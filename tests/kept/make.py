@@ -25,7 +25,7 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible, Unknow
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
 

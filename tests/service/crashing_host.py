@@ -10,7 +10,7 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.plugins import resolve
-from space_scheduler.service.host import CoreHost
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.journal.records import Committed
 
 

@@ -15,7 +15,7 @@ from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
 from space_scheduler.service.journal.recovery import Recorded

@@ -6,7 +6,7 @@ from pathlib import Path
 import cosched
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Run

@@ -16,14 +16,14 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core import JournalledCore, Most
+from space_scheduler.service.core.journalled import JournalledCore, Most
+from space_scheduler.service.core.opening import Settings
+from space_scheduler.service.core.work import NotAccepting, Work
+from space_scheduler.service.core.worker import Worker
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
 from space_scheduler.service.journal.recovery import Recovered
-from space_scheduler.service.opening import Settings
-from space_scheduler.service.work import NotAccepting, Work
-from space_scheduler.service.worker import Worker
 
 __all__ = ["CoreHost", "NotAccepting"]
 

@@ -19,12 +19,12 @@ import msgspec
 
 from cosched.errors import Failed
 from space_scheduler.machine.record import UnknownJob
-from space_scheduler.service.core import JournalledCore
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.opening import Opened, Settings, opened
+from space_scheduler.service.core.work import MISFITS, NotAccepting, Work
 from space_scheduler.service.journal.journal import SnapshotRow, packed
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.journal.schema import JournalUnwritable
-from space_scheduler.service.opening import Opened, Settings, opened
-from space_scheduler.service.work import MISFITS, NotAccepting, Work
 
 _log = logging.getLogger(__name__)
 _MOST_TOGETHER: Final = 512

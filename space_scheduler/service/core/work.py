@@ -8,7 +8,7 @@ from typing import Any, Final
 from cosched.errors import Failed
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
-from space_scheduler.service.core import JournalledCore, QueueFull
+from space_scheduler.service.core.journalled import JournalledCore, QueueFull
 
 #: An event that does not fit is its poster's business: the core has changed nothing.
 MISFITS: Final = (Infeasible, QueueFull, UnknownJob, UnknownNode, IllegalTransition)

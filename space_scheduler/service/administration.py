@@ -17,15 +17,15 @@ from cosched.identity.names import CA_PEM, checked_name
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
 from space_scheduler.plugins import resolve
+from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.members import SERIAL, Members
+from space_scheduler.service.access.problems import Refusal, answer
+from space_scheduler.service.access.tokens import Token, Tokens
 from space_scheduler.service.bodies import Bodies, decoded
-from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
-from space_scheduler.service.members import SERIAL, Members
-from space_scheduler.service.problems import Refusal, answer
 from space_scheduler.service.sharing import rules_of, shared, shares_nodes
-from space_scheduler.service.tokens import Token, Tokens
 
 _MOST_SERIALS: Final = 1000
 _MOST_USERS: Final = 1000

@@ -25,8 +25,9 @@ from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
 from space_scheduler.service import documents, openapi, queries, submissions
+from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.bodies import Bodies, decoded
-from space_scheduler.service.callers import Caller, Callers
 from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
@@ -37,7 +38,6 @@ from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.output import STREAMS, Spool
-from space_scheduler.service.problems import Refusal, answer, refusal_of
 from space_scheduler.service.rates import Rates
 from space_scheduler.service.waiting import Jobs
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from space_scheduler.service.problems import Refusal
+from space_scheduler.service.access.problems import Refusal
 
 _AGAIN_S = 1.0
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from space_scheduler.machine.record import UnknownJob
+from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.journal.records import Committed, JobRecord
-from space_scheduler.service.problems import Refusal
 
 
 class Finder(Protocol):

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from cosched.errors import BadInput
 from cosched.identity.tls import peer_of, serial_of
-from space_scheduler.service.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
+from space_scheduler.service.access.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
 from space_scheduler.service.log import Log
 
 #: How much a user's connection reads at once: asyncio's own 256 KiB are held for as long as a body waits for its turn.

@@ -13,10 +13,10 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from cosched.identity.tls import Peer, peer_of, serial_of
+from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.access.tokens import NoToken, Tokens
 from space_scheduler.service.log import Log
-from space_scheduler.service.members import Members
-from space_scheduler.service.problems import Refusal
-from space_scheduler.service.tokens import NoToken, Tokens
 
 _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _BEARER: Final = "bearer "

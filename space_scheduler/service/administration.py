@@ -23,9 +23,9 @@ from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
 from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.launch.sharing import rules_of, shared, shares_nodes
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
-from space_scheduler.service.sharing import rules_of, shared, shares_nodes
 
 _MOST_SERIALS: Final = 1000
 _MOST_USERS: Final = 1000

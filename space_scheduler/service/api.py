@@ -28,15 +28,15 @@ from space_scheduler.service import documents, openapi, queries, submissions
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.bodies import Bodies, decoded
-from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
-from space_scheduler.service.coscheduling import Coscheduling
-from space_scheduler.service.efforts import program
 from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.coscheduling import Coscheduling
+from space_scheduler.service.launch.efforts import program
+from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
-from space_scheduler.service.nodes import NodeBook
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.rates import Rates
 from space_scheduler.service.waiting import Jobs

@@ -40,16 +40,16 @@ from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.heavy import Heavy
-from space_scheduler.service.inputs import InJournal, Started
 from space_scheduler.service.journal.clock import boottime_s
 from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.launch.inputs import InJournal, Started
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics import Metrics, Timed
-from space_scheduler.service.orders import Orders
 from space_scheduler.service.recorder import Recorder
-from space_scheduler.service.service_core import ServiceCore
-from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
 from space_scheduler.service.waiting import Jobs

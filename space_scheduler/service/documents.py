@@ -7,8 +7,8 @@ from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
-from space_scheduler.service.efforts import total
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
+from space_scheduler.service.launch.efforts import total
 
 When = Callable[[int], datetime]
 

@@ -22,8 +22,8 @@ from space_scheduler.machine.instructions import Kill, Resize, SetTimer, SharePl
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most
 from space_scheduler.service.journal.records import Committed, Facts, View
+from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link import Link
-from space_scheduler.service.nodes import NodeBook
 
 #: Making the text holds up whoever waits for an answer, so several who scrape share it.
 FRESH_S: Final = 0.5

@@ -25,7 +25,7 @@ from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.tokens import Tokens
 from space_scheduler.service.app import host_of
 from space_scheduler.service.journal.schema import check_never_was, connect, lock_path, readable
-from space_scheduler.service.sharing import policy_of
+from space_scheduler.service.launch.sharing import policy_of
 
 
 async def rehearse(config: ClusterConfig, where: str) -> list[str]:

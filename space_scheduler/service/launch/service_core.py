@@ -12,13 +12,13 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine.instructions import Instruction, SharePlan
-from space_scheduler.service import inputs as given
-from space_scheduler.service.coscheduling import Coscheduling
-from space_scheduler.service.effects import Cut, Effect, Say, Send
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launches import Launches
-from space_scheduler.service.nodes import NodeBook, NodeEntry
-from space_scheduler.service.orders import Orders
+from space_scheduler.service.launch import inputs as given
+from space_scheduler.service.launch.coscheduling import Coscheduling
+from space_scheduler.service.launch.effects import Cut, Effect, Say, Send
+from space_scheduler.service.launch.launches import Launches
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.orders import Orders
 
 #: For how long a removed node's connection stays open, so that it hears of it.
 _LAST_WORDS_S = 2.0

@@ -22,19 +22,19 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
-from space_scheduler.service.comparison import Comparison
 from space_scheduler.service.core.journalled import NOT_RESIZED
-from space_scheduler.service.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
-from space_scheduler.service.efforts import total
-from space_scheduler.service.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
 from space_scheduler.service.journal.records import Facts, JobRecord
-from space_scheduler.service.nodes import NodeBook, NodeEntry
-from space_scheduler.service.orders import LaunchAttempt, Orders
-from space_scheduler.service.owners import AtDesks, Owners
-from space_scheduler.service.sharing import shared
-from space_scheduler.service.suspects import NODES_OWN, Suspects
-from space_scheduler.service.turn_signs import TurnSigns
-from space_scheduler.service.work_done import WorkDone
+from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
+from space_scheduler.service.launch.efforts import total
+from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.orders import LaunchAttempt, Orders
+from space_scheduler.service.launch.owners import AtDesks, Owners
+from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
+from space_scheduler.service.launch.turn_signs import TurnSigns
+from space_scheduler.service.launch.work_done import WorkDone
 
 _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400

@@ -11,7 +11,7 @@ from typing import Final
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S, humanised
-from space_scheduler.service.nodes import NodeBook
+from space_scheduler.service.launch.nodes import NodeBook
 
 #: Failures of a launch that are the node's own: not those that a job brings upon itself (its user or its directory is
 #: not there, it needs more memory than is left), nor a lost node's, which is counted as lost.

@@ -11,8 +11,8 @@ from cosched.config.units import duration_us
 from cosched.model.coscheduling import Mode, Receives
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import NEEDS_TURNS
-from space_scheduler.service.nodes import NodeEntry
-from space_scheduler.service.orders import LaunchAttempt
+from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.orders import LaunchAttempt
 
 #: A node whose clock may be off by more than this share of a slot keeps no time (``node_agent.policy.gang.MOST_OFF``).
 MOST_OFF: Final = 0.1

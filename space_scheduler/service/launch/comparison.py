@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from cosched.wire.api import RestartDoc
 from cosched.wire.messages import GroupReport
-from space_scheduler.service.effects import Level, Speaks
-from space_scheduler.service.gang import Gang, Phase
+from space_scheduler.service.launch.effects import Level, Speaks
+from space_scheduler.service.launch.gang import Gang, Phase
 
 
 class Comparison:

@@ -11,7 +11,7 @@ from typing import Final
 from cosched.model.node import Owner
 from cosched.wire.messages import NO_GUARD
 from space_scheduler.machine import events as ev
-from space_scheduler.service.nodes import NodeEntry
+from space_scheduler.service.launch.nodes import NodeEntry
 
 PAUSED: Final = "paused: "
 

@@ -12,10 +12,10 @@ from cosched.model.effort import Effort
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
-from space_scheduler.service.gang import Gang, OrderKind
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.sharing import stretch
-from space_scheduler.service.work_done import WorkDone
+from space_scheduler.service.launch.gang import Gang, OrderKind
+from space_scheduler.service.launch.sharing import stretch
+from space_scheduler.service.launch.work_done import WorkDone
 
 
 class LaunchAttempt:

@@ -35,9 +35,9 @@ from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
+from space_scheduler.service.link.session import Session
 from space_scheduler.service.log import Log
-from space_scheduler.service.session import Session
 from space_scheduler.service.shell import Shell
 
 PROCS = 2

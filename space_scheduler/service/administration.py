@@ -24,7 +24,7 @@ from space_scheduler.service.access.tokens import Token, Tokens
 from space_scheduler.service.bodies import Bodies, decoded
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.launch.sharing import rules_of, shared, shares_nodes
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 
 _MOST_SERIALS: Final = 1000

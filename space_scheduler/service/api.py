@@ -35,7 +35,7 @@ from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.output import STREAMS, Spool
 from space_scheduler.service.rates import Rates

@@ -46,7 +46,7 @@ from space_scheduler.service.launch.inputs import InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics import Metrics, Timed
 from space_scheduler.service.recorder import Recorder

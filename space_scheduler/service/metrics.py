@@ -23,7 +23,7 @@ from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most
 from space_scheduler.service.journal.records import Committed, Facts, View
 from space_scheduler.service.launch.nodes import NodeBook
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
 
 #: Making the text holds up whoever waits for an answer, so several who scrape share it.
 FRESH_S: Final = 0.5

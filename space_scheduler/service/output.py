@@ -7,7 +7,7 @@ from aiohttp import web
 from cosched.wire.messages import MAX_CHUNK_BYTES, OutputChunk
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.link import Link
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.waiting import Jobs
 
 STREAMS: Final = ("stdout", "stderr")

@@ -22,11 +22,11 @@ from cosched.wire.sequence import OutOfTurn, Turn
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.joining import checked_hello
 from space_scheduler.service.launch.inputs import AnyInput, Connected, Disconnected, Heard, Removed, Ticked
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.link.joining import checked_hello
+from space_scheduler.service.link.session import Session
 from space_scheduler.service.log import Log
-from space_scheduler.service.session import Session
 
 #: So many messages that cannot be read end a connection: the other side does not speak this language.
 _MOST_BAD: Final = 100

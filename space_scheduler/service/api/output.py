@@ -6,9 +6,9 @@ from aiohttp import web
 
 from cosched.wire.messages import MAX_CHUNK_BYTES, OutputChunk
 from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.link.link import Link
-from space_scheduler.service.waiting import Jobs
 
 STREAMS: Final = ("stdout", "stderr")
 #: How often an agent is asked whether there is more.

@@ -21,7 +21,7 @@ from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.members import SERIAL, Members
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
-from space_scheduler.service.bodies import Bodies, decoded
+from space_scheduler.service.api.bodies import Bodies, decoded
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.launch.sharing import rules_of, shared, shares_nodes
 from space_scheduler.service.link.link import Link

@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from cosched.errors import BadInput
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.places import Places
+from space_scheduler.service.api.places import Places
 
 MAX_BODY_BYTES: Final = 8 << 20  # a script of the largest size, every character escaped
 #: What is shorter is read at once: it is hardly more than the connection itself holds.

@@ -24,10 +24,14 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
-from space_scheduler.service import documents, openapi, queries, submissions
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
-from space_scheduler.service.bodies import Bodies, decoded
+from space_scheduler.service.api import documents, openapi, queries, submissions
+from space_scheduler.service.api.bodies import Bodies, decoded
+from space_scheduler.service.api.metrics import CONTENT_TYPE, Metrics, Timed
+from space_scheduler.service.api.output import STREAMS, Spool
+from space_scheduler.service.api.rates import Rates
+from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
 from space_scheduler.service.journal.records import JobRecord
@@ -36,10 +40,6 @@ from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
-from space_scheduler.service.metrics import CONTENT_TYPE, Metrics, Timed
-from space_scheduler.service.output import STREAMS, Spool
-from space_scheduler.service.rates import Rates
-from space_scheduler.service.waiting import Jobs
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.

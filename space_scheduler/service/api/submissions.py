@@ -14,7 +14,7 @@ from cosched.model.coscheduling import Mode
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
 from space_scheduler.launch import check_environment
-from space_scheduler.service import bodies
+from space_scheduler.service.api import bodies
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
 MAX_ARGUMENTS_BYTES: Final = 128 << 10

@@ -8,7 +8,7 @@ from aiohttp import web
 
 import cosched
 from cosched.wire import api
-from space_scheduler.service.heavy import Heavy
+from space_scheduler.service.api.heavy import Heavy
 
 JSON: Final = "application/json"
 

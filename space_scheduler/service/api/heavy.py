@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from space_scheduler.service.access.callers import Callers
-from space_scheduler.service.places import Places
+from space_scheduler.service.api.places import Places
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -10,13 +10,18 @@ from collections.abc import Iterable
 
 
 class Profile:
-    """Free processors over time. Plain lists and bisection: short steps, no hidden cost."""
+    """Free processors over time. Plain lists and bisection: short steps, no hidden cost.
 
-    __slots__ = ("free", "times")
+    ``settled``: nothing has been given back since somebody found that no reservation can move up. It isn't kept with
+    the rest in a journal: who doesn't know looks again.
+    """
+
+    __slots__ = ("free", "settled", "times")
 
     def __init__(self, now_us: int, free_procs: int) -> None:
         self.times = [now_us]
         self.free = [free_procs]
+        self.settled = False
 
     @classmethod
     def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> "Profile":
@@ -37,6 +42,7 @@ class Profile:
         other = Profile.__new__(Profile)
         other.times = self.times.copy()
         other.free = self.free.copy()
+        other.settled = self.settled
         return other
 
     def packed(self) -> tuple[list[int], list[int]]:
@@ -48,6 +54,7 @@ class Profile:
         """The profile of :meth:`packed` values."""
         profile = cls.__new__(cls)
         profile.times, profile.free = list(plain[0]), list(plain[1])
+        profile.settled = False
         return profile
 
     def advance(self, now_us: int) -> None:
@@ -92,6 +99,8 @@ class Profile:
         """Add ``delta_procs`` over [start, end). Periods that become equal are merged at the rims."""
         if end_us <= start_us:
             return
+        if delta_procs > 0:
+            self.settled = False
         times, free = self.times, self.free
         first = bisect_left(times, start_us)
         if first == len(times) or times[first] != start_us:

@@ -74,8 +74,9 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class GroupReport(msgspec.Struct, frozen=True):
-    """What an agent knows of one attempt at a job when it joins. ``state``: prepared, running, ended.
+    """What an agent knows of one attempt at a job when it joins. ``state``: prepared, running, ended, or found.
 
+    Found: it is there, and was not made ready by an order that has been answered (older agents said "prepared").
     ``rebooted``: it is of an earlier boot of the machine, and so are its processes.
     """
 

@@ -60,7 +60,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
     def report(self, boot_id: str) -> GroupReport:
         """What a scheduler is told when the agent joins, in this boot of the machine."""
-        state = "ended" if self.ended else "running" if self.ran else "prepared"
+        ready = "prepared" if self.prepare is not None else "found"
+        state = "ended" if self.ended else "running" if self.ran else ready
         return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit, self.boot_id != boot_id)
 
     def events(self) -> list[ProgramEnded | GroupEnded]:

@@ -54,9 +54,9 @@ def placed(machine: MachineView, plan: Plan) -> Plan:
 def check(machine: MachineView, plan: Plan) -> None:
     """Raise :class:`BadPlan` unless all of the plan can be applied."""
     changed = _check_changes(machine, plan) if plan.changes else ()
-    now_us, queue = machine.now_us, machine.jobs.queue
+    now_us, waiting = machine.now_us, machine.jobs.queue.ids()
     for job_id, promised_us, _ in plan.told:
-        if job_id not in queue or job_id in changed:
+        if job_id not in waiting or job_id in changed:
             raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, and does not wait")
         if promised_us < now_us:
             raise BadPlan(f"job {job_id} is told a start at {promised_us} µs, before now, {now_us} µs")

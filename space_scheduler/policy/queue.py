@@ -8,7 +8,7 @@ finds, and a queue of ten thousand jobs has only some hundred shapes.
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
@@ -46,6 +46,10 @@ class JobQueue:
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._entries
+
+    def ids(self) -> Set[int]:
+        """The jobs' numbers: a view, for whoever asks for thousands."""
+        return self._entries.keys()
 
     def __iter__(self) -> Iterator[Job]:
         """The jobs in order."""

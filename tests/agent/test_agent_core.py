@@ -239,7 +239,7 @@ def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) ->
     world.start()
     world.connect()
     assert world.core is not None
-    assert world.core.reports() == (wire.GroupReport(5, 1, "prepared", 0),)
+    assert world.core.reports() == (wire.GroupReport(5, 1, "found", 0),)
     world.welcome(FENCE)
     world.order(kill())
     world.settle()

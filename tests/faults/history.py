@@ -77,7 +77,7 @@ class History:
     ) -> None:
         self.seed = seed
         self.world = world = World(seed, RATES if rates is None else rates, BUSY_US, only)
-        self.directory = Path(tempfile.mkdtemp(prefix="cosched-faults-", dir=_memory()))
+        self.directory = Path(tempfile.mkdtemp(prefix="simulated-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
         shared = world.random.random() < 0.4
         config = ClusterConfig(

@@ -72,7 +72,7 @@ class Scheduler:
         self._links: dict[str, Link] = {}
         self._connections: list[Connection] = []
         self._inbox: deque[tuple[str, Callable[[JournalledCore, int], Any], Callable[[Any], None]]] = deque()
-        self._turn_due = False
+        self._turn_us: int | None = None
         self._timers: dict[tuple[int, int], int] = {}
         self._timer_numbers = 0
 
@@ -94,7 +94,7 @@ class Scheduler:
         self._inbox.clear()
         self._links.clear()
         self._timers.clear()
-        self._turn_due = False
+        self._turn_us = None
         now_us, recovered = self._clock.now_us(), found.recovered
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -252,15 +252,16 @@ class Scheduler:
         self._soon()
 
     def _soon(self, after_us: int = _COMMIT_US) -> None:
-        if not self._turn_due:
-            self._turn_due = True
-            self.world.after(after_us, partial(self._turn, self.starts))
+        at_us = self.world.now_us + after_us
+        if self._turn_us is None or at_us < self._turn_us:
+            self._turn_us = at_us
+            self.world.at(at_us, partial(self._turn, self.starts, at_us))
 
-    def _turn(self, start: int) -> None:
+    def _turn(self, start: int, at_us: int) -> None:
         """Accept together, commit together, then decide; as the worker's thread does."""
-        if not self.alive or self.starts != start:
+        if not self.alive or self.starts != start or self._turn_us != at_us:
             return
-        self._turn_due = False
+        self._turn_us = None
         answers: list[tuple[Callable[[Any], None], Any]] = []
         while self._inbox:
             _, apply, answer = self._inbox.popleft()

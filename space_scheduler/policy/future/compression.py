@@ -76,11 +76,14 @@ class Compression:
 
     def sweep(self, queue: JobQueue) -> None:
         """Each job in its turn; one without a reservation, or with one that is not after now, is left as it is."""
+        if self._profile.settled:  # all that ended since the last sweep ended when expected
+            return
         shapes = queue.alike()
         if len(queue) < _ALIKE * len(shapes):
             self._one_by_one(queue)
         else:
             self._in_blocks(shapes)
+        self._profile.settled = not self.moved  # who has moved leaves a hole to those ahead
 
     def _one_by_one(self, queue: JobQueue) -> None:
         """Ask the profile for each."""

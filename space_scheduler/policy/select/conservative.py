@@ -93,9 +93,8 @@ class Conservative:
             _place(future, starts_us, job)
             if moved is not None:
                 moved.append(job.id)
-        if memory is None or memory.wake_us <= now_us:  # some that have not moved are due
-            moved = None
-        return _start_due(snapshot, future, before, starts_us, moved, disturbed or Why.RESCHEDULED)
+        due = memory is None or memory.wake_us <= now_us  # some that have not moved may be
+        return _start_due(snapshot, future, before, starts_us, moved, due, disturbed or Why.RESCHEDULED)
 
     def validate(self, snapshot: Snapshot) -> None:
         """The memory is what runs and what is reserved, and never over-committed."""
@@ -131,16 +130,18 @@ def _start_due(
     before: dict[int, int],
     starts_us: dict[int, int],
     moved: list[int] | None,
+    any_due: bool,
     why: Why,
 ) -> Plan:
     """Start what is due, and tell of every promise made or moved (``why`` one might be later than before).
 
-    ``moved``: the jobs that may be due or have another promise than before, in the order of ``starts_us``; None: any.
+    ``moved``: the jobs that may have another promise than before, in the order of ``starts_us``; None: any. Unless
+    ``any_due`` nobody else is due.
     """
     now_us, queue = snapshot.now_us, snapshot.queue
     starts = []
     looked = starts_us if moved is None else {job_id: starts_us[job_id] for job_id in moved}
-    due = [job_id for job_id, start_us in looked.items() if start_us <= now_us]
+    due = [job_id for job_id, start_us in (starts_us if any_due else looked).items() if start_us <= now_us]
     due.sort(key=queue.key)
     for job in map(queue.job, due):
         reason = Reason(Why.RESERVATION_DUE, {"promised_us": before.get(job.id, now_us)})

@@ -18,6 +18,7 @@ class EarlyEnd(StrEnum):
 def moves_told(before: dict[int, int], starts_us: dict[int, int], moved: Why) -> list[tuple[int, int, Reason]]:
     """Every promise made or moved, by job's number; ``moved`` is why one might be later than before."""
     told = []
+    earlier = Why.MOVED_EARLIER
     for job_id, start_us in starts_us.items():
         before_us = before.get(job_id)
         if before_us is None:
@@ -25,7 +26,7 @@ def moves_told(before: dict[int, int], starts_us: dict[int, int], moved: Why) ->
         elif before_us == FOREVER_US != start_us:
             told.append((job_id, start_us, Reason(moved)))
         elif start_us < before_us:
-            told.append((job_id, start_us, Reason(Why.MOVED_EARLIER, {"before_us": before_us})))
+            told.append((job_id, start_us, Reason(earlier, {"before_us": before_us})))
         elif start_us > before_us:
             told.append((job_id, start_us, Reason(moved, {"before_us": before_us})))
     return told

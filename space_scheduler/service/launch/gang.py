@@ -268,6 +268,8 @@ class Gang:
                 actions.append(Order(node, OrderKind.KILL))  # what is empty says so again
         elif self.phase is Phase.PREPARING and report.state in ("prepared", "running"):
             actions += self.prepared(node)
+        elif self.phase is Phase.PREPARING and report.state == "found" and phase is NodePhase.ASKED:
+            actions.append(Order(node, OrderKind.PREPARE))  # what was asked before is answered first
         return actions
 
     def _knows_nothing(self, node: str, phase: NodePhase) -> list[Action]:

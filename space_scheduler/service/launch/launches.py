@@ -226,10 +226,13 @@ class Launches:
         for key, report in reports.items():
             launch_here = self.attempts.get(key[0])
             ours = launch_here is not None and launch_here.key == key and entry.name in launch_here.gang.node_phases
-            if not ours or (launch_here is not None and launch_here.gang.gone(entry.name)):
+            over = report.state == "ended"
+            if launch_here is not None and ours and over and launch_here.gang.gone(entry.name):
+                launch_here.returned.append(entry.name)  # it may forget the job when its end is in the journal
+            elif not ours or (launch_here is not None and launch_here.gang.gone(entry.name)):
                 if report.state != "ended" and not ours:
                     self.comparison.stray(entry.name, key)
-                self._stray(entry, key, over=report.state == "ended")
+                self._stray(entry, key, over=over)
         self.comparison.heard(entry.name)
         self._into_service(entry)
 
@@ -391,6 +394,8 @@ class Launches:
         for order in launch.gang.recorded():
             assert isinstance(order, Order)
             self._order(order.node, launch.key, order.kind)
+        for name in launch.returned:
+            self._order(name, launch.key, OrderKind.FORGET)
 
     def _set_aside(self, found: dict[str, str]) -> None:
         """Drain nodes on which too much has gone wrong, each with its reason."""

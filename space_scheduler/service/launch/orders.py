@@ -35,6 +35,7 @@ class LaunchAttempt:
         self.work: WorkDone | None = None  # while it runs, where its limit counts work
         self.receives: dict[str, str] = {}  # by node, as its last heartbeat had it
         self.receives_told: tuple[Receives, ...] = ()  # what the core knows of that
+        self.returned: list[str] = []  # nodes that were lost and have come back with what is over
         self.held: dict[str, None] = {}  # nodes whose Prepare waits for the others' addresses
         self.timed = False  # the launch time-out counts
 

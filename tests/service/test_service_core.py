@@ -1,0 +1,82 @@
+"""The service's rules by themselves: inputs at times of a test's own, and what is to be done about each."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import Job, JobState
+from cosched.wire import messages as wire
+from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.effects import Effect, Post, Send
+from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+
+
+class Rules:
+    """A service with one node and a job that runs there, by its journal; told what happens second by second."""
+
+    def __init__(self, state: JobState = JobState.RUNNING, *nodes: str) -> None:
+        names = nodes or ("n1",)
+        config = ClusterConfig(name="c", nodes=list(names), heartbeat="1s", lease="5s", launch_timeout="60s")
+        fence = wire.Fence("c", 2, "i")
+        self.core = ServiceCore(config, config.nodes, fence, Orders(config, fence, Ed25519PrivateKey.generate()))
+        self.now_s = 100.0
+        allocation = Allocation(len(names), nodes=tuple(Share(name, 1) for name in names))
+        job = JobRecord(
+            job=Job(1, len(names), 60_000_000, 0), user="ann", state=state, submit_us=0, attempt=1,
+            submission=Submission(script="#!/bin/sh\n", directory="/", tasks=len(names)), allocation=allocation,
+        )  # fmt: skip
+        self.feed(Started((job,), (), {}, SavedTurns()))
+
+    def feed(self, happened: AnyInput) -> list[Effect]:
+        return self.core.handle(happened, self.now_s)
+
+    def comes(self, name: str, *groups: wire.GroupReport) -> list[Effect]:
+        """A node's agent calls, and takes the welcome."""
+        hello = wire.Hello(
+            wire.VERSION, name, "boot", 2, 1 << 30, "127.0.0.1", 1, "test", groups=groups, session=b"s" * 8
+        )
+        self.feed(Connected(name, hello, b"t" * 8))
+        return self.feed(Heard(name, wire.GroupEnded(99, 1)))
+
+    def silence(self) -> list[Effect]:
+        """Nobody is heard for a lease."""
+        found = []
+        for _ in range(7):
+            self.now_s += 1
+            found += self.feed(Ticked())
+        return found
+
+
+def sent(effects: list[Effect], kind: type[wire.Order]) -> list[tuple[str, int]]:
+    return [
+        (each.node, each.message.order.job_id)
+        for each in effects
+        if isinstance(each, Send) and isinstance(each.message, kind)
+    ]
+
+
+def test_a_node_forgets_nothing_before_the_end_is_in_the_journal() -> None:
+    """Else a scheduler that is killed in between finds a job that no node knows. (Found by simulated faults.)"""
+    rules = Rules()
+    ended = [each for each in rules.silence() if isinstance(each, Post) and isinstance(each.event, ev.JobEnded)]
+    assert [post.event for post in ended] == [ev.JobEnded(1, JobState.NODE_LOST)]
+    back = rules.comes("n1", wire.GroupReport(1, 1, "ended", 2))
+    assert (1 in {job for _, job in sent(back, wire.Forget)}) is False
+    assert sent(rules.feed(InJournal(ev.JobEnded(1, JobState.NODE_LOST))), wire.Forget) == [("n1", 1)]
+
+
+def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
+    """Its agent lost its link before the guard had answered. (Found by simulated faults.)"""
+    rules = Rules(JobState.STARTING, "n1", "n2")
+    first = rules.comes("n1", wire.GroupReport(1, 1, "prepared", 1))
+    assert sent(first, wire.Run) == []
+    found = rules.comes("n2", wire.GroupReport(1, 1, "found", 0))
+    assert sent(found, wire.Run) == []
+    assert sent(found, wire.Prepare) == [("n2", 1)]
+    order = wire.OrderId(1, 1, 1)
+    assert sent(rules.feed(Heard("n2", wire.Prepared(order))), wire.Run) == [("n1", 1)]

@@ -30,14 +30,14 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, new_session
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.service.inputs import Started
-from space_scheduler.service.link import Link
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.inputs import Started
+from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.link.link import Link
+from space_scheduler.service.link.session import Session
 from space_scheduler.service.log import Log
-from space_scheduler.service.nodes import NodeEntry
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.records import JobRecord
-from space_scheduler.service.service_core import ServiceCore
-from space_scheduler.service.session import Session
 from space_scheduler.service.shell import Shell
 
 PROCS = 2

@@ -22,10 +22,10 @@ from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core import RESUMED, caused
-from space_scheduler.service.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
-from space_scheduler.service.recovery import Recorded
-from space_scheduler.service.schema import JournalRefused, connect, readable
+from space_scheduler.service.core.journalled import RESUMED, caused
+from space_scheduler.service.journal.reading import Entry, Run, Saved, read_entries, read_runs, read_snapshot, text_of
+from space_scheduler.service.journal.recovery import Recorded
+from space_scheduler.service.journal.schema import JournalRefused, connect, readable
 from space_scheduler.simulator.host import drive
 
 _CONTEXT: Final = 5

@@ -25,33 +25,35 @@ from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import ALONE_PPM
-from space_scheduler.service import garbage, listen, openapi
-from space_scheduler.service.accepting import Acceptor
-from space_scheduler.service.administration import Administration
-from space_scheduler.service.admission import Limits
-from space_scheduler.service.api import Api
-from space_scheduler.service.bodies import MAX_BODY_BYTES, Bodies
-from space_scheduler.service.callers import AGENTS, Callers
-from space_scheduler.service.clock import boottime_s
+from space_scheduler.service import garbage
+from space_scheduler.service.access import listen
+from space_scheduler.service.access.accepting import Acceptor
+from space_scheduler.service.access.admission import Limits
+from space_scheduler.service.access.callers import AGENTS, Callers
+from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.problems import told
+from space_scheduler.service.access.readers import Readers
+from space_scheduler.service.access.tokens import Tokens
+from space_scheduler.service.api import openapi
+from space_scheduler.service.api.administration import Administration
+from space_scheduler.service.api.api import Api
+from space_scheduler.service.api.bodies import MAX_BODY_BYTES, Bodies
+from space_scheduler.service.api.heavy import Heavy
+from space_scheduler.service.api.metrics import Metrics, Timed
+from space_scheduler.service.api.waiting import Jobs
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
-from space_scheduler.service.heavy import Heavy
-from space_scheduler.service.host import CoreHost
-from space_scheduler.service.inputs import InJournal, Started
-from space_scheduler.service.link import Link
+from space_scheduler.service.journal.clock import boottime_s
+from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.launch.inputs import InJournal, Started
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.sharing import policy_of, rules_of
+from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
-from space_scheduler.service.members import Members
-from space_scheduler.service.metrics import Metrics, Timed
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.problems import told
-from space_scheduler.service.readers import Readers
 from space_scheduler.service.recorder import Recorder
-from space_scheduler.service.records import Committed
-from space_scheduler.service.service_core import ServiceCore
-from space_scheduler.service.sharing import policy_of, rules_of
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
-from space_scheduler.service.tokens import Tokens
-from space_scheduler.service.waiting import Jobs
 
 _STOP_S: Final = 10.0
 #: Within which a request's head has to arrive, the first one's and the next ones'.

@@ -17,10 +17,10 @@ import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
 from cosched.wire import messages as wire
-from space_scheduler.service.effects import Effect, Send
-from space_scheduler.service.inputs import AnyInput
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.service_core import ServiceCore
+from space_scheduler.service.launch.effects import Effect, Send
+from space_scheduler.service.launch.inputs import AnyInput
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
 
 _FORMAT: Final = "cosched inputs 1"
 _LENGTH_BYTES: Final = 4

@@ -20,12 +20,12 @@ from cosched.errors import Failed
 from cosched.identity.authority import validities
 from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import server_context
-from space_scheduler.service import listen
+from space_scheduler.service.access import listen
+from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.tokens import Tokens
 from space_scheduler.service.app import host_of
-from space_scheduler.service.members import Members
-from space_scheduler.service.schema import check_never_was, connect, lock_path, readable
-from space_scheduler.service.sharing import policy_of
-from space_scheduler.service.tokens import Tokens
+from space_scheduler.service.journal.schema import check_never_was, connect, lock_path, readable
+from space_scheduler.service.launch.sharing import policy_of
 
 
 async def rehearse(config: ClusterConfig, where: str) -> list[str]:

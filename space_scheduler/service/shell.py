@@ -11,11 +11,11 @@ from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
-from space_scheduler.service.effects import Annotate, CancelTimer, Cut, Effect, Post, Send, SetTimer
-from space_scheduler.service.inputs import AnyInput, TimedOut
+from space_scheduler.service.journal.records import Committed, Facts
+from space_scheduler.service.launch.effects import Annotate, CancelTimer, Cut, Effect, Post, Send, SetTimer
+from space_scheduler.service.launch.inputs import AnyInput, TimedOut
+from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.log import Log
-from space_scheduler.service.records import Committed, Facts
-from space_scheduler.service.service_core import ServiceCore
 
 
 class Core(Protocol):

@@ -7,9 +7,9 @@ from cosched.model.time import seconds
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, SharePlan, Start, Tell
 from space_scheduler.reasons import Reason
-from space_scheduler.service.documents import When, promised
+from space_scheduler.service.api.documents import When, promised
+from space_scheduler.service.journal.records import Committed
 from space_scheduler.service.log import Log
-from space_scheduler.service.records import Committed
 
 
 def tell(log: Log, committed: Committed, when: When) -> None:

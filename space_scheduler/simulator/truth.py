@@ -19,7 +19,7 @@ from space_scheduler.progress import ALONE_PPM, NodeCpu, Occupancy, Rate, Sharin
 from space_scheduler.simulator.world import Run, Submissions
 
 #: The core is told where its prediction is off by more than this part of the estimate, and by more than so much of it
-#: as the job does in this time: as in the live service (``service.work_done``).
+#: as the job does in this time: as in the live service (``service.launch.work_done``).
 TOLD_PART: Final = 100
 TOLD_US: Final = 10 * US_PER_S
 

@@ -16,10 +16,10 @@ from node_agent.core.attempt import Attempt
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Declined
 from space_scheduler.machine import events as ev
-from space_scheduler.service import inputs as given
-from space_scheduler.service.effects import Effect, Post, Send
-from space_scheduler.service.gang import Gang, Order, OrderKind
-from space_scheduler.service.service_core import ServiceCore
+from space_scheduler.service.launch import inputs as given
+from space_scheduler.service.launch.effects import Effect, Post, Send
+from space_scheduler.service.launch.gang import Gang, Order, OrderKind
+from space_scheduler.service.launch.service_core import ServiceCore
 
 
 class AnswersBeforeCommit(Scheduler):

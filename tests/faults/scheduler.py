@@ -25,17 +25,17 @@ from faults.world import MS, Connection, S, World
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import ALONE_PPM
-from space_scheduler.service import inputs as given
-from space_scheduler.service.clock import Sources
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.effects import Annotate, CancelTimer, Cut, Effect, Post, Say, Send, SetTimer
-from space_scheduler.service.joining import checked_hello
-from space_scheduler.service.opening import Settings, opened
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.records import Committed
-from space_scheduler.service.service_core import ServiceCore
-from space_scheduler.service.sharing import policy_of, rules_of
-from space_scheduler.service.work import MISFITS
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.opening import Settings, opened
+from space_scheduler.service.core.work import MISFITS
+from space_scheduler.service.journal.clock import Sources
+from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.launch import inputs as given
+from space_scheduler.service.launch.effects import Annotate, CancelTimer, Cut, Effect, Post, Say, Send, SetTimer
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.sharing import policy_of, rules_of
+from space_scheduler.service.link.joining import checked_hello
 
 _COMMIT_US = 2 * MS
 #: Policies of clusters where jobs share nodes, and where they do not.

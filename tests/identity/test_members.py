@@ -22,7 +22,7 @@ from cosched.wire import messages as wire
 from cosched.wire.stream import Frames, Kind
 from node_agent.service.commands import Wanted
 from node_agent.service.rsh_proxy import Call
-from space_scheduler.service.members import Members
+from space_scheduler.service.access.members import Members
 
 
 def test_members_are_kept_and_a_damaged_file_is_not_guessed_at(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kit.waiting import BOUND_S
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed
-from space_scheduler.service.tokens import MOST, NoToken, Tokens
+from space_scheduler.service.access.tokens import MOST, NoToken, Tokens
 
 DAY_S = 86_400.0
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}

@@ -25,9 +25,9 @@ from space_scheduler.machine.record import IllegalTransition, Infeasible, Unknow
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.progress import Sharing
-from space_scheduler.service.clock import Clock, Sources
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.clock import Clock, Sources
+from space_scheduler.service.journal.journal import Journal
 
 SCRIPT = Submission(script="#!/bin/sh\ntrue\n", directory="/tmp", tasks=1)
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.ENDING)

@@ -22,10 +22,10 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.clock import Clock, Sources
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.records import Facts, JobRecord
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.clock import Clock, Sources
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.records import Facts, JobRecord
 
 HOUR = 3600 * SECOND
 RULES = MachineRules(launch_retries=1)

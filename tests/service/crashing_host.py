@@ -10,8 +10,8 @@ from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.plugins import resolve
-from space_scheduler.service.host import CoreHost
-from space_scheduler.service.records import Committed
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.journal.records import Committed
 
 
 def say(word: str, job_id: int) -> None:

@@ -13,8 +13,8 @@ import pytest
 from kit.service import ME, Cluster, Running, running
 
 from cosched.config.cluster import Listen
-from space_scheduler.service import accepting
-from space_scheduler.service.admission import Limits, Room, Turns
+from space_scheduler.service.access import accepting
+from space_scheduler.service.access.admission import Limits, Room, Turns
 from space_scheduler.service.garbage import not_looked_for
 
 HELLO = bytes.fromhex("16030100c8010000c40303")  # how a TLS handshake begins

@@ -8,10 +8,10 @@ import pytest
 from kit.service import Running
 
 from node_agent.guard.protocol import MAX_PACKET_BYTES
-from space_scheduler.service import bodies
-from space_scheduler.service.places import Places
-from space_scheduler.service.problems import Refusal
-from space_scheduler.service.submissions import MAX_LAUNCH_BYTES
+from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.api import bodies
+from space_scheduler.service.api.places import Places
+from space_scheduler.service.api.submissions import MAX_LAUNCH_BYTES
 
 DEEP = b"[" * 100_000
 

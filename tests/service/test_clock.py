@@ -7,7 +7,7 @@ from kit.journals import HOUR, HandTime
 from kit.loads import SECOND
 
 from cosched.model.time import FOREVER_US
-from space_scheduler.service.clock import Clock
+from space_scheduler.service.journal.clock import Clock
 
 
 def test_the_first_start_is_time_zero() -> None:

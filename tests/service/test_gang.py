@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit, GroupReport
-from space_scheduler.service.gang import Action, Ended, Gang, Launched, NodePhase, Order, OrderKind, Phase, judged
+from space_scheduler.service.launch.gang import (
+    Action,
+    Ended,
+    Gang,
+    Launched,
+    NodePhase,
+    Order,
+    OrderKind,
+    Phase,
+    judged,
+)
 
 NODES = ("n1", "n2", "n3")
 

@@ -23,10 +23,10 @@ from space_scheduler.machine.instructions import Kill, SetTimer, Start
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.host import CoreHost, NotAccepting
-from space_scheduler.service.records import Committed, Facts
-from space_scheduler.service.schema import JournalRefused
+from space_scheduler.service.core.host import CoreHost, NotAccepting
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.records import Committed, Facts
+from space_scheduler.service.journal.schema import JournalRefused
 
 
 class Live:

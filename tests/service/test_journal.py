@@ -17,11 +17,11 @@ from kit.waiting import BOUND_S
 
 from cosched.errors import Failed
 from space_scheduler.machine.state import MachineRules
-from space_scheduler.service import schema
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.jobs import history, look_up
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.schema import JournalRefused, JournalUnwritable, connect
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal import schema
+from space_scheduler.service.journal.jobs import history, look_up
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, connect
 
 
 def driven(path: Path, steps: int = 60, **settings: object) -> Driven:
@@ -45,7 +45,7 @@ def test_cluster_epoch_and_instance(tmp_path: Path) -> None:
 
 def test_two_schedulers_cannot_have_one_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    code = "import sys; from pathlib import Path; from space_scheduler.service.journal import Journal; Journal(Path(sys.argv[1])); print('has it', flush=True); sys.stdin.read()"  # noqa: E501
+    code = "import sys; from pathlib import Path; from space_scheduler.service.journal.journal import Journal; Journal(Path(sys.argv[1])); print('has it', flush=True); sys.stdin.read()"  # noqa: E501
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

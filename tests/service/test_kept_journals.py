@@ -15,11 +15,11 @@ from cosched.model.node import Node
 from space_scheduler.machine import events as ev
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.reading import Saved, read_entries, read_runs, read_snapshot
-from space_scheduler.service.recovery import Recorded
-from space_scheduler.service.schema import VERSION, connect
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
+from space_scheduler.service.journal.recovery import Recorded
+from space_scheduler.service.journal.schema import VERSION, connect
 
 KEPT = Path(__file__).parents[1] / "kept"
 

@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from cosched.config.cluster import ClusterConfig
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from space_scheduler.service.effects import Cut, Say, Send
-from space_scheduler.service.inputs import Connected, Ticked
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.service_core import ServiceCore
+from space_scheduler.service.launch.effects import Cut, Say, Send
+from space_scheduler.service.launch.inputs import Connected, Ticked
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
 
 
 def hello(**given: Any) -> wire.Hello:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosched.errors import BadInput, Failed
-from space_scheduler.service import listen
+from space_scheduler.service.access import listen
 
 
 @pytest.fixture

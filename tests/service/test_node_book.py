@@ -1,6 +1,6 @@
 """Which nodes are shown and counted, and in what order."""
 
-from space_scheduler.service.nodes import NodeBook
+from space_scheduler.service.launch.nodes import NodeBook
 
 
 def test_nodes_are_in_natural_order_and_a_removed_one_is_counted_no_more() -> None:

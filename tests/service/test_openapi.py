@@ -8,7 +8,7 @@ import pytest
 from kit.service import Running
 
 from cosched.wire import api
-from space_scheduler.service import openapi
+from space_scheduler.service.api import openapi
 
 
 def references(value: Any) -> set[str]:

@@ -12,9 +12,9 @@ from cosched.model.node import Node, Owner, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
 from space_scheduler.machine.events import OwnerCame
-from space_scheduler.service.nodes import NodeEntry
-from space_scheduler.service.owners import AtDesks
-from space_scheduler.service.sharing import stretch
+from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.owners import AtDesks
+from space_scheduler.service.launch.sharing import stretch
 
 WHY = "ann has paused parallel work at this desk"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 from kit.service import ME, Cluster, Running, running
 
-from space_scheduler.service.rates import Rates
+from space_scheduler.service.api.rates import Rates
 
 JOB = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
 

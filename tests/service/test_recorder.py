@@ -17,7 +17,7 @@ from cosched.model.coscheduling import Mode
 from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
-from space_scheduler.service.gang import Gang
+from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.recorder import Replayed, take_in_again
 
 

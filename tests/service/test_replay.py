@@ -29,8 +29,8 @@ from space_scheduler.policy.interface import Plan, Snapshot
 from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
-from space_scheduler.service.host import CoreHost
-from space_scheduler.service.records import Committed
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.journal.records import Committed
 
 
 class Forgetful:

@@ -9,7 +9,7 @@ from kit.service import Cluster, Running, running
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from space_scheduler.service.gang import Ended, Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Ended, Gang, Order, OrderKind
 from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")

@@ -9,11 +9,11 @@ from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.service.effects import Effect, Post, Send
-from space_scheduler.service.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
-from space_scheduler.service.orders import Orders
-from space_scheduler.service.records import JobRecord
-from space_scheduler.service.service_core import ServiceCore
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.effects import Effect, Post, Send
+from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
+from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.service_core import ServiceCore
 
 
 class Rules:

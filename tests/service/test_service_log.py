@@ -13,8 +13,8 @@ from cosched.model.time import FOREVER_US
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
 from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.journal.records import Committed, Transition
 from space_scheduler.service.log import Log
-from space_scheduler.service.records import Committed, Transition
 from space_scheduler.service.tell import Bridge, tell
 
 
@@ -147,7 +147,7 @@ def test_events_are_told_with_what_was_noted() -> None:
     assert second == {"level": "info", "event": "node drained", "seq": 4, "node": "n1", "why": "new disk"}
 
 
-@pytest.mark.parametrize("library", ["aiohttp.server", "space_scheduler.service.worker"])
+@pytest.mark.parametrize("library", ["aiohttp.server", "space_scheduler.service.core.worker"])
 def test_what_libraries_say_is_taken_in(library: str) -> None:
     stream = io.StringIO()
     record = logging.LogRecord(library, logging.ERROR, __file__, 1, "bad thing %d", (7,), None)

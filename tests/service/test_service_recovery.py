@@ -21,10 +21,10 @@ from cosched.model.node import Node
 from cosched.model.time import US_PER_S
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.state import MachineRules
-from space_scheduler.service.core import JournalledCore
-from space_scheduler.service.host import CoreHost
-from space_scheduler.service.journal import Journal
-from space_scheduler.service.schema import JournalRefused
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.schema import JournalRefused
 
 
 @pytest.mark.parametrize("policy", ["easy", "conservative", "fcfs", "fpfs", "sjbf"])

@@ -11,8 +11,8 @@ from cosched.model.contract import SocialContract
 from cosched.model.node import Presence, Usage
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
-from space_scheduler.service.clock import boottime_s
-from space_scheduler.service.work_done import WorkDone
+from space_scheduler.service.journal.clock import boottime_s
+from space_scheduler.service.launch.work_done import WorkDone
 
 MINUTE_US = 60 * US_PER_S
 

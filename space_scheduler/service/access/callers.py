@@ -1,0 +1,121 @@
+"""Who asks: by the Unix socket's peer credentials, the client certificate or a token; never by a field of a request."""
+
+import asyncio
+import pwd
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Container
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from cosched.identity.tls import Peer, peer_of, serial_of
+from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.problems import Refusal
+from space_scheduler.service.access.tokens import NoToken, Tokens
+from space_scheduler.service.log import Log
+
+_CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
+_BEARER: Final = "bearer "
+#: The address at which agents are told themselves what is wrong with their certificates (:mod:`~.link`).
+AGENTS: Final = "/v1/agent"
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host."""
+
+    user: str
+    operator: bool = False
+    named: bool = True
+    by_token: bool = False
+
+    def may_change(self, owner: str) -> bool:
+        """Whether he may cancel, hold, release and read the output of that user's jobs."""
+        return self.operator or (self.named and self.user == owner)
+
+
+class Callers:
+    """Tells who sends a request. ``tokens`` is None where they are not taken."""
+
+    def __init__(self, operators: Container[str], members: Members, tokens: Tokens | None, log: Log) -> None:
+        self._operators = operators
+        self._members = members
+        self._tokens = tokens
+        self._log = log
+        #: Told of a connection whose token is good; False where that user has too many.
+        self.proven: Callable[[asyncio.BaseTransport | None, str], bool] = lambda transport, user: True
+
+    def of(self, request: web.Request) -> Caller:
+        """Who sent a request. Raises :class:`Refusal` for what is no user."""
+        if (secured := secured_by(request)) is not None:
+            return self._over_tls(request, secured)
+        transport = request.transport
+        connection = transport.get_extra_info("socket") if transport else None
+        if connection is None or connection.family != socket.AF_UNIX:
+            raise Refusal(403, "who you are cannot be told from this connection")
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, _ = _CREDENTIALS.unpack(packed)
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return Caller(f"uid {uid}", uid == 0, named=False)
+        return Caller(user, uid == 0 or user in self._operators)
+
+    def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
+        peer = certificate_of(request)
+        if peer is None:
+            return Caller(self._by_token(request), by_token=True)
+        if self._members.is_revoked(serial_of(secured)):
+            raise Refusal(403, f"the certificate of {peer.kind} {peer.name!r} was revoked")
+        if peer.kind != "user":
+            raise Refusal(403, f"the API is for users; this is the certificate of {peer.kind} {peer.name!r}")
+        return Caller(peer.name, peer.name in self._operators)
+
+    def _by_token(self, request: web.Request) -> str:
+        if self._tokens is None:
+            raise Refusal(401, "a client certificate is needed here: tokens are not taken (listen.tokens)")
+        given = request.headers.get("Authorization", "")
+        if not given.lower().startswith(_BEARER):
+            raise Refusal(401, "neither client certificate nor token: 'cosched token create' on the scheduler's host")
+        try:
+            user = self._tokens.user_of(given[len(_BEARER) :].strip())
+        except NoToken as error:
+            self._log.peer(request.remote or "somebody", "token refused", why=str(error))
+            raise Refusal(401, str(error)) from None
+        if not self.proven(request.transport, user):
+            raise Refusal(429, f"{user} has too many connections, or all users have", retry_after_s=1.0)
+        return user
+
+    def gate(self) -> Middleware:
+        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for."""
+
+        @web.middleware
+        async def middleware(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            secured = secured_by(request)
+            if secured is not None and request.path != AGENTS:
+                peer = certificate_of(request)
+                if peer is None or self._members.is_revoked(serial_of(secured)):
+                    self.of(request)
+            return await handler(request)
+
+        return middleware
+
+
+def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:
+    """TLS's own end of a connection, or None where the connection is not TLS."""
+    transport = request.transport
+    secured = transport.get_extra_info("ssl_object") if transport else None
+    return secured if isinstance(secured, ssl.SSLObject | ssl.SSLSocket) else None
+
+
+def certificate_of(request: web.Request) -> Peer | None:
+    """Kind and name of the client certificate, or None where there is none. Raises :class:`BadInput`."""
+    secured = secured_by(request)
+    if secured is None or not secured.getpeercert():
+        return None
+    return peer_of(secured)

@@ -1,0 +1,202 @@
+"""The API's part for who belongs to the cluster: nodes admitted and removed, tokens of users, what users are where."""
+
+import asyncio
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from cosched.config.cluster import ClusterConfig
+from cosched.config.load import convert
+from cosched.errors import BadInput, nearest
+from cosched.identity.names import CA_PEM, checked_name
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire import api as docs
+from space_scheduler.plugins import resolve
+from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.members import SERIAL, Members
+from space_scheduler.service.access.problems import Refusal, answer
+from space_scheduler.service.access.tokens import Token, Tokens
+from space_scheduler.service.api.bodies import Bodies, decoded
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.launch.sharing import rules_of, shared, shares_nodes
+from space_scheduler.service.link.link import Link
+from space_scheduler.service.log import Log
+
+_MOST_SERIALS: Final = 1000
+_MOST_USERS: Final = 1000
+_LONGEST_LABEL: Final = 100
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+class Administration:
+    """The handlers."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        host: CoreHost,
+        link: Link,
+        members: Members,
+        tokens: Tokens,
+        callers: Callers,
+        bodies: Bodies,
+        log: Log,
+    ) -> None:
+        self._config = config
+        self._host = host
+        self._link = link
+        self._members = members
+        self._tokens = tokens
+        self._callers = callers
+        self._bodies = bodies
+        self._log = log
+
+    # nodes
+
+    async def admit(self, request: web.Request) -> web.Response:
+        """A node may join."""
+        caller = self._operator(request, "nodes are admitted and removed")
+        name = checked_name("node", request.match_info["name"])
+        self._members.admit(name)
+        self._link.book.admit(name)
+        self._log.info("node admitted", node=name, by=caller.user)
+        return self._membership()
+
+    async def remove(self, request: web.Request) -> web.Response:
+        """A node belongs to the cluster no more."""
+        caller = self._operator(request, "nodes are admitted and removed")
+        name = request.match_info["name"]
+        asked = await self._asked(request, caller, docs.RemoveRequest, "remove")
+        entry = self._link.book.get(name)
+        if entry is None:
+            near = nearest(name, self._link.book.names())
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        serials = [*asked.serials, *([entry.serial] if entry.serial else [])]
+        for serial in asked.serials:
+            if not re.fullmatch(SERIAL, serial):
+                raise BadInput("remove: serials", f"found {serial!r}", "serial numbers in hexadecimal, lower case")
+        if len(serials) > _MOST_SERIALS:
+            raise BadInput("remove: serials", f"{len(serials)} of them", f"at most {_MOST_SERIALS}")
+        self._members.remove(name, serials)
+        self._link.remove(name)
+        self._log.info("node removed", node=name, by=caller.user, certificates=len(serials))
+        return self._membership()
+
+    # the policy
+
+    async def policy(self, request: web.Request) -> web.Response:
+        """Another policy decides from now on."""
+        caller = self._operator(request, "the policy is chosen")
+        asked = await self._asked(request, caller, docs.PolicyRequest, "policy")
+        config, before = self._config, self._host.policy_name
+        if ":" in asked.policy and asked.policy != config.policy:  # its code would run with the service's rights
+            raise BadInput(
+                "policy", f"found {asked.policy!r}", "an installed policy; modules are for cluster.yaml to name"
+            )
+        policy = resolve(asked.policy, asked.order, where="policy", directory=config.policy_directory)
+        if (shares := shares_nodes(policy)) != shared(config):
+            what = "has jobs share nodes" if shares else "has each node for one job alone"
+            message = (
+                f"{asked.policy} {what}, and {config.policy} does not: agents keep other limits then; "
+                "write policy in cluster.yaml and start the scheduler again"
+            )
+            raise Refusal(409, message, where="policy", found=asked.policy)
+        await self._host.choose(policy, asked.policy, asked.order, rules_of(config, policy))
+        self._log.info("policy chosen", policy=asked.policy, order=asked.order, before=before, by=caller.user)
+        return answer(docs.PolicyDoc(asked.policy, asked.order, before, config.policy))
+
+    def _membership(self) -> web.Response:
+        return answer(docs.MemberDoc(self._members.nodes, len(self._members.revoked)))
+
+    async def survey(self, request: web.Request) -> web.Response:
+        """What users are on each node."""
+        caller = self._callers.of(request)
+        users = tuple(dict.fromkeys(filter(None, request.query.get("user", caller.user).split(","))))
+        if len(users) > _MOST_USERS:
+            raise BadInput("user", f"{len(users)} of them", f"at most {_MOST_USERS}")
+        if not caller.operator and set(users) - {caller.user}:
+            raise Refusal(403, f"who others are on the nodes is for operators to ask; {caller.user} is none")
+        there = [entry.name for entry in self._link.book if entry.connected]
+        found = await asyncio.gather(*(self._surveyed(name, users) for name in there))
+        silent = [name for name, each in zip(there, found, strict=True) if each is None]
+        return answer(docs.SurveyDoc([each for each in found if each is not None], silent))
+
+    async def _surveyed(self, name: str, users: tuple[str, ...]) -> docs.NodeSurvey | None:
+        asked_s, wall_s = time.monotonic(), time.time()
+        said = await self._link.survey(name, users)
+        entry = self._link.book.get(name)
+        if said is None or entry is None or entry.hello is None:
+            return None
+        trip_s = time.monotonic() - asked_s
+        apart_s = said.time_us / US_PER_S - (wall_s + trip_s / 2)
+        accounts = {
+            user: docs.AccountDoc(each.uid, each.gid, each.home, each.problem) for user, each in said.users.items()
+        }
+        return docs.NodeSurvey(name, entry.hello.software, round(apart_s, 6), round(trip_s, 6), accounts)
+
+    # tokens
+
+    async def create_token(self, request: web.Request) -> web.Response:
+        """A token for a user."""
+        caller = self._callers.of(request)
+        asked = await self._asked(request, caller, docs.TokenRequest, "token")
+        if caller.by_token:
+            raise Refusal(403, "a token makes no further tokens: ask on the scheduler's host, or with a certificate")
+        user = checked_name("user", asked.user if asked.user is not None else caller.user)
+        if user != caller.user and not caller.operator:
+            raise Refusal(403, f"{caller.user} may make tokens for himself, not for {user}", found=caller.user)
+        if not caller.named and not caller.operator:
+            raise Refusal(403, f"{caller.user} has no user name on the scheduler's host")
+        if not self._config.listen.tokens or not self._config.listen.address:
+            raise Refusal(403, "this service takes no tokens (listen.tokens and listen.address in cluster.yaml)")
+        longest_us = self._config.time_us("max_token_time")
+        if not 1 <= asked.life_s * US_PER_S <= longest_us:
+            expected = f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)}: max_token_time)"
+            raise BadInput("token: life_s", f"found {asked.life_s:g}", expected)
+        if len(asked.label) > _LONGEST_LABEL or not asked.label.isprintable():
+            raise BadInput("token: label", "too long, or not printable", f"at most {_LONGEST_LABEL} characters")
+        made, words = self._tokens.create(user, asked.label, asked.life_s)
+        self._log.info("token made", id=made.id, user=user, by=caller.user)
+        authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
+        return answer(docs.NewToken(self._token(made), words, authority), 201)
+
+    async def tokens(self, request: web.Request) -> web.Response:
+        """The caller's tokens; all of them for an operator."""
+        caller = self._callers.of(request)
+        known = self._tokens.all(None if caller.operator else caller.user)
+        return answer(docs.TokenList([self._token(each) for each in known]))
+
+    async def revoke_token(self, request: web.Request) -> web.Response:
+        """A token is worth nothing any more."""
+        caller = self._callers.of(request)
+        number = request.match_info["token"]
+        found = self._tokens.get(number)
+        if found is None or not (caller.operator or found.user == caller.user):  # others' are not even confirmed
+            raise Refusal(404, f"{caller.user} has no token {number!r} (see: cosched token list)", found=number)
+        self._tokens.revoke(number)
+        self._log.info("token revoked", id=number, user=found.user, by=caller.user)
+        return answer(self._token(found))
+
+    @staticmethod
+    def _token(token: Token) -> docs.TokenDoc:
+        created, expires = (
+            datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
+            for each in (token.created_s, token.expires_s)
+        )
+        return docs.TokenDoc(token.id, token.user, token.label, created, expires, token.expires_s <= time.time())
+
+    def _operator(self, request: web.Request, what: str) -> Caller:
+        caller = self._callers.of(request)
+        if not caller.operator:
+            raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
+        return caller
+
+    async def _asked(self, request: web.Request, caller: Caller, kind: type[Kind], where: str) -> Kind:
+        body = await self._bodies.read(request, caller.user)
+        return convert(decoded(body, "a document as JSON") if body.strip() else {}, kind, where)

@@ -1,0 +1,350 @@
+"""The HTTP API: what users and operators ask for, checked, handed to the core, and told as documents.
+
+Each handler's contract is its route's in :mod:`~.openapi`. Who asks is who the connection says (:mod:`~.callers`).
+"""
+
+import asyncio
+import pwd
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+import cosched
+from cosched.config.cluster import ClusterConfig
+from cosched.config.load import convert
+from cosched.config.units import size_bytes
+from cosched.errors import BadInput, nearest
+from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.time import us
+from cosched.wire import api as docs
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.nodes import UnknownNode
+from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
+from space_scheduler.reasons import Why
+from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.problems import Refusal, answer, refusal_of
+from space_scheduler.service.api import documents, openapi, queries, submissions
+from space_scheduler.service.api.bodies import Bodies, decoded
+from space_scheduler.service.api.metrics import CONTENT_TYPE, Metrics, Timed
+from space_scheduler.service.api.output import STREAMS, Spool
+from space_scheduler.service.api.rates import Rates
+from space_scheduler.service.api.waiting import Jobs
+from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.core.journalled import Most, QueueFull
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.coscheduling import Coscheduling
+from space_scheduler.service.launch.efforts import program
+from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.link.link import Link
+
+_ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
+#: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.
+_ORDER: Final = {JobState.ENDING: 0, JobState.RUNNING: 0, JobState.STARTING: 1, JobState.QUEUED: 2, JobState.HELD: 3}
+#: Of so many jobs that wait, a list says why they wait now; of the others, why they were queued.
+_EXPLAINED: Final = 50
+_IN_ONE_GO: Final = 50
+_FULL_AGAIN_S: Final = 60.0
+
+
+class Api:
+    """The handlers."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        host: CoreHost,
+        core: Timed,
+        book: NodeBook,
+        link: Link,
+        jobs: Jobs,
+        metrics: Metrics,
+        coscheduling: Coscheduling,
+        callers: Callers,
+        comparison: Comparison,
+        bodies: Bodies,
+    ) -> None:
+        """``host`` is asked, ``core`` is the same one, told."""
+        self._coscheduling = coscheduling
+        self.config = config
+        self.host = host
+        self.core = core
+        self.book = book
+        self.link = link
+        self.waiting = jobs
+        self._metrics = metrics
+        self.started = datetime.now().astimezone()
+        self._callers = callers
+        self.comparison = comparison
+        self._bodies = bodies
+        self._most = Most(config.max_queued, config.max_queued_per_user)
+        self._rates = Rates(config.max_submissions_per_minute)
+        self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
+
+    # jobs
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Accept a job."""
+        caller = self._caller(request)
+        body = await self._bodies.read(request, caller.user)
+        try:
+            given = submissions.checked(submissions.decoded(body), self.config)
+        except submissions.TooLarge as error:
+            raise refusal_of(error, 413) from None
+        self._may_submit(caller)
+        limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
+        memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
+        job = Job(
+            0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=given.kind or "",
+            program=program(caller.user, given), coscheduling=given.coscheduling or "",
+        )  # fmt: skip
+        try:
+            job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
+        except Infeasible as error:
+            raise self._infeasible(error) from None
+        except QueueFull as error:
+            self._rates.give_back(caller.user)
+            raise Refusal(429, f"{error}; submit again when some have run", retry_after_s=_FULL_AGAIN_S) from None
+        record = await self.waiting.find(job_id)  # as accepted: what is decided about it later is asked for later
+        return answer(await self._document(record, caller, explained=False), 201)
+
+    def _may_submit(self, caller: Caller) -> None:
+        if not caller.named:
+            raise Refusal(403, f"{caller.user} has no user name on the scheduler's host: a job runs under a name")
+        if caller.user == "root" and not self.config.allow_root:
+            raise Refusal(
+                403, "jobs of root are not accepted here (allow_root in the cluster's settings)", found="root"
+            )
+        if wait_s := self._rates.wait_s(caller.user):
+            most = self.config.max_submissions_per_minute
+            raise Refusal(
+                429,
+                f"{caller.user} submits faster than {most} jobs a minute (max_submissions_per_minute); "
+                f"again in {wait_s:.3g} s",
+                retry_after_s=wait_s,
+            )
+
+    def _infeasible(self, error: Infeasible) -> Refusal:
+        """Why it could never start; where one node is the limit and the cluster knows a remedy, that too."""
+        reason = error.reason
+        message = f"it could never start here: {documents.worded(reason, self.host.clock.when)}"
+        remedy = self.config.note if reason.why is Why.SPANS_NODES else ""
+        if remedy:
+            message += f"; {remedy}"
+        return Refusal(422, message, found=reason.why.name.lower())
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        """Those alive."""
+        caller = self._caller(request)
+        user, state = request.query.get("user"), request.query.get("state")
+        if state is not None and state not in _ALIVE:
+            near = nearest(state, _ALIVE)
+            raise BadInput("state", f"found {state!r}", "one of " + ", ".join(_ALIVE), nearest=near)
+        view = self.host.view()
+        places = {job_id: place for place, job_id in enumerate(view.queue)}
+        chosen = [
+            each
+            for each in view.jobs.values()
+            if user in (None, each.user) and (state is None or each.state.value == state)
+        ]
+        chosen.sort(key=lambda each: (_ORDER.get(each.state, 9), places.get(each.id, 0), each.start_us or 0, each.id))
+        return await self._list(chosen, caller)
+
+    async def history(self, request: web.Request) -> web.Response:
+        """Those that have ended."""
+        caller = self._caller(request)
+        limit = queries.whole(request, "limit", 1, openapi.MAX_HISTORY, 100)
+        before = queries.whole(request, "before", 1, None, None)
+        user = request.query.get("user")
+        return await self._list(await self.host.history(limit=limit or 100, user=user, before=before), caller)
+
+    async def job(self, request: web.Request) -> web.Response:
+        """One job."""
+        caller = self._caller(request)
+        return await self._told(await self.waiting.find(queries.job_id(request)), caller)
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """Why it is in its state."""
+        self._caller(request)
+        record = await self.waiting.find(queries.job_id(request))
+        found = documents.explanation(record, await self.host.explain(record.id), self.host.clock.when)
+        return answer(msgspec.structs.replace(found, coscheduling=self._coscheduling.document(record.id)))
+
+    async def wait(self, request: web.Request) -> web.Response:
+        """A job when it has ended."""
+        caller = self._caller(request)
+        given = request.query.get("timeout_s", "30")
+        try:
+            timeout_s = float(given)
+        except ValueError:
+            timeout_s = -1.0
+        if not 0 <= timeout_s <= openapi.MAX_WAIT_S:
+            raise BadInput("timeout_s", f"found {given!r}", f"seconds, 0 to {openapi.MAX_WAIT_S}")
+        return await self._told(await self.waiting.ended(queries.job_id(request), timeout_s), caller)
+
+    async def output(self, request: web.Request) -> web.StreamResponse:
+        """What it wrote."""
+        caller = self._caller(request)
+        stream = queries.choice(request, "stream", STREAMS)
+        follow = queries.choice(request, "follow", ("0", "1")) == "1"
+        offset = queries.whole(request, "offset", 0, None, 0) or 0
+        most = queries.whole(request, "max_bytes", 1, None, None)
+        record = await self.waiting.find(queries.job_id(request))
+        self._may_change(caller, record, "read the output of")
+        spool = Spool(self.link, self.waiting, record, stream)
+        if most is not None and not follow:
+            return await spool.one(offset, most)
+        return await spool.all(request, offset, follow=follow)
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """End a job."""
+        return await self._change(request, "cancel", ev.JobCancelled)
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """Keep a job from starting."""
+        return await self._change(request, "hold", ev.JobHeld)
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Let a held job start."""
+        return await self._change(request, "release", ev.JobReleased)
+
+    async def _change(self, request: web.Request, verb: str, event: Callable[[int], ev.Event]) -> web.Response:
+        caller = self._caller(request)
+        record = await self.waiting.find(queries.job_id(request))
+        self._may_change(caller, record, verb)
+        if record.alive:
+            try:
+                await self.core.post(event(record.id), note=f"by {caller.user}")
+                return await self._told(await self.waiting.find(record.id), caller)
+            except (UnknownJob, IllegalTransition):
+                record = await self.waiting.find(record.id)
+        story = ", ".join(f"{step.state} {documents.iso(self.host.clock.when, step.now_us)}" for step in record.history)
+        message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} any more; its story: {story}"
+        if record.alive:
+            message = f"job {record.id} is {record.state}: it cannot be {_PAST[verb]} now; its story: {story}"
+        raise Refusal(409, message, where=f"job {record.id}", found=record.state.value)
+
+    def _may_change(self, caller: Caller, record: JobRecord, verb: str) -> None:
+        if not caller.may_change(record.user):
+            message = f"job {record.id} is {record.user}'s; {caller.user} may not {verb} it"
+            raise Refusal(403, message, where=f"job {record.id}", found=caller.user, expected=record.user)
+
+    # nodes and cluster
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """All nodes."""
+        self._caller(request)
+        return answer(docs.NodeList(self.book.documents(self.host.view(), self.config.contract)))
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Take a node out of service, its jobs go on."""
+        body = await self._bodies.read(request, self._caller(request).user)
+        asked = convert(decoded(body, "a reason, or nothing") if body.strip() else {}, docs.DrainRequest, "drain")
+        if len(asked.reason) > 500 or not asked.reason.isprintable():
+            raise BadInput("drain: reason", "too long, or not printable", "at most 500 printable characters")
+        return await self._change_node(request, lambda name: ev.NodeDrained(name, asked.reason))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Take a node back into service."""
+        return await self._change_node(request, ev.NodeResumed)
+
+    async def _change_node(self, request: web.Request, event: Callable[[str], ev.Event]) -> web.Response:
+        caller = self._caller(request)
+        name = request.match_info["name"]
+        if not caller.operator:
+            raise Refusal(403, f"nodes are drained and resumed by operators; {caller.user} is none", found=caller.user)
+        if self.book.get(name) is None:
+            near = nearest(name, self.book.names())
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        try:
+            await self.core.post(event(name), note=f"by {caller.user}")
+        except UnknownNode:
+            raise Refusal(
+                409, f"node {name} has not joined yet: its agent was never here", where="node", found=name
+            ) from None
+        except ValueError as error:
+            raise Refusal(409, f"node {name}: {error}", where="node", found=name) from None
+        shown = self.book.documents(self.host.view(), self.config.contract)
+        return answer(next(each for each in shown if each.name == name))
+
+    async def cluster(self, request: web.Request) -> web.Response:
+        """The service and its cluster."""
+        self._caller(request)
+        view = self.host.view()
+        alive = view.alive
+        return answer(
+            docs.ClusterDoc(
+                name=self.config.name,
+                cluster_id=self.host.cluster_id,
+                epoch=self.host.epoch,
+                version=cosched.__version__,
+                policy=self.host.policy_name,
+                started=self.started.isoformat(timespec="milliseconds"),
+                time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+                accepting=view.accepting,
+                note=view.problem or self.config.note,
+                nodes=sum(entry.size is not None for entry in self.book),
+                procs=view.procs_total,
+                free_procs=max(0, view.free_procs),
+                queued=sum(view.waiting.values()),
+                running=sum(alive.get(each, 0) for each in (JobState.STARTING, JobState.RUNNING, JobState.ENDING)),
+                restart=self.comparison.document(),
+            )
+        )
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        """The document of all this."""
+        return answer(openapi.document())
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """For Prometheus."""
+        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(self, _request: web.Request) -> web.Response:
+        """Whether jobs are accepted."""
+        view = self.host.view()
+        if not view.accepting:
+            raise Refusal(503, f"no jobs are accepted: {view.problem}")
+        return answer({"accepting": True})
+
+    # what they share
+
+    def _caller(self, request: web.Request) -> Caller:
+        return self._callers.of(request)
+
+    async def _told(self, record: JobRecord, caller: Caller, status: int = 200) -> web.Response:
+        return answer(await self._document(record, caller), status)
+
+    async def _list(self, records: list[JobRecord], caller: Caller) -> web.Response:
+        """A list; of the first that wait, it says why they wait now."""
+        waiting = [record.id for record in records if record.state is JobState.QUEUED][:_EXPLAINED]
+        explained = set(waiting)
+        shown = []
+        for at, each in enumerate(records):
+            if at % _IN_ONE_GO == 0:
+                await asyncio.sleep(0)  # others have a turn
+            shown.append(await self._document(each, caller, explained=each.id in explained))
+        return answer(docs.JobList(shown))
+
+    async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:
+        clock, present = self.host.clock, None
+        if explained and record.state is JobState.QUEUED:
+            found = await self.host.explain(record.id)
+            present = found.reason if found.state is record.state else None  # else it has gone on meanwhile
+        own = caller.may_change(record.user)
+        return documents.job_doc(record, clock.when, clock.now_us(), own=own, present=present)
+
+
+_PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}
+
+
+def _uid(user: str) -> int:
+    """A number for policies that tell users apart; -1 for one that this host does not know."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return -1

@@ -1,0 +1,136 @@
+"""The API's documents, made from the journal's records: what a user may see of a job."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from cosched.model.job import JobState
+from cosched.model.time import FOREVER_US, seconds
+from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
+from space_scheduler.reasons import Reason
+from space_scheduler.service.journal.records import Explained, JobRecord, Transition
+from space_scheduler.service.launch.efforts import total
+
+When = Callable[[int], datetime]
+
+
+def why_doc(reason: Reason, when: When) -> WhyDoc:
+    """A reason: its name as programs know it, and its words with the numbers for people."""
+    return WhyDoc(reason.why.name.lower(), worded(reason, when), dict(reason.numbers))
+
+
+def worded(reason: Reason, when: When) -> str:
+    """For people. A number of the core whose name ends with ``_us`` is a moment: it is told by the wall clock."""
+    told = [f"node={reason.node}"] if reason.node else []
+    for name, value in reason.numbers.items():
+        told.append(f"{name[:-3]}={promised(when, value) or 'never'}" if name.endswith("_us") else f"{name}={value}")
+    return f"{reason.why.value} ({', '.join(told)})" if told else reason.why.value
+
+
+def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None) -> JobDoc:
+    """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote.
+
+    ``present``: why it is in its state now, where that is more than the reason of its last step.
+    """
+    submission, facts = record.submission, record.facts
+    reason = present or (record.history[-1].reason if record.history else None)
+    start_us, end_us = record.start_us, record.end_us
+    wait_end_us = start_us if start_us is not None else end_us if end_us is not None else now_us
+    run_end_us = end_us if end_us is not None else now_us
+    how = facts.exit
+    return JobDoc(
+        job_id=record.id,
+        name=submission.name,
+        user=record.user,
+        state=record.state.value,
+        reason=why_doc(reason, when) if reason else None,
+        tasks=submission.tasks,
+        kind=record.job.kind or None,
+        kind_from=("declared" if submission.kind else "measured") if record.job.kind else "",
+        effort=_effort(record),
+        time_limit_s=seconds(record.job.estimate_us),
+        memory_bytes=record.job.memory_bytes or None,
+        directory=submission.directory if own else "",
+        output=(facts.output or submission.output) if own else None,
+        error=(facts.error or submission.error) if own else None,
+        nodes=[ShareDoc(share.node, share.tasks) for share in record.allocation.nodes] if record.allocation else [],
+        submit_time=iso(when, record.submit_us),
+        start_time=iso(when, start_us) if start_us is not None else None,
+        end_time=iso(when, end_us) if end_us is not None else None,
+        wait_s=seconds(max(0, wait_end_us - record.submit_us)),
+        run_s=seconds(max(0, run_end_us - start_us)) if start_us is not None else None,
+        turnaround_s=seconds(end_us - record.submit_us) if end_us is not None else None,
+        cpu_s=seconds(sum(facts.cpu_us.values())) if facts.cpu_us is not None else None,
+        promised_start=promised(when, record.promised_us) if record.state is JobState.QUEUED else None,
+        exit_status=how.status if how else None,
+        signal=how.signal if how else None,
+        failure=_failure(facts.failure, own=own),
+        history=[_step(each, when, own=own) for each in record.history],
+    )
+
+
+def _effort(record: JobRecord) -> EffortDoc | None:
+    """What was measured of an ended job, where that is anything."""
+    found = total(record.facts.efforts)
+    if not found.ran_us:
+        return None
+    seen_s = seconds(found.ran_us + found.asleep_us)
+    communication = round(found.communication, 4)
+    rates = found.arrivals / seen_s, found.received_bytes / seen_s
+    return EffortDoc(found.orientation, seconds(found.ran_us), communication, *(round(rate, 1) for rate in rates))
+
+
+def _failure(failure: Failure | None, *, own: bool) -> Failure | None:
+    if failure is None or own:
+        return failure
+    return Failure(failure.message, failure.node, failure.rank)
+
+
+def _step(transition: Transition, when: When, *, own: bool) -> Step:
+    reason = why_doc(transition.reason, when) if transition.reason else None
+    note = transition.note or transition.cause
+    return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
+
+
+def explanation(record: JobRecord, explained: Explained, when: When) -> Explanation:
+    """Why a job is in the state it is in."""
+    reason = explained.reason
+    text = explained.note or explained.cause or explained.state.value
+    document = why_doc(reason, when) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
+    cause = explained.cause
+    if explained.note and reason:
+        cause = f"{cause}: {explained.note}" if cause else explained.note
+    return Explanation(
+        record.id,
+        explained.state.value,
+        document,
+        iso(when, explained.decided_us),
+        cause,
+        promised(when, explained.promised_us),
+        nodes=[
+            OnNodeDoc(
+                each.node,
+                each.tasks,
+                each.limit.value if each.limit else "",
+                each.rank,
+                each.used_memory_bytes,
+                each.used_tasks,
+                each.used_cpu_permille / 1000,
+            )
+            for each in explained.nodes
+        ],
+    )
+
+
+def iso(when: When, core_us: int) -> str:
+    """A moment in ISO 8601, local time with its offset, to the millisecond."""
+    return when(core_us).isoformat(timespec="milliseconds")
+
+
+def promised(when: When, core_us: int | None) -> str | None:
+    """A promised start, where one can be promised."""
+    if core_us is None or core_us >= FOREVER_US:
+        return None
+    try:
+        return iso(when, core_us)
+    except OverflowError:
+        return None

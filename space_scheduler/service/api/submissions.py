@@ -1,0 +1,130 @@
+"""What may be submitted: checked before anything is journalled, so that bad input costs nothing that was there."""
+
+import json
+import posixpath
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from cosched.config.cluster import ClusterConfig
+from cosched.config.load import convert, shown
+from cosched.errors import BadInput, nearest
+from cosched.model.coscheduling import Mode
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire.api import Submission
+from space_scheduler.launch import check_environment
+from space_scheduler.service.api import bodies
+
+MAX_SCRIPT_BYTES: Final = 1 << 20
+MAX_ARGUMENTS_BYTES: Final = 128 << 10
+_MAX_NAME: Final = 128
+_MAX_PATH: Final = 4095  # Linux's PATH_MAX, less the closing NUL
+#: What travels to a node's guard in one packet, as JSON, less the part that is left to the job's own variables.
+MAX_LAUNCH_BYTES: Final = 160 << 10
+MAX_ARGUMENTS: Final = 4000
+_MAX_TASKS: Final = 1 << 24
+KINDS: Final = ("cpu", "comm")
+MODES: Final = tuple(mode.value for mode in Mode)
+
+
+class TooLarge(BadInput):
+    """Well-formed, and more of it than is taken."""
+
+
+def decoded(body: bytes) -> Submission:
+    """The submission in a request's body. Raises :class:`BadInput` with the key's path."""
+    return convert(bodies.decoded(body, "a submission as JSON"), Submission, "submission")
+
+
+def checked(given: Submission, config: ClusterConfig) -> Submission:
+    """The same submission, when this cluster can take it; names and paths made plain. Raises :class:`BadInput`."""
+    _script(given.script)
+    _arguments(given.arguments)
+    if given.tasks < 1 or given.tasks > _MAX_TASKS:
+        raise _bad("tasks", given.tasks, "a number of tasks of at least 1")
+    if given.kind is not None and given.kind not in KINDS:
+        raise _bad("kind", given.kind, "cpu or comm", nearest(given.kind, KINDS))
+    if given.coscheduling is not None and given.coscheduling not in MODES:
+        raise _bad("coscheduling", given.coscheduling, " or ".join(MODES), nearest(given.coscheduling, MODES))
+    if given.time_limit_s is not None:
+        _time_limit(given.time_limit_s, config)
+    if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
+        raise _bad("memory_bytes", given.memory_bytes, "a number of bytes of at least 1, for each task")
+    if not 0 <= given.umask <= 0o777:
+        raise _bad("umask", given.umask, "a number from 0 to 511, the octal 777")
+    if len(given.name) > _MAX_NAME or not given.name.isprintable():
+        raise _bad("name", given.name[:_MAX_NAME], f"at most {_MAX_NAME} printable characters")
+    directory = _path("directory", given.directory)
+    if not directory.startswith("/"):
+        raise _bad("directory", given.directory, "an absolute path")
+    check_environment(given.environment)
+    made = msgspec.structs.replace(
+        given,
+        directory=posixpath.normpath(directory),
+        output=_file("output", given.output, directory),
+        error=_file("error", given.error, directory),
+    )
+    _launchable(made)
+    return made
+
+
+def _script(script: str) -> None:
+    if not script.strip():
+        raise _bad("script", script[:20], "a script")
+    size_bytes = len(script.encode())
+    if size_bytes > MAX_SCRIPT_BYTES:
+        raise TooLarge("submission: script", f"{size_bytes} bytes", f"at most {MAX_SCRIPT_BYTES}")
+    first = script.partition("\n")[0]
+    if "\0" in script or not first.startswith("#!") or not first[2:].strip():
+        expected = "a script whose first line names its interpreter, such as #!/bin/sh"
+        raise BadInput("submission: script", f"its first line is {first[:60]!r}", expected)
+    if "\r" in first:
+        raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
+
+
+def _launchable(given: Submission) -> None:
+    """Each of them alone is not too long; all together travel in one packet."""
+    packet = json.dumps([given.arguments, given.environment, given.directory, given.output, given.error])
+    if len(packet) > MAX_LAUNCH_BYTES:
+        raise TooLarge(
+            "submission: arguments and environment",
+            f"{len(packet)} bytes together, as they travel to the nodes",
+            f"at most {MAX_LAUNCH_BYTES}; long lists are better in a file, and --export names what the job needs",
+        )
+
+
+def _arguments(arguments: Sequence[str]) -> None:
+    if len(arguments) > MAX_ARGUMENTS:
+        raise TooLarge("submission: arguments", f"{len(arguments)} of them", f"at most {MAX_ARGUMENTS}")
+    for at, argument in enumerate(arguments):
+        if "\0" in argument:
+            raise BadInput(f"submission: arguments[{at}]", "a NUL character in it", "text")
+    size_bytes = sum(len(argument.encode()) + 1 for argument in arguments)
+    if size_bytes > MAX_ARGUMENTS_BYTES:
+        raise TooLarge("submission: arguments", f"{size_bytes} bytes", f"at most {MAX_ARGUMENTS_BYTES}")
+
+
+def _time_limit(limit_s: float, config: ClusterConfig) -> None:
+    longest_us = config.time_us("max_time")
+    if not 0 < limit_s * US_PER_S <= longest_us or limit_s * US_PER_S < 1:
+        raise _bad("time_limit_s", limit_s, f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)})")
+
+
+def _path(key: str, path: str) -> str:
+    if not path or "\0" in path or len(path.encode()) > _MAX_PATH:
+        raise _bad(key, path[:60], f"a path of at most {_MAX_PATH} bytes")
+    return path
+
+
+def _file(key: str, path: str | None, directory: str) -> str | None:
+    """A path of output: where it is relative, it is in the job's directory."""
+    if path is None:
+        return None
+    if _path(key, path).endswith("/"):
+        raise _bad(key, path, "the path of a file")
+    return posixpath.normpath(_path(key, posixpath.join(directory, path)))
+
+
+def _bad(key: str, found: object, expected: str, near: str = "") -> BadInput:
+    return BadInput(f"submission: {key}", f"found {shown(found)}", expected, nearest=near)

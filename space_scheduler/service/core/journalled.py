@@ -1,0 +1,399 @@
+"""The core with its journal: what is in memory is what is in the journal, and nothing else. One thread's.
+
+An event is taken in by the core first, which says whether it fits, and *staged*; :meth:`JournalledCore.commit` writes
+all that is staged in one transaction. Where that fails, or the core or a policy fails in a way that leaves its state in
+doubt, the state is built again from the journal.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from cosched.errors import Failed
+from cosched.model.job import TERMINAL, Job, JobState
+from cosched.wire.api import Submission
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
+from space_scheduler.machine.record import Record, UnknownJob
+from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.policy.interface import Policy
+from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
+from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, Transition, View
+from space_scheduler.service.journal.recovery import Recovered, differing, rebuild, timer_after
+from space_scheduler.service.journal.schema import JournalRefused, readable
+
+RESUMED: Final = "the state was built again from the journal before this pass"
+WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
+#: The states that the core decides.
+_DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
+
+
+#: What a policy is told that resizes a job of a live system.
+NOT_RESIZED: Final = "agents of this version resize no job"
+
+
+class QueueFull(Failed):
+    """So many jobs wait already that no more are taken, of this user or of anybody."""
+
+
+class Most(msgspec.Struct, frozen=True):
+    """How many jobs may wait: of all users, and of each; 0: any number."""
+
+    queued: int = 0
+    of_user: int = 0
+
+    def check(self, user: str, waiting: Mapping[str, int]) -> None:
+        """Raise :class:`QueueFull` where one more would be too many. ``waiting`` are those that wait, by user."""
+        if 0 < self.of_user <= waiting.get(user, 0):
+            raise QueueFull(f"{waiting[user]} jobs of {user} wait already, as many as may (max_queued_per_user)")
+        if 0 < self.queued <= (total := sum(waiting.values())):
+            raise QueueFull(f"{total} jobs wait already, as many as may (max_queued)")
+
+
+class JournalledCore:
+    """The scheduler's state, its journal, and what the service knows of every live job."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        policy: Policy,
+        rules: MachineRules,
+        *,
+        snapshot_every: int = 5_000,
+        keep_events: int | None = 20_000,
+    ) -> None:
+        """Recover from the journal. Raises :class:`JournalRefused`."""
+        self.journal = journal
+        self.policy = policy
+        self.rules = rules
+        self.snapshot_every = snapshot_every
+        self.keep_events = keep_events
+        self.records: dict[int, JobRecord] = {}
+        self.ended: dict[JobState, int] = {}
+        self._chosen: list[Chosen] = []
+        self._committed_with = policy, rules  # in force by the journal, whatever is staged
+        self.recover()
+
+    # to and from the journal
+
+    def recover(self) -> None:
+        """Make the state the journal's; whatever is staged is forgotten. Raises :class:`JournalRefused`."""
+        self._entries: list[Entry] = []
+        self._changed: dict[int, JobRecord] = {}
+        self._committed: list[Committed] = []
+        self._chosen.clear()
+        self.policy, self.rules = self._committed_with
+        self._resumed = True
+        with readable(self.journal.path):
+            self.rebuilt = found = rebuild(self.journal)
+            self.records = self.journal.alive()
+            self.alive = Counter(record.state for record in self.records.values())
+            self.waiting = Counter(record.user for record in self.records.values() if record.state in WAITING)
+            self.ended = self.journal.ended()
+        self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
+        if problem := differing(self.state, self.records):
+            raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
+        self._snapshot_seq = found.snapshot_seq
+
+    def recovered(self, epoch: int) -> Recovered:
+        """What there is, for whoever asks the agents what runs."""
+        return Recovered(
+            epoch=epoch,
+            events=self.rebuilt.events,
+            snapshot_seq=self.rebuilt.snapshot_seq,
+            jobs=self.records.copy(),
+            nodes=tuple(self.state.nodes()),
+            turns=SavedTurns() if self.state.machine.turns is None else self.state.machine.turns.saved(),
+            progress={each.job.id: each.progress() for each in self.state.running() if each.left},
+            ended=self.ended.copy(),
+        )
+
+    @property
+    def staged(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._entries or self._changed)
+
+    def commit(self) -> list[Committed]:
+        """Write all that is staged, and give its events. Raises :class:`JournalUnwritable`; then nothing is written.
+
+        After that the state is ahead of the journal: :meth:`recover` before anything else.
+        """
+        if self.staged:
+            self.journal.write(self._entries, self._changed.values(), self._chosen)
+        self._committed_with = self.policy, self.rules
+        self._chosen.clear()
+        committed, changed = self._committed, self._changed
+        self._entries, self._changed, self._committed = [], {}, []
+        for job_id, record in changed.items():
+            if not record.alive and job_id in self.records:
+                del self.records[job_id]
+                self.ended[record.state] = self.ended.get(record.state, 0) + 1
+        return committed
+
+    def save_if_due(self, *, now: bool = False) -> None:
+        """Write a snapshot when enough has happened since the last one. Raises :class:`JournalUnwritable`."""
+        if self.snapshot_due or (now and self.journal.seq > self._snapshot_seq):
+            self.journal.save(self.photograph(), keep_events=self.keep_events)
+
+    def save_if_rules_changed(self) -> None:
+        """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
+
+        It is of what was recorded, no policy's memory lost, so that it tells the same as the events before it. Raises
+        :class:`JournalUnwritable`.
+        """
+        if self.rebuilt.rules_change(self.rules):
+            state = self.rebuilt.snapshot(self.rules)
+            saved = Saved(self.journal.seq, state.now_us, self.journal.chain, state)
+            self.journal.save(saved, keep_events=self.keep_events)
+            self._snapshot_seq = self.journal.seq
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough has happened since the last one."""
+        return self.journal.seq - self._snapshot_seq >= self.snapshot_every
+
+    def photograph(self) -> Saved:
+        """The committed state as it is now, to be packed and written; the next is due so much later."""
+        assert not self.staged
+        state = self.state.snapshot()
+        self._snapshot_seq = self.journal.seq
+        return Saved(self.journal.seq, state.now_us, self.journal.chain, state)
+
+    # what is staged
+
+    def submit(
+        self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False, most: Most | None = None
+    ) -> int:
+        """Take in a new job under the next number. Raises ``Infeasible`` and :class:`QueueFull`."""
+        if most is not None:
+            most.check(user, self.waiting)
+        job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
+        job = msgspec.structs.replace(job, id=job_id, submit_us=now_us)
+        new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
+        self.take_in(ev.JobSubmitted(job), now_us, new=new)
+        if hold:
+            self.take_in(ev.JobHeld(job_id), now_us)
+        return job_id
+
+    def take_in(
+        self,
+        event: ev.Event,
+        now_us: int,
+        note: str = "",
+        facts: Facts | None = None,
+        new: JobRecord | None = None,
+    ) -> Committed:
+        """Take in one event. Raises as ``SchedulerState.handle`` does."""
+        before = self._touched_by(event)
+        instructions = self.state.handle(event, now_us)
+        decision = self.state.decision() if isinstance(event, ev.Boundary) else None
+        if new is not None:
+            new = msgspec.structs.replace(new, job=self.state.records[new.id].job)
+            self.records[new.id] = new
+            self._count(new, 1)
+        seq = self.journal.seq + len(self._entries) + 1
+        ids = sorted({*before, *(job_id for each in instructions if (job_id := _job_of(each)) is not None)})
+        if new is not None:
+            ids = [new.id]
+        steps: list[tuple[int, str, Transition]] = []
+        for job_id in ids:
+            record = before.get(job_id) or self.state.records[job_id]
+            steps += self._follow(record, seq, event, note, facts, instructions)
+        entry = Entry(
+            seq=seq,
+            now_us=now_us,
+            event=event,  # type: ignore[arg-type]
+            note=note,
+            decision=decision,
+            instructions=tuple(map(text_of, instructions)),
+            transitions=tuple(steps),
+        )
+        self._entries.append(entry)
+        self.timer_us = timer_after(self.timer_us, event, instructions)
+        told = tuple((job_id, step) for job_id, _, step in steps)
+        committed = Committed(seq, now_us, event, tuple(instructions), told)
+        self._committed.append(committed)
+        return committed
+
+    def decide(self, now_us: int) -> None:
+        """Close the batch: stage the timer, if it is due, and a pass, if anything has changed.
+
+        Raises whatever the policy raises; then :meth:`recover`.
+        """
+        if self.timer_us is not None and self.timer_us <= now_us:
+            self.take_in(ev.TimerDue(), now_us)
+        passes = self.state.passes
+        self.take_in(ev.Boundary(), now_us, RESUMED if self._resumed else "")
+        if self.state.passes == passes:  # nobody was asked, nothing has changed: not worth a line
+            self._entries.pop()
+            self._committed.pop()
+        else:
+            self._resumed = False
+
+    def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules, now_us: int) -> None:
+        """Stage that another policy, by its name and its order's, is in force from now on, and these rules with it.
+
+        Raises ``Failed`` where it cannot order the queue; then nothing has changed.
+        """
+        try:
+            state = SchedulerState.restore(policy, rules, self.state.snapshot())
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(f"policy {name} cannot order the queue: {type(error).__name__}: {error}") from error
+        if rules != self.rules:
+            state.rules_changed()
+        self.state, self.policy, self.rules = state, policy, rules
+        committed = self.take_in(ev.RulesChanged(name, order), now_us)
+        self._chosen.append(Chosen(committed.seq, name, order, rules))
+
+    def refuse_resizes(self, now_us: int) -> None:
+        """Stage that no job is resized that was to be when the service ended: no agent of this version does it."""
+        changing = self.state.machine.changing.items()
+        for job_id in [job_id for job_id, each in changing if not each.awaits and not each.released]:
+            self.take_in(ev.ResizeFailed(job_id, NOT_RESIZED), now_us)
+
+    def annotate(self, job_id: int, facts: Facts) -> None:
+        """Stage facts of a job, alive or ended. Raises ``UnknownJob``."""
+        record = self._changed.get(job_id) or self.records.get(job_id) or self.journal.job(job_id)
+        if record is None:
+            raise UnknownJob(job_id)
+        self._put(msgspec.structs.replace(record, facts=record.facts.merged(facts)))
+
+    def _touched_by(self, event: ev.Event) -> dict[int, Record]:
+        """The core's records of jobs that the event itself may change; those a pass changes are in instructions."""
+        if isinstance(event, ev.JobSubmitted | ev.Boundary | ev.TimerDue):
+            return {}
+        job_id = getattr(event, "job_id", None)
+        if job_id is None:  # about nodes
+            return {record.job.id: record for record in self.state.holding()}
+        record = self.state.records.get(job_id)
+        return {job_id: record} if record else {}
+
+    def _follow(
+        self, record: Record, seq: int, event: ev.Event, note: str, facts: Facts | None, instructions: list[Instruction]
+    ) -> list[tuple[int, str, Transition]]:
+        """Bring the service's record of a job up to the core's; gives the steps it has made."""
+        kept = self.records[record.job.id]
+        mine = [each for each in instructions if _job_of(each) == kept.id]
+        start = next((each for each in mine if isinstance(each, Start)), None)
+        new_steps = record.story[len(kept.history) :]
+        steps = []
+        was = kept.state.value if kept.history else ""
+        for at_us, state in new_steps:
+            cause = record.cause or event if state in _DECIDED else event
+            steps.append((kept.id, was, Transition(seq, at_us, state, _reason(record, state), caused(cause), note)))
+            was = state.value
+        changes: dict[str, object] = {}
+        if again := kept.allocation is not None and record.allocation is None and record.state is JobState.QUEUED:
+            changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
+            changes["facts"] = msgspec.structs.replace(kept.facts, peers=None)
+        if steps:
+            changes["history"] = (*kept.history, *(step for _, _, step in steps))
+            changes["state"] = record.state
+        if start is not None:
+            changes |= {"limit_us": start.limit_us, "attempt": kept.attempt + 1}
+        if not again and record.holds != kept.allocation:
+            changes["allocation"] = record.holds
+        for at_us, state in new_steps:
+            if state is JobState.RUNNING:
+                changes["start_us"] = at_us
+            elif state in TERMINAL:
+                changes["end_us"] = at_us
+        if record.promise_us != kept.promised_us:
+            changes["promised_us"] = record.promise_us
+        if facts is not None and not again and getattr(event, "job_id", None) == kept.id:
+            changes["facts"] = kept.facts.merged(facts)
+        if changes:
+            self._put(msgspec.structs.replace(kept, **changes))
+        return steps
+
+    def _put(self, record: JobRecord) -> None:
+        self._changed[record.id] = record
+        if known := self.records.get(record.id):
+            self._count(known, -1)
+            self.records[record.id] = record
+            self._count(record, 1)
+
+    def _count(self, record: JobRecord, by: int) -> None:
+        if record.alive:
+            self.alive[record.state] += by
+        if record.state in WAITING:
+            self.waiting[record.user] += by
+
+    # looking at it
+
+    def explain(self, job_id: int) -> Explained:
+        """Why a job is in its state. Raises ``UnknownJob``."""
+        record = self.state.records.get(job_id)
+        if record is not None:
+            reason, cause = self.state.explain(job_id), caused(record.cause) if record.cause else ""
+            note = self.records[job_id].history[-1].note
+            nodes = tuple(self.state.explain_nodes(job_id))
+            return Explained(record.state, reason, record.decided_us, cause, note, record.promise_us, nodes)
+        ended = self.journal.job(job_id)
+        if ended is None:
+            raise UnknownJob(job_id)
+        last = ended.history[-1]
+        return Explained(ended.state, last.reason, last.now_us, last.cause, last.note)
+
+    def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
+        """All there is to see, as a value of its own."""
+        state = self.state
+        return View(
+            seq=self.journal.seq,
+            now_us=self.journal.last_us,
+            jobs=self.records.copy(),
+            line=state.queue.line(),
+            waiting=+self.waiting,
+            alive=+self.alive,
+            procs_total=state.procs_total,
+            free_procs=state.free_procs,
+            passes=state.passes,
+            decided_us=decided_us,
+            ended=self.ended.copy(),
+            accepting=accepting,
+            problem=problem,
+        )
+
+
+#: What an event's fields are in words, where it has them.
+_WORDS: Final = (
+    *(("job_id", "job"), ("name", "node"), ("program", "program"), ("kind", "as")),
+    *(("outcome", "as"), ("procs", "processors")),
+)
+
+
+def caused(event: ev.Event) -> str:
+    """An event in a few words: its name, and the job, node or processors it is about."""
+    words = [type(event).__name__]
+    if isinstance(event, ev.JobSubmitted):
+        words.append(f"job {event.job.id}")
+    for name, word in _WORDS:
+        if (value := getattr(event, name, None)) is not None:
+            words.append(f"{word} {value}")
+    if isinstance(event, ev.LaunchFailed):
+        words += ["on", ", ".join(event.nodes)]
+    if isinstance(event, ev.NodeJoined):
+        words.append(f"node {event.node.name}")
+    return " ".join(words)
+
+
+def _job_of(instruction: Instruction) -> int | None:
+    if isinstance(instruction, Start):
+        return instruction.job.id
+    return instruction.job_id if isinstance(instruction, Resize | Kill | Tell) else None
+
+
+def _reason(record: Record, state: JobState) -> Reason | None:
+    """The decision's reason for a step, where it was the core's; most ends are what nodes report."""
+    if state is JobState.CANCELLED:
+        return CANCELLED
+    if state in _DECIDED or (state is JobState.NODE_LOST and record.reason.why is Why.NODE_LOST):
+        return record.reason
+    return None

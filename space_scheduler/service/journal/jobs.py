@@ -1,0 +1,130 @@
+"""The journal's tables of jobs and their steps: what ``show`` and ``history`` need when a job is long over."""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import Job, JobState
+from cosched.wire.api import Submission
+from space_scheduler.reasons import Reason
+from space_scheduler.service.journal.records import Facts, JobRecord, Transition
+from space_scheduler.service.journal.schema import JournalRefused, checksum, connect, readable
+
+#: What was submitted is written once; the rest of a job's row again and again.
+INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
+UPDATE: Final = "UPDATE jobs SET state = ?, ended = coalesce(?, ended), record = ?, checksum = ? WHERE job_id = ?"
+_SELECT: Final = "SELECT job_id, user, submission, submitted_checksum, state, record, checksum FROM jobs "
+_STEPS: Final = "SELECT seq, job_id, now_us, was, state, reason, cause, note, checksum FROM transitions"
+_json: Final = msgspec.json.Encoder()
+
+
+class _Rest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record less its submission, its history and what has a column of its own."""
+
+    job: Job
+    submit_us: int
+    start_us: int | None = None
+    end_us: int | None = None
+    allocation: Allocation | None = None
+    attempt: int = 0
+    limit_us: int | None = None
+    promised_us: int | None = None
+    facts: Facts = Facts()
+
+
+def new_row(record: JobRecord) -> tuple[Any, ...]:
+    """What was submitted, for :data:`INSERT`."""
+    submission = _json.encode(record.submission).decode()
+    return record.id, record.user, submission, checksum(record.id, record.user, submission), record.state.value
+
+
+def job_row(record: JobRecord, step: int | None) -> tuple[Any, ...]:
+    """The rest, for :data:`UPDATE`; ``step`` is the number of its last transition in this transaction, if any."""
+    rest = _json.encode(_Rest(**{name: getattr(record, name) for name in _Rest.__struct_fields__})).decode()
+    state = record.state.value
+    return state, None if record.alive else step, rest, checksum(record.id, state, rest), record.id
+
+
+def transition_row(job_id: int, was: str, step: Transition) -> tuple[Any, ...]:
+    """A step of a job's life as a row, less its number."""
+    reason = _json.encode(step.reason).decode()
+    row = (step.seq, job_id, step.now_us, was, step.state.value, reason, step.cause, step.note)
+    return (*row, checksum(*row))
+
+
+def alive(db: sqlite3.Connection, path: Path) -> dict[int, JobRecord]:
+    """The jobs that have not ended, by number."""
+    rows = db.execute(_SELECT + "WHERE ended IS NULL ORDER BY job_id").fetchall()
+    steps: dict[int, list[tuple[Any, ...]]] = {}
+    for row in db.execute(f"{_STEPS} WHERE job_id IN (SELECT job_id FROM jobs WHERE ended IS NULL) ORDER BY id"):
+        steps.setdefault(row[1], []).append(row)
+    return {row[0]: _record(path, row, steps.get(row[0], ())) for row in rows}
+
+
+def one(db: sqlite3.Connection, path: Path, job_id: int) -> JobRecord | None:
+    """A job, alive or ended, or None."""
+    row = db.execute(_SELECT + "WHERE job_id = ?", (job_id,)).fetchone()
+    return row and _record(path, row, _steps(db, job_id))
+
+
+def ended(db: sqlite3.Connection) -> dict[JobState, int]:
+    """How many jobs have ended, by how."""
+    rows = db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state")
+    return {JobState(state): count for state, count in rows}
+
+
+def look_up(path: Path, job_id: int) -> JobRecord | None:
+    """A job, read past the writer: from any thread. Raises :class:`JournalRefused`."""
+    with readable(path), closing(connect(path, write=False)) as db:
+        return one(db, path, job_id)
+
+
+def history(path: Path, limit: int, user: str | None, before: int | None) -> list[JobRecord]:
+    """Ended jobs, the last to end first; ``before``: only those that ended before that job. From any thread."""
+    conditions, values = ["ended IS NOT NULL"], list[Any]()
+    if user is not None:
+        conditions.append("user = ?")
+        values.append(user)
+    if before is not None:
+        conditions.append("ended < (SELECT ended FROM jobs WHERE job_id = ?)")
+        values.append(before)
+    query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY ended DESC LIMIT ?"
+    with readable(path), closing(connect(path, write=False)) as db:
+        rows = db.execute(query, (*values, limit)).fetchall()
+        return [_record(path, row, _steps(db, row[0])) for row in rows]
+
+
+def _steps(db: sqlite3.Connection, job_id: int) -> list[tuple[Any, ...]]:
+    return db.execute(_STEPS + " WHERE job_id = ? ORDER BY id", (job_id,)).fetchall()
+
+
+def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) -> JobRecord:
+    job_id, user, submission, submitted, state, rest, expected = row
+    if checksum(job_id, user, submission) != submitted or checksum(job_id, state, rest) != expected:
+        raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
+    kept = msgspec.json.decode(rest, type=_Rest)
+    fields = {name: getattr(kept, name) for name in kept.__struct_fields__}
+    return JobRecord(
+        user=user,
+        submission=msgspec.json.decode(submission, type=Submission),
+        state=JobState(state),
+        history=_history(path, job_id, steps),
+        **fields,
+    )
+
+
+def _history(path: Path, job_id: int, rows: Iterable[tuple[Any, ...]]) -> tuple[Transition, ...]:
+    steps = []
+    for *row, expected in rows:
+        if checksum(*row) != expected:
+            raise JournalRefused(f"journal {path}: a step of job {job_id} is damaged")
+        seq, _, now_us, _, state, reason, cause, note = row
+        steps.append(
+            Transition(seq, now_us, JobState(state), msgspec.json.decode(reason, type=Reason | None), cause, note)
+        )
+    return tuple(steps)

@@ -1,0 +1,231 @@
+"""The journal: what was accepted, what was decided, what became of every job (design, section 4). SQLite, WAL.
+
+A transaction is on the disk when :meth:`Journal.write` returns (``synchronous=FULL``). Events and decisions form a
+chain of checksums from the first or from a snapshot on, so that a damaged or missing row is found, not believed.
+"""
+
+import sqlite3
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cosched.model.job import JobState
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.service.journal import jobs
+from space_scheduler.service.journal.clock import Anchor
+from space_scheduler.service.journal.reading import Chosen, Entry, Run, Saved, read_entries, read_runs, read_snapshot
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.journal.schema import (
+    JournalRefused,
+    JournalUnwritable,
+    Lock,
+    checksum,
+    connect,
+    create,
+    refused,
+)
+
+_json: Final = msgspec.json.Encoder()
+SnapshotRow = tuple[int, int, int, bytes, int]
+
+
+class Journal:
+    """An open journal, for the one thread that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, or make one. Raises :class:`JournalRefused` and :class:`JournalUnwritable`."""
+        self.path = path
+        if not path.parent.is_dir():
+            raise JournalRefused(f"journal {path}: no directory {path.parent}")
+        self._lock = Lock(path)
+        try:
+            if not path.exists():
+                create(path)
+            self._db = connect(path, write=True)
+            try:
+                self._begin_with()
+            except BaseException:
+                self._db.close()
+                raise
+        except (sqlite3.Error, UnicodeError) as error:
+            self._lock.release()
+            raise refused(path, error) from None
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin_with(self) -> None:
+        rows = dict(self._db.execute("SELECT name, value FROM meta"))
+        self.cluster_id: str = rows.get("cluster_id", "")
+        self.runs = read_runs(self._db, self.path)
+        newest = self._db.execute("SELECT seq, chain, now_us FROM snapshots ORDER BY seq DESC LIMIT 1").fetchone()
+        last = self._db.execute("SELECT seq, checksum, now_us FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        found: tuple[int, int, int] = max(newest or (0, 0, 0), last or (0, 0, 0))
+        self.seq, self.chain, self.last_us = found
+        self.next_job_id: int = self._db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()[0]
+        self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
+
+    def begin_run(
+        self,
+        anchor: Anchor,
+        software: str,
+        policy: str,
+        order: str | None,
+        rules: MachineRules,
+        *,
+        least_epoch: int = 1,
+    ) -> Run:
+        """Write this start down: its epoch is higher than every other's. Raises :class:`JournalUnwritable`."""
+        run = Run(
+            epoch=max(max((each.epoch for each in self.runs), default=0) + 1, least_epoch),
+            instance=uuid.uuid4().hex,
+            software=software,
+            anchor=anchor,
+            policy=policy,
+            order=order,
+            rules=rules,
+            first_seq=self.seq + 1,
+        )
+        cluster_id = self.cluster_id or uuid.uuid4().hex
+        self._transaction(
+            [
+                ("INSERT OR IGNORE INTO meta VALUES ('cluster_id', ?)", [(cluster_id,)]),
+                ("INSERT INTO runs VALUES (?, ?)", [(run.epoch, _text(run))]),
+            ]
+        )
+        self.cluster_id = cluster_id
+        self.runs = (*self.runs, run)
+        return run
+
+    def write(self, entries: Sequence[Entry], changed: Iterable[JobRecord] = (), chosen: Sequence[Chosen] = ()) -> None:
+        """One transaction: events with what followed, jobs as they are now, policies that were chosen. All or nothing.
+
+        Raises :class:`JournalUnwritable`; then nothing is written.
+        """
+        runs = (*self.runs, *(self.runs[-1].under(each) for each in chosen))
+        chain, step = self.chain, self._steps
+        events, decisions, instructions, transitions = [], [], [], []
+        ended_by: dict[int, int] = {}
+        for entry in entries:
+            event = _text(entry.event)
+            decision = _text(entry.decision) if entry.decision is not None else None
+            texts = [text.decode() for text in entry.instructions]
+            chain = checksum(entry.seq, entry.now_us, event, entry.note, decision, *texts, start=chain)
+            events.append((entry.seq, entry.now_us, event, entry.note, chain))
+            if decision is not None:
+                decisions.append((entry.seq, decision))
+            instructions += [(entry.seq, n, text) for n, text in enumerate(texts)]
+            for job_id, was, each in entry.transitions:
+                step += 1
+                ended_by[job_id] = step
+                transitions.append((step, *jobs.transition_row(job_id, was, each)))
+        changed = list(changed)
+        new = [jobs.new_row(record) for record in changed if record.id >= self.next_job_id]
+        rows = [jobs.job_row(record, ended_by.get(record.id)) for record in changed]
+        self._transaction(
+            [
+                ("INSERT INTO events VALUES (?, ?, ?, ?, ?)", events),
+                ("INSERT INTO decisions VALUES (?, ?)", decisions),
+                ("INSERT INTO instructions VALUES (?, ?, ?)", instructions),
+                ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
+                (jobs.INSERT, new),
+                (jobs.UPDATE, rows),
+                ("UPDATE runs SET run = ? WHERE epoch = ?", [_with_chosen(runs)] if chosen else []),
+            ]
+        )
+        self.runs = runs
+        self.chain, self._steps = chain, step
+        if entries:
+            self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
+        self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
+
+    def save(self, saved: Saved, *, keep_events: int | None) -> None:
+        """Write a snapshot; drop what lies more than ``keep_events`` before it (if not None)."""
+        self.write_snapshot(packed(saved), keep_events=keep_events)
+
+    def write_snapshot(self, row: SnapshotRow, *, keep_events: int | None) -> None:
+        """Write what :func:`packed` has made, also some events later.
+
+        Events are dropped up to an older snapshot only, so that a replay can always begin at one.
+        """
+        commands: list[tuple[str, list[tuple[Any, ...]]]] = [
+            ("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", [row])
+        ]
+        if keep_events is not None:
+            found = self._db.execute("SELECT max(seq) FROM snapshots WHERE seq <= ?", (row[0] - keep_events,))
+            if first := found.fetchone()[0]:
+                commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
+                commands += [
+                    (f"DELETE FROM {table} WHERE seq <= ?", [(first,)])
+                    for table in ("events", "decisions", "instructions")
+                ]
+        self._transaction(commands)
+
+    def probe(self) -> None:
+        """Try to write. Raises :class:`JournalUnwritable`."""
+        self._transaction([("INSERT OR REPLACE INTO meta VALUES ('probe', ?)", [(uuid.uuid4().hex,)])])
+
+    def _transaction(self, commands: Iterable[tuple[str, list[tuple[Any, ...]]]]) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for sql, rows in commands:
+                if rows:
+                    self._db.executemany(sql, rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            try:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            except sqlite3.Error:  # what failed once may fail again; SQLite has forgotten the transaction either way
+                pass
+            raise JournalUnwritable(f"journal {self.path}: it cannot be written: {error}") from None
+
+    # reading
+
+    def snapshot(self) -> Saved | None:
+        """The last snapshot. Raises :class:`JournalRefused` where it is damaged."""
+        return read_snapshot(self._db, self.path, "DESC")
+
+    def entries(self, after: Saved | None) -> Iterator[Entry]:
+        """All events after a snapshot (None: from the first), in order. Raises :class:`JournalRefused`."""
+        return read_entries(self._db, self.path, after)
+
+    def alive(self) -> dict[int, JobRecord]:
+        """The jobs that have not ended, by number."""
+        return jobs.alive(self._db, self.path)
+
+    def job(self, job_id: int) -> JobRecord | None:
+        """A job, alive or ended."""
+        return jobs.one(self._db, self.path, job_id)
+
+    def ended(self) -> dict[JobState, int]:
+        """How many jobs have ended, by how."""
+        return jobs.ended(self._db)
+
+    def close(self) -> None:
+        """Close the file and let go of it."""
+        try:
+            self._db.close()
+        finally:
+            self._lock.release()
+
+
+def packed(saved: Saved) -> SnapshotRow:
+    """A snapshot as the journal has it; from any thread. Takes long where many jobs wait."""
+    blob = zlib.compress(_json.encode(saved.state), 1)
+    return saved.seq, saved.now_us, saved.chain, blob, checksum(saved.seq, saved.now_us, saved.chain, blob)
+
+
+def _with_chosen(runs: Sequence[Run]) -> tuple[str, int]:
+    """The row of the last start, with the policies that have been chosen since, and its epoch."""
+    first, *others = (run for run in runs if run.epoch == runs[-1].epoch)
+    chosen = tuple(Chosen(each.first_seq, each.policy, each.order, each.rules) for each in others)
+    return _text(msgspec.structs.replace(first, chosen=chosen)), first.epoch
+
+
+def _text(value: object) -> str:
+    return _json.encode(value).decode()

@@ -1,0 +1,164 @@
+"""A journal's rows as values, each checked before it is believed. For any connection, also one that only reads."""
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from space_scheduler.machine.decision import Decision, decoded
+from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.instructions import Instruction
+from space_scheduler.machine.snapshot import SavedState
+from space_scheduler.machine.state import MachineRules
+from space_scheduler.service.journal.clock import Anchor
+from space_scheduler.service.journal.records import Transition
+from space_scheduler.service.journal.schema import JournalRefused, checksum
+
+_event: Final = msgspec.json.Decoder(AnyEvent)
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A policy that an operator chose while the service ran, what holds under it, and from which event on."""
+
+    first_seq: int
+    policy: str
+    order: str | None
+    rules: MachineRules
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of the service: who it was, when, by which software and policy; its events begin with ``first_seq``.
+
+    Read, it is a stretch of events under one policy: where others were ``chosen`` later, each is a run of its own.
+    """
+
+    epoch: int
+    instance: str
+    software: str
+    anchor: Anchor
+    policy: str
+    order: str | None = None
+    rules: MachineRules = MachineRules()
+    first_seq: int = 1
+    chosen: tuple[Chosen, ...] = ()
+
+    def parts(self) -> "tuple[Run, ...]":
+        """One for each policy."""
+        first = msgspec.structs.replace(self, chosen=())
+        return (first, *(first.under(each) for each in self.chosen))
+
+    def under(self, chosen: Chosen) -> "Run":
+        """The same start, under another policy."""
+        return msgspec.structs.replace(
+            self, policy=chosen.policy, order=chosen.order, rules=chosen.rules, first_seq=chosen.first_seq
+        )
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """An event and what followed from it. ``instructions`` are JSON texts, as the replay compares them.
+
+    ``transitions`` are (job id, the state before or "", the step).
+    """
+
+    seq: int
+    now_us: int
+    event: AnyEvent
+    note: str = ""
+    decision: Decision | None = None
+    instructions: tuple[bytes, ...] = ()
+    transitions: tuple[tuple[int, str, Transition], ...] = ()
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """The core's state after the event ``seq``; ``chain`` is the checksum to go on from."""
+
+    seq: int
+    now_us: int
+    chain: int
+    state: SavedState
+
+
+def text_of(instruction: Instruction) -> bytes:
+    """An instruction as the journal has it."""
+    return msgspec.json.encode(instruction)
+
+
+def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
+    """The starts of the service, oldest first, and under each the policies that were chosen."""
+    try:
+        rows = db.execute("SELECT run FROM runs ORDER BY epoch")
+        return tuple(part for (text,) in rows for part in msgspec.json.decode(text, type=Run).parts())
+    except (msgspec.DecodeError, sqlite3.DatabaseError) as error:
+        raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
+
+
+def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | None:
+    """The last ("DESC") or the first ("ASC") snapshot, or None. Raises :class:`JournalRefused`."""
+    order = {"ASC": "ASC", "DESC": "DESC"}[which]
+    row = db.execute(
+        f"SELECT seq, now_us, chain, state, checksum FROM snapshots ORDER BY seq {order} LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    seq, now_us, chain, blob, expected = row
+    if checksum(seq, now_us, chain, blob) != expected:
+        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
+    try:
+        return Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
+    except msgspec.DecodeError as error:
+        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of another version: {error}") from None
+
+
+def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Iterator[Entry]:
+    """All events after a snapshot (None: from the first), in order, as a stream; transitions are left out.
+
+    Raises :class:`JournalRefused` where one is damaged or missing.
+    """
+    seq, chain, now_us = (after.seq, after.chain, after.now_us) if after else (0, 0, 0)
+    instructions = _grouped(
+        db.execute("SELECT seq, instruction FROM instructions WHERE seq > ? ORDER BY seq, n", (seq,))
+    )
+    upcoming = next(instructions, None)
+    rows = db.execute(
+        "SELECT seq, now_us, event, note, checksum, decision FROM events LEFT JOIN decisions USING (seq)"
+        " WHERE seq > ? ORDER BY seq",
+        (seq,),
+    )
+    for found, at_us, event, note, expected, decision in rows:
+        texts: list[str] = []
+        if upcoming and upcoming[0] == found:
+            texts = upcoming[1]
+            upcoming = next(instructions, None)
+        chain = checksum(found, at_us, event, note, decision, *texts, start=chain)
+        if found != seq + 1 or chain != expected or at_us < now_us:
+            raise JournalRefused(f"journal {path}: damaged after event {seq}: event {found} is not what was written")
+        seq, now_us = found, at_us
+        try:
+            yield Entry(
+                seq=seq,
+                now_us=now_us,
+                event=_event.decode(event),
+                note=note,
+                decision=decoded(decision) if decision is not None else None,
+                instructions=tuple(text.encode() for text in texts),
+            )
+        except msgspec.DecodeError as error:
+            raise JournalRefused(f"journal {path}: event {seq} is of another version: {error}") from None
+    if upcoming:
+        raise JournalRefused(f"journal {path}: event {upcoming[0]} is missing, its instructions are there")
+
+
+def _grouped(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    texts: list[str] = []
+    current = -1
+    for seq, text in rows:
+        if seq != current:
+            if texts:
+                yield current, texts
+            current, texts = seq, []
+        texts.append(text)
+    if texts:
+        yield current, texts

@@ -1,0 +1,72 @@
+"""What a host's core wants done: values that a shell carries out in order, and that a test or a record can keep."""
+
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from cosched.wire import messages as wire
+from space_scheduler.machine.events import Event
+from space_scheduler.service.journal.records import Facts
+
+#: How loud a line of the log is.
+Level = Literal["info", "warn"]
+
+
+class Post(msgspec.Struct, frozen=True, tag=True):
+    """Have the core take in an event, and journal it with these facts of the job that it names."""
+
+    event: Event
+    note: str = ""
+    facts: Facts | None = None
+
+
+class Annotate(msgspec.Struct, frozen=True, tag=True):
+    """Journal facts of a job."""
+
+    job_id: int
+    facts: Facts
+
+
+class Send(msgspec.Struct, frozen=True, tag=True):
+    """Send to a node, if it is connected; if not, it will be asked for when it says what it has."""
+
+    node: str
+    message: wire.ToAgent
+
+
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """End a node's connection, in so long: what was sent to it before may still be read."""
+
+    node: str
+    after_s: float = 0.0
+
+
+class SetTimer(msgspec.Struct, frozen=True, tag=True):
+    """Say that an attempt's time-out has come, in so long; ``key`` is the job's number and the attempt's."""
+
+    key: tuple[int, int]
+    after_us: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True, tag=True):
+    """Do not say so any more."""
+
+    key: tuple[int, int]
+
+
+class Say(msgspec.Struct, frozen=True, tag=True):
+    """A line for the log."""
+
+    level: Level
+    what: str
+    fields: dict[str, Any] = {}
+
+
+Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | Say
+
+
+class Speaks(Protocol):
+    """Makes a line for the log."""
+
+    def __call__(self, level: Level, what: str, **fields: object) -> None:
+        """One line."""

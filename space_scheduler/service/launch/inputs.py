@@ -1,0 +1,88 @@
+"""What happens to a service, as values: ``ServiceCore.handle`` takes each in. They can be kept, and taken in again."""
+
+import msgspec
+
+from cosched.wire import messages as wire
+from space_scheduler.machine.events import AnyEvent
+from space_scheduler.machine.instructions import AnyInstruction
+from space_scheduler.machine.nodes import NodeStatus
+from space_scheduler.machine.turns import SavedTurns
+from space_scheduler.service.journal.records import JobRecord
+
+
+class Input(msgspec.Struct, frozen=True, tag=True):
+    """Base of all inputs; the tag names the class in records."""
+
+
+class Started(Input, frozen=True):
+    """The service has been started, with what the journal had: live jobs, nodes, how far jobs are, who takes turns.
+
+    ``progress`` is by job the work that is left, in microseconds alone on idle nodes, and its rate against that.
+    """
+
+    jobs: tuple[JobRecord, ...]
+    nodes: tuple[NodeStatus, ...]
+    progress: dict[int, tuple[float, float]]
+    turns: SavedTurns
+
+
+class Connected(Input, frozen=True):
+    """An agent has called, and may join.
+
+    ``session`` is what its frames are to carry, ``revoked`` are the certificates that count no more.
+    """
+
+    node: str
+    hello: wire.Hello
+    session: bytes
+    serial: str = ""
+    revoked: tuple[str, ...] = ()
+
+
+class Heard(Input, frozen=True):
+    """An agent that was welcomed has said something."""
+
+    node: str
+    message: wire.FromAgent
+
+
+class Disconnected(Input, frozen=True):
+    """An agent's connection has ended."""
+
+    node: str
+
+
+class Removed(Input, frozen=True):
+    """A node belongs to the cluster no more; ``revoked`` are the certificates that count no more."""
+
+    node: str
+    revoked: tuple[str, ...] = ()
+
+
+class Ticked(Input, frozen=True):
+    """Another heartbeat's time has passed: leases are counted."""
+
+
+class InJournal(Input, frozen=True):
+    """An event is in the journal, with what was instructed; ``started`` are the records of jobs that start."""
+
+    event: AnyEvent
+    instructions: tuple[AnyInstruction, ...] = ()
+    started: dict[int, JobRecord] = {}
+
+
+class TimedOut(Input, frozen=True):
+    """The time has come that was set for an attempt (job, attempt)."""
+
+    key: tuple[int, int]
+
+
+class Discarded(Input, frozen=True):
+    """The output of an attempt is no longer kept."""
+
+    node: str
+    job_id: int
+    attempt: int
+
+
+AnyInput = Started | Connected | Heard | Disconnected | Removed | Ticked | InJournal | TimedOut | Discarded

@@ -1,0 +1,428 @@
+"""Carries out what the core instructs, as a pure state machine: what happens goes in, effects come out (``effects``).
+
+A gang for each job that holds nodes, between the journal and the agents. Nothing here decides which job runs where. The
+gangs (:mod:`~.gang`) say what each node is to be asked; this makes the messages, keeps the launch time-out, and posts
+what became of a job to the core. When a node comes (back), what it has is compared with the gangs: what is missing is
+asked for again, what has ended here is ended there, before the node counts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.coscheduling import Receives
+from cosched.model.job import TERMINAL, JobState
+from cosched.model.time import US_PER_S, humanised
+from cosched.wire import messages as wire
+from cosched.wire.api import Failure
+from space_scheduler.launch import diagnose, unnoticed
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
+from space_scheduler.progress import ALONE_PPM
+from space_scheduler.reasons import Why
+from space_scheduler.service.core.journalled import NOT_RESIZED
+from space_scheduler.service.journal.records import Facts, JobRecord
+from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
+from space_scheduler.service.launch.efforts import total
+from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.orders import LaunchAttempt, Orders
+from space_scheduler.service.launch.owners import AtDesks, Owners
+from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
+from space_scheduler.service.launch.turn_signs import TurnSigns
+from space_scheduler.service.launch.work_done import WorkDone
+
+_TAIL_LINES: Final = 20
+_LONGEST_LINE: Final = 400
+
+
+class Launches:
+    """All jobs that hold nodes.
+
+    Every method but :meth:`take` takes in something that has happened, at the time that the book's clock tells; what is
+    to be done about it is kept until it is taken.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        book: NodeBook,
+        orders: Orders,
+        record_of: Callable[[int], JobRecord],
+    ) -> None:
+        """``record_of`` gives what is known of a job that the core has just started."""
+        self.config = config
+        self.book = book
+        self.attempts: dict[int, LaunchAttempt] = {}
+        self._orders = orders
+        self.signs = TurnSigns(config)
+        self._record_of = record_of
+        self._timeout_us = config.time_us("launch_timeout")
+        self.suspects = Suspects(config, book)
+        self.comparison = Comparison(self._say)
+        self._owners = Owners()
+        self._desks = AtDesks() if shared(config) else None
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """What is to be done, in order; from now on somebody else's task."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # the core's side
+
+    def adopt(
+        self,
+        records: Iterable[JobRecord],
+        progress: Mapping[int, tuple[float, float]],
+        receives: Mapping[int, tuple[Receives, ...]],
+    ) -> set[str]:
+        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
+
+        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do.
+        """
+        names: set[str] = set()
+        for record in records:
+            if record.allocation is None or record.state in TERMINAL:
+                continue
+            last = record.history[-1].reason if record.history else None
+            lost = last is not None and last.why is Why.NODE_LOST
+            gang = Gang(
+                tuple(share.node for share in record.allocation.nodes),
+                adopted=record.state,
+                ending=JobState.NODE_LOST if lost else JobState.CANCELLED,
+            )
+            launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
+            launch.peers = record.facts.peers or ()
+            self.attempts[record.id] = launch
+            launch.receives_told = receives.get(record.id, ())
+            if (known := progress.get(record.id)) is not None:
+                left_us, launch.rate = known
+                if record.state is JobState.RUNNING:
+                    self._begin_work(launch, left_us)
+            if gang.launching:
+                self._set_timer(launch)
+            names.update(gang.nodes)
+        return names
+
+    def committed(self, event: ev.Event, instructions: Iterable[Instruction]) -> None:
+        """An event is in the journal, and with it what was instructed."""
+        if isinstance(event, ev.NodeLost) and (entry := self.book.get(event.name)):
+            self.signs.lost(entry.name)
+            self._into_service(entry)  # it may be back already
+        if isinstance(event, ev.NodeResumed):
+            self.suspects.resumed(event.name)
+        if isinstance(event, ev.JobEnded | ev.LaunchFailed):
+            self._recorded(event.job_id)
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                self._start(instruction)
+            elif isinstance(instruction, RateChanged) and (launch := self.attempts.get(instruction.job_id)):
+                launch.rate = float(instruction.rate) / ALONE_PPM
+                if launch.work is not None:
+                    launch.work.rate_changed(launch.rate, self.book.now_s())
+            elif isinstance(instruction, Resize):
+                self._post(ev.ResizeFailed(instruction.job_id, NOT_RESIZED), note=NOT_RESIZED)
+            elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
+                lost = instruction.reason.why is Why.NODE_LOST
+                outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
+                self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+
+    def _start(self, start: Start) -> None:
+        record = self._record_of(start.job.id)
+        gang = Gang(tuple(share.node for share in start.allocation.nodes))
+        launch = self.attempts[record.id] = LaunchAttempt(record, start.allocation, start.limit_us, gang)
+        self._set_timer(launch)
+        self._do(launch, gang.begin())
+
+    def _set_timer(self, launch: LaunchAttempt) -> None:
+        launch.timed = True
+        self._effects.append(SetTimer(launch.key, self._timeout_us))
+
+    def timed_out(self, key: tuple[int, int]) -> None:
+        """The launch of that attempt has taken as long as it may."""
+        launch = self.attempts.get(key[0])
+        if launch is not None and launch.key == key and launch.timed:
+            launch.timed = False
+            self._do(launch, launch.gang.timed_out(humanised(self._timeout_us)))
+
+    # the nodes' side
+
+    def beat(self, entry: NodeEntry) -> None:
+        """A heartbeat has come: pass its owner's word on to the core, and keep what it says of jobs."""
+        for sign in entry.beat.jobs if entry.beat else ():
+            launch = self.attempts.get(sign.job_id)
+            if launch and sign.attempt == launch.attempt and entry.name in launch.gang.node_phases:
+                launch.efforts[entry.name] = sign.effort
+                if received := self.signs.receives(launch, entry.name, sign.receives):
+                    self._post(received, note=f"seen by {entry.name}")
+                if launch.work is not None and launch.gang.phase is Phase.RUNNING:
+                    self._count_work(launch, launch.work, entry, sign)
+        self._give_up_unguarded(entry)
+        if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
+            again, entry.unforgotten = sorted(entry.unforgotten), set()
+            for key in again:
+                self._order(entry.name, key, OrderKind.FORGET)
+        if clock := self.signs.clock(entry):
+            self._post(clock, note="by the node")
+        if event := self._owners.event(entry):
+            self._post(event, note="by the node")
+        if self._desks and (came_or_left := self._desks.event(entry)):
+            self._post(came_or_left)
+
+    def _begin_work(self, launch: LaunchAttempt, left_us: float | None = None) -> None:
+        """A job's script runs: where nodes are shared, its limit counts its work from now on."""
+        if self._desks is not None and launch.limit_us is not None:
+            now_s = self.book.now_s()
+            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate)
+
+    def _count_work(self, launch: LaunchAttempt, work: WorkDone, entry: NodeEntry, sign: wire.JobSigns) -> None:
+        """A node says how its part of a job went: end the job at its limit, tell the core of an end that moves."""
+        assert entry.beat is not None
+        now_s = self.book.now_s()
+        if not work.heard(entry.name, sign.ran_us, sign.queued_us, now_s, paused=bool(entry.beat.paused)):
+            return
+        if work.over:
+            allowed = humanised(work.limit_us)
+            self._do(launch, launch.gang.kill(JobState.TIMED_OUT, f"it has done the work of its time limit, {allowed}"))
+        elif (done_us := work.news()) is not None:
+            work.told(done_us, now_s)
+            self._post(ev.JobProgress(launch.job_id, done_us), note="measured by its nodes")
+
+    def _give_up_unguarded(self, entry: NodeEntry) -> None:
+        """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
+
+        What is left of them there is killed when the guard is back; until then nothing starts there (``owners``).
+        """
+        if entry.beat is None or not entry.beat.guard:
+            entry.unguarded_s = None
+            return
+        now_s = self.book.now_s()
+        entry.unguarded_s = now_s if entry.unguarded_s is None else entry.unguarded_s
+        if now_s - entry.unguarded_s < self._timeout_us / US_PER_S:
+            return
+        for launch in list(self.attempts.values()):
+            if launch.gang.waits_for(entry.name):
+                entry.stale.add(launch.key)
+                self._say("warn", "node given up by a job", node=entry.name, job=launch.job_id, why=entry.beat.guard)
+                self._do(launch, launch.gang.lost(entry.name, f"{entry.name}'s guard does not answer"))
+
+    def hello(self, entry: NodeEntry, hello: wire.Hello) -> None:
+        """A node is there: compare what it has with what it should have."""
+        reports = {(report.job_id, report.attempt): report for report in hello.groups}
+        entry.stale, entry.unforgotten = set(), set()
+        for launch in list(self.attempts.values()):
+            if entry.name in launch.gang.node_phases:
+                self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
+                actions = launch.gang.reported(entry.name, reports.get(launch.key))
+                if actions:
+                    self._say("info", "node compared", node=entry.name, job=launch.job_id, todo=_names(actions))
+                self._do(launch, actions)
+                self._release_held(launch)
+        for key, report in reports.items():
+            launch_here = self.attempts.get(key[0])
+            ours = launch_here is not None and launch_here.key == key and entry.name in launch_here.gang.node_phases
+            over = report.state == "ended"
+            if launch_here is not None and ours and over and launch_here.gang.gone(entry.name):
+                launch_here.returned.append(entry.name)  # it may forget the job when its end is in the journal
+            elif not ours or (launch_here is not None and launch_here.gang.gone(entry.name)):
+                if report.state != "ended" and not ours:
+                    self.comparison.stray(entry.name, key)
+                self._stray(entry, key, over=over)
+        self.comparison.heard(entry.name)
+        self._into_service(entry)
+
+    def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
+        """A node reports something of a job."""
+        if isinstance(message, wire.Prepared | wire.Started | wire.Refused):
+            key = (message.order.job_id, message.order.attempt)
+        elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
+            key = (message.job_id, message.attempt)
+        else:
+            return
+        if isinstance(message, wire.Refused) and message.order.n == OrderKind.FORGET:
+            entry.unforgotten.add(key)  # its guard is away, or was not done yet
+            return
+        launch = self.attempts.get(key[0])
+        if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
+            self._heard_of_stray(entry, key, message)
+            return
+        self._do(launch, self._report_to_gang(launch.gang, entry.name, message))
+
+    def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
+        if isinstance(message, wire.Prepared):
+            return gang.prepared(node)
+        if isinstance(message, wire.Started):
+            return gang.started(node)
+        if isinstance(message, wire.Refused):
+            self._say(
+                "warn", "order refused", node=node, job=message.order.job_id, code=message.code, why=message.message
+            )
+            return gang.refused(node, message.order.n, message.code, message.message)
+        if isinstance(message, wire.ProgramEnded):
+            return gang.program_ended(node, message.exit, message.error_tail)
+        if isinstance(message, wire.GroupEnded):
+            return gang.emptied(node, message.cpu_us, message.memory_peak_bytes)
+        return []
+
+    def lost(self, entry: NodeEntry) -> None:
+        """A node was silent for a lease: its jobs end, and it offers nothing any more."""
+        message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
+        self.comparison.lost(entry.name)
+        if entry.joining is not None or entry.size is not None:
+            entry.joining = entry.size = None
+            self._post(ev.NodeLost(entry.name), note=message)
+            self._set_aside(self.suspects.lost(entry.name))
+        for launch in list(self.attempts.values()):
+            if entry.name in launch.gang.node_phases:
+                self._do(launch, launch.gang.lost(entry.name, message))
+
+    def _heard_of_stray(self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent) -> None:
+        if isinstance(message, wire.Refused):
+            if message.order.n == OrderKind.KILL and message.code == "unknown":
+                entry.stale.discard(key)  # it has nothing of it
+        else:
+            self._stray(entry, key, over=isinstance(message, wire.GroupEnded))
+        self._into_service(entry)
+
+    def _stray(self, entry: NodeEntry, key: tuple[int, int], *, over: bool) -> None:
+        """A node has a job that has ended here, or was never its: it is ended there too, and forgotten."""
+        if over:
+            entry.stale.discard(key)
+            self._order(entry.name, key, OrderKind.FORGET)
+        elif key not in entry.stale:
+            entry.stale.add(key)
+            self._say("info", "stray job", node=entry.name, job=key[0], attempt=key[1])
+            self._order(entry.name, key, OrderKind.KILL)
+
+    def _into_service(self, entry: NodeEntry) -> None:
+        if entry.stale or not entry.agreed:
+            return
+        size = entry.offers(self.config.contract)
+        if size != (entry.joining or entry.size):
+            entry.joining = size
+            self._post(ev.NodeJoined(size))
+
+    # carrying out
+
+    def _do(self, launch: LaunchAttempt, actions: list[Action]) -> None:
+        gang = launch.gang
+        for action in actions:
+            if isinstance(action, Order):
+                self._send(launch, action)
+            elif isinstance(action, Launched):
+                self.suspects.launched(gang.nodes)
+                self._begin_work(launch)
+                self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
+            else:
+                self._ended(launch, action)
+        if launch.timed and not gang.launching:
+            launch.timed = False
+            self._effects.append(CancelTimer(launch.key))
+
+    def _send(self, launch: LaunchAttempt, action: Order) -> None:
+        if action.kind is OrderKind.PREPARE:
+            launch.held[action.node] = None
+            self._release_held(launch)
+        elif action.kind is OrderKind.RUN:
+            self._tell(action.node, self._orders.run(launch))
+        else:
+            self._order(action.node, launch.key, action.kind)
+
+    def _release_held(self, launch: LaunchAttempt) -> None:
+        """Send each Prepare that waits, once every node has said where it is (also after a restart of the service)."""
+        if not launch.held or not launch.gang.launching:
+            launch.held.clear()
+            return
+        if not launch.peers:
+            launch.peers = self._addresses(launch)
+            if not launch.peers:
+                return
+            self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
+        held, launch.held = launch.held, {}
+        for name in held:
+            self._tell(name, self._orders.prepare(launch, name))
+
+    def _addresses(self, launch: LaunchAttempt) -> tuple[wire.Peer, ...]:
+        """The nodes of a job as the others reach them; empty while one has not said hello since the service started."""
+        peers = []
+        for share in launch.allocation.nodes:
+            hello = self.book.entry(share.node).hello
+            if hello is None:
+                return ()
+            peers.append(wire.Peer(share.node, hello.address, hello.port, share.tasks))
+        return tuple(peers)
+
+    def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
+        self._tell(name, self._orders.plain(kind, key))
+
+    def discard(self, name: str, job_id: int, attempt: int) -> None:
+        """The output of a job is no longer kept."""
+        self._order(name, (job_id, attempt), OrderKind.DISCARD)
+
+    def _ended(self, launch: LaunchAttempt, end: Ended) -> None:
+        if end.outcome is JobState.COMPLETED and launch.peers and (lost := unnoticed(end.error_tail, launch.peers)):
+            end = msgspec.structs.replace(end, outcome=JobState.FAILED, message=lost.message)
+        seen = total(launch.efforts)
+        if seen.orientation and launch.record.job.program:
+            program = launch.record.job.program
+            self._post(ev.ProgramMeasured(program, seen.orientation, seen.cpu_permille), note=f"job {launch.job_id}")
+        failure = None if end.outcome in (JobState.COMPLETED, JobState.CANCELLED) else failure_of(end, launch)
+        facts = Facts(
+            exit=end.exit,
+            failure=failure,
+            cpu_us=end.cpu_us or None,
+            memory_peak_bytes=end.memory_peak_bytes or None,
+            efforts=launch.efforts or None,
+        )
+        if end.blamed and end.code in NODES_OWN:
+            self._set_aside(self.suspects.failed(end.blamed, end.message))
+        again = end.outcome is JobState.LAUNCH_FAILED and end.unrun
+        ended = ev.LaunchFailed(launch.job_id, end.blamed) if again else ev.JobEnded(launch.job_id, end.outcome)
+        self._post(ended, note=end.message, facts=facts)
+
+    def _recorded(self, job_id: int) -> None:
+        """The end of a job is in the journal: its nodes may forget it."""
+        launch = self.attempts.get(job_id)
+        if launch is None or launch.gang.phase is not Phase.OVER:
+            return
+        del self.attempts[job_id]
+        for order in launch.gang.recorded():
+            assert isinstance(order, Order)
+            self._order(order.node, launch.key, order.kind)
+        for name in launch.returned:
+            self._order(name, launch.key, OrderKind.FORGET)
+
+    def _set_aside(self, found: dict[str, str]) -> None:
+        """Drain nodes on which too much has gone wrong, each with its reason."""
+        for name, reason in found.items():
+            self._say("warn", "node set aside", node=name, why=reason)
+            self._post(ev.NodeDrained(name, f"set aside: {reason}"), note="by the scheduler")
+
+    # effects
+
+    def _post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> None:
+        self._effects.append(Post(event, note, facts))
+
+    def _tell(self, name: str, message: wire.ToAgent) -> None:
+        self._effects.append(Send(name, message))
+
+    def _say(self, level: Level, what: str, **fields: object) -> None:
+        self._effects.append(Say(level, what, fields))
+
+
+def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
+    """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
+    lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
+    found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None
+    if found is not None:
+        return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
+    return Failure(end.message or end.outcome.value, end.node, tail=lines)
+
+
+def _names(actions: list[Action]) -> str:
+    return ", ".join(action.kind.name.lower() if isinstance(action, Order) else "report" for action in actions)

@@ -1,0 +1,158 @@
+"""What the service knows of each node: whether it is connected, in service, drained; what it said last."""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from datetime import datetime
+
+from cosched.model.contract import SocialContract, offered
+from cosched.model.node import Node, Owner, Presence
+from cosched.wire.api import NodeDoc
+from cosched.wire.messages import Heartbeat, Hello
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.nodes import NodeStatus, by_number
+from space_scheduler.service.journal.records import View
+
+
+class NodeEntry:
+    """One node of the allow-list, or one that the journal still has.
+
+    ``size`` is what the core counts with while the node is in service, else None; ``joining`` what it was told and has
+    not journalled yet. ``heard_s`` is when the node was last heard (boot time), or from when on its silence counts;
+    None: nothing is expected of it. ``stale`` are (job, attempt) that it still has and that have ended here: it comes
+    into service when they are gone.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.hello: Hello | None = None
+        self.beat: Heartbeat | None = None
+        self.connected = False
+        self.agreed = False  # it has said something after the welcome: it obeys this scheduler
+        self.serial = ""  # of the certificate it showed last
+        self.size: Node | None = None
+        self.joining: Node | None = None
+        self.drained = False
+        self.reason = ""
+        self.heard_s: float | None = None
+        self.heard_at: datetime | None = None
+        self.stale: set[tuple[int, int]] = set()
+        self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
+        self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
+        self.known = False
+        self.owner: Owner | None = None  # who is there, as the core knows it
+
+    def state(self, *, busy: bool) -> str:
+        """The word for it in documents and metrics."""
+        if self.drained:
+            return "draining" if busy else "drained"
+        if self.size is not None:
+            return "up"
+        return "lost" if self.known else "unknown"
+
+    def offers(self, contract: SocialContract) -> Node:
+        """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
+        assert self.hello is not None
+        contract = contract.stricter(self.hello.owner)
+        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
+
+
+class NodeBook:
+    """All nodes by name, in the allow-list's order."""
+
+    def __init__(self, names: Iterable[str], now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        names = list(names)
+        self.allowed = set(names)
+        self._entries = {name: NodeEntry(name) for name in names}
+
+    def __iter__(self) -> Iterator[NodeEntry]:
+        return iter(self._entries.values())
+
+    def get(self, name: str) -> NodeEntry | None:
+        """The entry of that name, or None."""
+        return self._entries.get(name)
+
+    def entry(self, name: str) -> NodeEntry:
+        """The entry of that name; made for one that only the journal knows."""
+        return self._entries.setdefault(name, NodeEntry(name))
+
+    def names(self) -> list[str]:
+        """All names."""
+        return list(self._entries)
+
+    def admit(self, name: str) -> None:
+        """Let a node join."""
+        self.entry(name)
+        self.allowed.add(name)
+
+    def remove(self, name: str) -> None:
+        """Let it join no more; it is shown for as long as something of it is left."""
+        self.allowed.discard(name)
+
+    def recovered(self, statuses: Iterable[NodeStatus], holding: Iterable[str]) -> None:
+        """After a restart: nodes as the journal has them, and those that jobs hold. Their silence counts from now."""
+        for status in statuses:
+            entry = self.entry(status.node.name)
+            entry.known = True
+            entry.size = None if status.lost else status.node
+            entry.drained, entry.reason = status.drained, status.reason
+            entry.owner = status.owner
+            if entry.size is not None:
+                entry.heard_s = self.now_s()
+        for name in holding:
+            self.entry(name).heard_s = self.now_s()
+
+    def committed(self, event: ev.Event) -> None:
+        """Follow what the core has taken in."""
+        if isinstance(event, ev.NodeJoined):
+            entry = self.entry(event.node.name)
+            entry.size, entry.known = event.node, True
+            entry.joining = None if entry.joining == event.node else entry.joining
+        elif isinstance(event, ev.NodeLost):
+            self.entry(event.name).size = None
+        elif isinstance(event, ev.NodeDrained):
+            entry = self.entry(event.name)
+            entry.drained, entry.reason = True, event.reason
+        elif isinstance(event, ev.NodeResumed):
+            entry = self.entry(event.name)
+            entry.drained, entry.reason = False, ""
+        elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
+            self.entry(event.name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
+
+    def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
+        """What GET /v1/nodes shows."""
+        tasks: dict[str, list[tuple[int, int, int]]] = {}
+        for record in view.jobs.values():
+            for share in record.allocation.nodes if record.allocation else ():
+                tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
+        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self.members(tasks)]
+
+    def members(self, holding: Container[str]) -> list[NodeEntry]:
+        """Those that may join, and those that were removed and still have something, by name, numbers by their value.
+
+        ``holding``: the nodes that jobs hold.
+        """
+        found = [each for each in self if each.name in self.allowed or each.size or each.name in holding]
+        return sorted(found, key=lambda each: by_number(each.name))
+
+    def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
+        hello, beat = entry.hello, entry.beat
+        size = entry.size or (entry.offers(contract) if hello else Node(entry.name, 0, 0))
+        return NodeDoc(
+            name=entry.name,
+            state=entry.state(busy=bool(held)),
+            reason=entry.reason,
+            procs=size.procs,
+            memory_bytes=size.memory_bytes,
+            used_procs=sum(tasks for _, tasks, _ in held),
+            used_memory_bytes=sum(tasks * memory_bytes for _, tasks, memory_bytes in held),
+            presence=beat.presence if beat else Presence.UNKNOWN,
+            presence_source=beat.presence_source if beat else "",
+            blind=list(beat.blind) if beat else [],
+            usage=beat.usage if beat else None,
+            limited_cpus=beat.limited_cpus if beat else None,
+            armed=beat.armed if beat else None,
+            enforces=hello.enforces if hello else {},
+            jobs=sorted(job_id for job_id, _, _ in held),
+            last_heard=entry.heard_at.isoformat(timespec="milliseconds") if entry.heard_at else None,
+            address=hello.address if hello else "",
+        )

@@ -1,0 +1,109 @@
+"""The owners, as their nodes tell of them: whether one is there, and whether he has paused parallel work.
+
+A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
+nothing is left there of jobs that have ended here meanwhile. The core knows it as a drain whose reason begins with
+:data:`PAUSED` or :data:`NO_GUARD`, so what the journal has is enough after a restart. An operator's drain is never
+undone here, and an operator cannot resume a node against its owner.
+"""
+
+from typing import Final
+
+from cosched.model.node import Owner
+from cosched.wire.messages import NO_GUARD
+from space_scheduler.machine import events as ev
+from space_scheduler.service.launch.nodes import NodeEntry
+
+PAUSED: Final = "paused: "
+
+
+#: In what steps the core is told of an owner's CPU, in thousandths of one, and of his memory, in parts of the node's.
+CPU_STEP_PERMILLE: Final = 250
+MEMORY_STEPS: Final = 16
+#: How far it has to be from what was told, in steps, before another is: a load between two steps is told once.
+_SLACK_STEPS: Final = 0.75
+#: So many heartbeats in a row have to say so: the burst of one second is no step.
+_BEATS: Final = 3
+
+
+class AtDesks:
+    """Who is there, and how much of CPU and memory is used there, for policies that choose nodes and predict by it.
+
+    A change is told once, however many heartbeats come until it is in the journal. What is used is followed while
+    somebody is there, in steps with hysteresis.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, Owner | None] = {}  # by node: who is there (None: nobody), on its way to the journal
+        self._moved: dict[str, int] = {}  # by node: heartbeats in a row with another step than the one that was told
+
+    def event(self, entry: NodeEntry) -> ev.OwnerCame | ev.OwnerLeft | None:
+        """What the core has to be told after a node's heartbeat; None: nothing new."""
+        if entry.beat is None or not entry.known:
+            return None
+        there = self._seen(entry)
+        if there == entry.owner:
+            self._told.pop(entry.name, None)
+            return None
+        if entry.name in self._told and self._told[entry.name] == there:
+            return None
+        self._told[entry.name] = there
+        return ev.OwnerLeft(entry.name) if there is None else ev.OwnerCame(entry.name, there)
+
+    def _seen(self, entry: NodeEntry) -> Owner | None:
+        """Who is there by the last heartbeat, with the use that the core is to know of."""
+        assert entry.beat is not None
+        if not entry.beat.presence.counts_as_present:
+            self._moved.pop(entry.name, None)
+            return None
+        usage, told = entry.beat.usage, entry.owner
+        memory_step = max(1, entry.hello.memory_bytes // MEMORY_STEPS) if entry.hello else 1 << 30
+        used = round(1000 * max(0.0, usage.cpu_local)), max(0, usage.memory_local_bytes)
+        cpu_permille = _stepped(used[0], CPU_STEP_PERMILLE, told.cpu_permille if told else None)
+        memory_bytes = _stepped(used[1], memory_step, told.memory_bytes if told else None)
+        step = Owner(cpu_permille, memory_bytes)
+        if told is None:
+            return self._told.get(entry.name) or step
+        if step == told:
+            self._moved.pop(entry.name, None)
+            return told
+        self._moved[entry.name] = self._moved.get(entry.name, 0) + 1
+        return step if self._moved[entry.name] >= _BEATS else told
+
+
+def _stepped(used: int, step: int, told: int | None) -> int:
+    """A use in whole steps: as it was told, where it is not far from that."""
+    if told is not None and abs(used - told) < _SLACK_STEPS * step:
+        return told
+    return step * round(used / step)
+
+
+class Owners:
+    """What follows from heartbeats; a change is asked for once, however many come until it is in the journal."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, bool] = {}  # by node: whether a drain (or else a resumption) is on its way
+
+    def event(self, entry: NodeEntry) -> ev.NodeDrained | ev.NodeResumed | None:
+        """What the core has to be told after a node's heartbeat; None: nothing new."""
+        if entry.beat is None or not entry.known:
+            return None
+        why = _kept_out(entry)
+        by_node = entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+        if bool(why) == by_node or (why and entry.drained):
+            self._asked.pop(entry.name, None)
+            return None
+        if self._asked.get(entry.name) is bool(why):
+            return None
+        self._asked[entry.name] = bool(why)
+        return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
+
+
+def _kept_out(entry: NodeEntry) -> str:
+    """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
+    assert entry.beat is not None
+    if entry.beat.paused:
+        return PAUSED + entry.beat.paused
+    if entry.beat.guard:
+        return NO_GUARD + entry.beat.guard
+    waits = entry.stale and entry.drained and entry.reason.startswith(NO_GUARD)
+    return entry.reason if waits else ""

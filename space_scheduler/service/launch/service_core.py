@@ -1,0 +1,173 @@
+"""The live service's rules without input or output: ``handle(input, now_s) -> effects``.
+
+What happens to the service (an agent calls, says something, falls silent; an event is in the journal; a time has come)
+goes in as a value; what is to be done (events for the core, messages for nodes, timers, lines for the log) comes out.
+Around it are the shell that carries the effects out (``shell``), the link's sockets, and the journal's thread. The same
+inputs at the same times give the same effects, so a record of them can be taken in again.
+"""
+
+from collections.abc import Sequence
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.time import US_PER_S
+from cosched.wire import messages as wire
+from space_scheduler.machine.instructions import Instruction, SharePlan
+from space_scheduler.service.journal.records import JobRecord
+from space_scheduler.service.launch import inputs as given
+from space_scheduler.service.launch.coscheduling import Coscheduling
+from space_scheduler.service.launch.effects import Cut, Effect, Say, Send
+from space_scheduler.service.launch.launches import Launches
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.orders import Orders
+
+#: For how long a removed node's connection stays open, so that it hears of it.
+_LAST_WORDS_S = 2.0
+
+
+class ServiceCore:
+    """All that a service knows of its nodes and of the jobs on them. Times in seconds of one clock that never jumps."""
+
+    def __init__(self, config: ClusterConfig, nodes: Sequence[str], fence: wire.Fence, orders: Orders) -> None:
+        self.config = config
+        self.fence = fence
+        self.now_s = 0.0
+        self.book = NodeBook(nodes, lambda: self.now_s)
+        self._started: dict[int, JobRecord] = {}
+        self.launches = Launches(config, self.book, orders, self._started.__getitem__)
+        self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
+        self.beat_s = config.time_us("heartbeat") / US_PER_S
+        self.lease_s = config.time_us("lease") / US_PER_S
+        self._ticked_s: float | None = None
+        self._effects: list[Effect] = []
+
+    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        """Take in what has happened; what is to be done, in order."""
+        self.now_s = now_s
+        match happened:
+            case given.Heard():
+                self._heard(self.book.entry(happened.node), happened.message)
+            case given.InJournal():
+                self._in_journal(happened)
+            case given.Ticked():
+                self._count_leases()
+            case given.Connected():
+                self._connected(happened)
+            case given.Disconnected(node):
+                entry = self.book.entry(node)
+                entry.connected = entry.agreed = False
+                self._say("agent disconnected", node=node)
+            case given.TimedOut(key):
+                self.launches.timed_out(key)
+            case given.Discarded(node, job_id, attempt):
+                self.launches.discard(node, job_id, attempt)
+            case given.Removed(node, revoked):
+                self._remove(node, revoked)
+            case given.Started():
+                self._adopt(happened)
+        self._effects += self.launches.take()
+        effects, self._effects = self._effects, []
+        return effects
+
+    # the service
+
+    def _adopt(self, found: given.Started) -> None:
+        """Take over the jobs that hold nodes by the journal, and await those nodes."""
+        self.coscheduling.follow(found.turns.turns)
+        self.launches.signs.begin(found.turns.keeps_time)
+        holding = self.launches.adopt(found.jobs, found.progress, found.turns.receives)
+        self.book.recovered(found.nodes, holding)
+        awaited = {entry.name for entry in self.book if entry.heard_s is not None}
+        self.launches.comparison.begin(len(self.launches.attempts), awaited)
+
+    def _in_journal(self, happened: given.InJournal) -> None:
+        self._started.clear()
+        self._started.update(happened.started)
+        self.book.committed(happened.event)
+        instructions: Sequence[Instruction] = happened.instructions
+        for instruction in instructions:
+            if isinstance(instruction, SharePlan):
+                self.coscheduling.follow(instruction.turns)
+        self.launches.committed(happened.event, instructions)
+
+    # agents
+
+    def _connected(self, called: given.Connected) -> None:
+        entry, hello = self.book.entry(called.node), called.hello
+        entry.connected, entry.agreed = True, False
+        entry.hello, entry.beat, entry.serial = hello, None, called.serial
+        entry.heard_s = self.now_s
+        self._say(
+            "agent connected", node=entry.name, address=hello.address, procs=hello.procs, groups=len(hello.groups)
+        )
+        welcome = wire.Welcome(
+            wire.VERSION,
+            self.fence,
+            self.config.time_us("heartbeat"),
+            self.config.time_us("lease"),
+            self.config.contract,
+            called.session,
+            hello.session,
+            called.revoked,
+        )
+        self._effects.append(Send(entry.name, welcome))
+
+    def _heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
+        if not entry.connected:
+            return  # it was replaced, or removed
+        entry.heard_s = self.now_s
+        if not entry.agreed and entry.hello is not None:
+            entry.agreed = True  # it has taken the welcome: it obeys this scheduler
+            self.launches.hello(entry, entry.hello)
+        if isinstance(message, wire.Heartbeat):
+            entry.beat = message
+            self.launches.beat(entry)
+            self._effects += self.launches.take()
+            if message.asked_us:
+                self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
+        elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
+            self.launches.take_report(entry, message)
+
+    def _remove(self, name: str, revoked: tuple[str, ...]) -> None:
+        """Hear nothing more of a node, at once; tell it, and tell all others which certificates count no more."""
+        self.book.remove(name)
+        entry = self.book.get(name)
+        if revoked:
+            self._effects += [
+                Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not entry and each.connected
+            ]
+        if entry is None:
+            return
+        if entry.connected:
+            rejected = wire.Rejected(f"node {name!r} was removed from this cluster", self.fence)
+            self._effects += [Send(name, rejected), Cut(name, _LAST_WORDS_S)]
+            entry.connected = False
+        self._lose(entry)
+
+    # leases
+
+    def _count_leases(self) -> None:
+        """Lose who was silent for a lease.
+
+        A scheduler that was stopped itself, or its machine suspended, has heard nobody and says so of nobody: the time
+        it missed does not count.
+        """
+        missed_s = 0.0 if self._ticked_s is None else self.now_s - self._ticked_s - self.beat_s
+        self._ticked_s = self.now_s
+        for entry in self.book:
+            if missed_s > self.beat_s and entry.heard_s is not None:
+                entry.heard_s += missed_s
+            if entry.heard_s is not None and self.now_s - entry.heard_s > self.lease_s:
+                self._lose(entry)
+
+    def _lose(self, entry: NodeEntry) -> None:
+        self._effects.append(
+            Say("warn", "node lost", {"node": entry.name, "lease_s": self.lease_s, "connected": entry.connected})
+        )
+        if entry.connected:
+            self._effects.append(Cut(entry.name))
+        entry.connected = entry.agreed = False
+        entry.heard_s = entry.beat = None
+        self.launches.lost(entry)
+
+    def _say(self, what: str, **fields: object) -> None:
+        self._effects.append(Say("info", what, fields))

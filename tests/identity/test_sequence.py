@@ -86,15 +86,15 @@ async def test_a_hello_that_is_replayed_brings_no_node(files: Cluster) -> None:
             beat = agent.numbering.frame(wire.encode(wire.Heartbeat(Usage(), Presence.AWAY)))
             await agent.connection.send(beat)
             await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
-        await service.until(lambda: service.service.book.entry("n1").session is None, "gone")
+        await service.until(lambda: not service.service.book.entry("n1").connected, "gone")
         service.service.book.entry("n1").beat = None
         async with service.dial("node", "n1") as connection:
             for frame in (recorded, beat, beat):
                 await connection.send(frame)
             await service.until(lambda: service.service.link.refused["foreign"] == 2, "refused")
             entry = service.service.book.entry("n1")
-            assert entry.session is not None
-            assert not entry.session.agreed
+            assert entry.connected
+            assert not entry.agreed
             assert entry.beat is None
 
 

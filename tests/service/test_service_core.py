@@ -5,6 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -80,3 +81,13 @@ def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
     assert sent(found, wire.Prepare) == [("n2", 1)]
     order = wire.OrderId(1, 1, 1)
     assert sent(rules.feed(Heard("n2", wire.Prepared(order))), wire.Run) == [("n1", 1)]
+
+
+def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_number_now() -> None:
+    """After a take-over another journal's job may have had it."""
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 2))
+    for job_id in (1, 7):
+        rules.feed(Heard("n1", wire.Refused(wire.OrderId(job_id, 1, 4), "failed", "its guard is away")))
+    beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
+    assert sent(beat, wire.Forget) == [("n1", 7)]

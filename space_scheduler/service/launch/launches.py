@@ -166,7 +166,9 @@ class Launches:
         if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
             for key in again:
-                self._order(entry.name, key, OrderKind.FORGET)
+                launch = self.attempts.get(key[0])
+                if launch is None or launch.key != key:  # another journal's job may have had its number
+                    self._order(entry.name, key, OrderKind.FORGET)
         if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
         if event := self._owners.event(entry):

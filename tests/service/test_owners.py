@@ -11,9 +11,9 @@ from cosched.model.coscheduling import Mode
 from cosched.model.node import Node, Owner, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import NodeDoc, NodeList
-from space_scheduler.machine.events import OwnerCame
+from space_scheduler.machine.events import NodeResumed, OwnerCame
 from space_scheduler.service.launch.nodes import NodeEntry
-from space_scheduler.service.launch.owners import AtDesks
+from space_scheduler.service.launch.owners import AtDesks, Owners
 from space_scheduler.service.launch.sharing import stretch
 
 WHY = "ann has paused parallel work at this desk"
@@ -148,3 +148,15 @@ async def test_a_restarted_scheduler_knows_whose_drain_it_is(make_cluster: Calla
             await agent.beat()
             entry = service.service.book.entry("n1")
             await service.until(lambda: not entry.drained, "resumed")
+
+
+def test_a_pause_that_ends_while_a_guard_was_away_waits_for_what_is_left_there() -> None:
+    """Else a new job's tasks came beside those of one that had been given up. (Found by simulated faults.)"""
+    entry, owners = NodeEntry("n"), Owners()
+    entry.known = entry.drained = True
+    entry.reason = f"paused: {WHY}"
+    entry.stale = {(4, 1)}
+    entry.beat = wire.Heartbeat(Usage(), Presence.AWAY)
+    assert owners.event(entry) is None, "job 4 is still there"
+    entry.stale = set()
+    assert owners.event(entry) == NodeResumed("n")

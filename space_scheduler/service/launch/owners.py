@@ -105,5 +105,5 @@ def _kept_out(entry: NodeEntry) -> str:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
-    waits = entry.stale and entry.drained and entry.reason.startswith(NO_GUARD)
+    waits = entry.stale and entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
     return entry.reason if waits else ""

@@ -120,7 +120,9 @@ class Service:
         self.book, self.launches, self.coscheduling = rules.book, rules.launches, rules.coscheduling
         self.shell = Shell(rules, core, self.log, boottime_s)
         if self._record is not None:
-            self.recorder = self.shell.record = Recorder(self._record, config, members.nodes, fence)
+            self.recorder = self.shell.record = Recorder(
+                self._record, config, members.nodes, fence, lambda why: self.log.warn("record", why=why)
+            )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
         self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
@@ -218,8 +220,6 @@ class Service:
         if hasattr(self, "host"):
             await self.host.close()
         if self.recorder is not None:
-            if self.recorder.problem:
-                self.log.warn("record", why=self.recorder.problem)
             self.recorder.close()
         for each in self._sockets:
             each.close()

@@ -6,9 +6,9 @@ in it, so the file is its owner's alone.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -75,26 +75,32 @@ _recorded: Final = msgspec.msgpack.Decoder(Recorded)
 class Recorder:
     """Writes a record. Raises ``Failed`` where there is a file already, or none can be made."""
 
-    def __init__(self, path: Path, config: ClusterConfig, nodes: Sequence[str], fence: wire.Fence) -> None:
+    def __init__(
+        self, path: Path, config: ClusterConfig, nodes: Sequence[str], fence: wire.Fence, say: Callable[[str], None]
+    ) -> None:
+        """``say`` is told when the record ends before the service does, and why."""
+        self._say = say
         try:
-            self._file: BinaryIO = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)
         except OSError as error:
             raise Failed(f"record: {path} cannot be made: {error.strerror}") from None
         self.problem = ""
         self._write(_encoder.encode(Head(_FORMAT, cosched.__version__, config, tuple(nodes), fence)))
 
     def __call__(self, now_s: float, happened: AnyInput, effects: list[Effect]) -> None:
-        """Keep what has happened. A disk that is full ends the record, not the service: ``problem`` says so."""
+        """Keep what has happened. A disk that is full ends the record, not the service."""
         if self.problem:
             return
         try:
             self._write(_encoder.encode(Recorded(now_s, happened, comparable(effects))))
         except OSError as error:
-            self.problem = f"record: it ends here: {error.strerror}"
+            self.problem = f"it ends here: {error.strerror}"
+            self._say(self.problem)
 
     def _write(self, value: bytes) -> None:
-        self._file.write(len(value).to_bytes(_LENGTH_BYTES, "big") + value)
-        self._file.flush()
+        view = memoryview(len(value).to_bytes(_LENGTH_BYTES, "big") + value)
+        while view:  # nothing waits in this process: what a full disk does not take is nobody's at the end
+            view = view[self._file.write(view) :]
 
     def close(self) -> None:
         """That was all."""

@@ -122,3 +122,19 @@ async def test_a_record_is_never_written_over(night: Path) -> None:
     finally:
         cluster.close()
     assert take_in_again(night).difference is None
+
+
+async def test_a_record_on_a_full_disk_ends_and_the_service_goes_on_and_says_so() -> None:
+    cluster = Cluster()
+    try:
+        full = Path("/dev/full")  # every write to it is refused, as by a full disk
+        async with running(cluster, record=cluster.path / "night") as service:
+            assert service.service.recorder is not None
+            os.dup2(os.open(full, os.O_WRONLY), service.service.recorder._file.fileno())
+            async with service.agent("n1"):
+                await service.logged("record", "it ends here: No space left on device")
+                await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+            await service.job_in(await service.submit(), "queued")
+        assert service.log.getvalue().count("it ends here") == 1
+    finally:
+        cluster.close()

@@ -38,6 +38,7 @@ from space_scheduler.service.launch.work_done import WorkDone
 
 _TAIL_LINES: Final = 20
 _LONGEST_LINE: Final = 400
+_MOST_UNFORGOTTEN: Final = 10_000
 
 
 class Launches:
@@ -247,7 +248,8 @@ class Launches:
         else:
             return
         if isinstance(message, wire.Refused) and message.order.n == OrderKind.FORGET:
-            entry.unforgotten.add(key)  # its guard is away, or was not done yet
+            if len(entry.unforgotten) < _MOST_UNFORGOTTEN:  # more no honest node has
+                entry.unforgotten.add(key)  # its guard is away, or was not done yet
             return
         launch = self.attempts.get(key[0])
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:

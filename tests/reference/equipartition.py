@@ -1,6 +1,6 @@
 """Equipartition among jobs that grow and shrink, once more: plain, slow, read from the paper and the design.
 
-Kalé, Kumar & DeSouza, "A Malleable-Job System for Timeshared Parallel Machines", ICPP 2002, section 4, and ``design.md``
+Kalé, Kumar & DeSouza, "A Malleable-Job System for Timeshared Parallel Machines", 2002, section 4, and the design,
 section 3 (equipartition). CPUs are interchangeable; a process has one. Rigid, moldable and malleable jobs are in one
 queue; with rigid ones alone this is first fit.
 
@@ -38,12 +38,12 @@ queue; with rigid ones alone this is first fit.
     perhaps none, and refused for the rest. ``wait``: it does no work from then on, and holds (and is resized like any
     other) until it fits. Others may be admitted meanwhile: what it waits for is not reserved. A request that the
     machine is too small for is refused. Jobs that wait for each other do so for ever, and have no end.
-10. *EASY among malleable jobs* (``admits="easy"``): the first that does not fit is the head. Its shadow time is when its
-    minimum fits beside everybody's minimum, if each that runs does the rest of its estimate *on its minimum*, the least
-    it can ever have (a moldable one that starts: its smallest size), and the extra CPUs are what is left over of the
-    minima's then. Others are admitted that fit, in order, if they end by then on their minimum, or if their minimum is
-    within the extra. So a newcomer, which shrinks others, never moves the head's reservation to a later time.
-    Corrections as in ``shaped``. Among rigid jobs this is EASY.
+10. *EASY among malleable jobs* (``admits="easy"``): the first that does not fit is the head. Its shadow time is when
+    its minimum fits beside everybody's minimum, if each that runs does the rest of its estimate *on its minimum*, the
+    least it can ever have (a moldable one that starts: its smallest size); the extra CPUs are what the minima leave
+    then. Others are admitted that fit, in order, if they end by then on their minimum, or if their minimum is within
+    the extra CPUs, asked anew for each. So a newcomer, which shrinks others, never moves the head's reservation to a
+    later time. There is a pass at each predicted end (at the rate of now). Among rigid jobs this is EASY.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,21 +1,23 @@
 """Backfilling with malleability, its rivals, and FJT, once more: plain, slow, read from the paper and the design.
 
 Utrera, Corbalán & Labarta, "Another approach to backfilled jobs: applying Virtual Malleability to expired windows",
-ICS 2005, and ``design.md`` section 3 (partition, bfm, FJT). CPUs are interchangeable and of one node.
+ICS 2005, and the design, section 3 (partition, bfm, FJT). CPUs are interchangeable and of one node.
 
-**Rates.** n processes on c CPUs go at 1 / ⌈n/c⌉ of the speed that they have on n; while c < n, ``fold_cost`` of that is
-lost, too.
+**Rates.** n processes on c CPUs go at 1 / ⌈n/c⌉ of their speed on n CPUs; while c < n, times 1 − ``fold_cost``.
 
-**FJT** says on what a job can start. One by one size: the largest allowed that is free (``largest``), which needs the
-smallest allowed. FJT4, for a Long job: the largest n with ⌈n/4⌉ free, on as many CPUs as are free and it has processes;
-it needs ⌈smallest/4⌉. FIFO: the largest that the machine has, and nothing else.
+**FJT** says on what a job can start. ``largest``: the largest allowed size that is free, so its *need* is the smallest.
+FJT4, for a Long job: the largest allowed n with ⌈n/4⌉ free, n processes on min(n, free) CPUs, so its need is
+⌈smallest/4⌉. FIFO: the largest size that the machine has, and no other.
+
+**Windows.** A job is marked *backfilled* if it starts behind a waiting head, until it ends or loses its CPUs; one that
+starts as head is not. The window has expired when a head waits and every running job is marked.
 
 **The pass**, from its beginning again after each start of a head:
 
-1. The head starts, if it can; it is not marked *backfilled*.
-2. Else, if there is backfilling and the window has expired: its jobs, oldest first, each give what they can, until the
-   head's need is free. If it is not when all have given, none gives anything. Otherwise the head starts on what is free.
-3. Else each of the others in order that can start does, and is marked backfilled. Nothing of 1 or 2 can follow.
+1. The head starts, if it can.
+2. Else, if there is backfilling and the window has expired: the running jobs, oldest first, each give what they can,
+   until the head's need is free; then the head starts. If all together cannot give enough, none gives anything.
+3. Else each of the others in order that can start does. After that nothing of 1 or 2 can follow.
 4. When nobody waits any more: each job with fewer CPUs than processes, oldest first, gets all it lacks of what is free.
 
 **What paper and design leave open, and how it is read here**

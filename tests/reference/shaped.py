@@ -6,7 +6,7 @@ never rounded: a job ends at the first whole microsecond at which its work is do
 
 **At each instant** ends come first, then submissions, then what jobs notice themselves; then one pass decides. A change
 takes effect at that instant. Of each job the instant leaves one row, what it holds after the pass, and none if that is
-what it held before; a job that loses its CPUs altogether has a row of zeros, and another one if it starts again at once.
+what it held before; a job that loses all of its CPUs has a row that says so, and another if it starts again at once.
 
 **Limits.** With ``kill`` an estimate is a limit too, and counts work, not time: a job ends when as much is done as it
 asked for. Without, an estimate only predicts. A job without one has no limit, and nobody knows when it will end.
@@ -39,7 +39,9 @@ class Job:
     long: bool = False
     foldable: bool = True
     speeds: tuple[int, ...] = ()  # work done in a microsecond, for each of the sizes; linear if there are none
-    evolve: tuple[tuple[Fraction, int], ...] = ()  # (part of the work done, CPUs more or fewer it then asks for), rising
+    evolve: tuple[
+        tuple[Fraction, int], ...
+    ] = ()  # (part of the work done, CPUs more or fewer it then asks for), rising
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -65,6 +67,16 @@ class Outcome:
     start: int | None = None
     end: int | None = None
     changes: list[Change] = field(default_factory=list)
+
+    @property
+    def times_s(self) -> tuple[float | None, float | None]:
+        """Start and end in seconds."""
+        return tuple(None if at is None else at / SECOND for at in (self.start, self.end))
+
+    @property
+    def held(self) -> list[tuple[float, int]]:
+        """Since when, in seconds, it held how many CPUs."""
+        return [(change.at / SECOND, change.cpus) for change in self.changes]
 
 
 @dataclass(eq=False)

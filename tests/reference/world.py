@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reference.shaped import CORRECTIONS_S
-
 from cosched.workload.rules import Workload
+from reference.shaped import CORRECTIONS_S
 
 
 @dataclass(eq=False)

@@ -52,9 +52,8 @@ SHORT: Final = tuple(at for at, program in enumerate(PROGRAMS) if not program.lo
 class Utrera05(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model's parameters; see the module for which are the paper's."""
 
-    paper: ClassVar[str] = (
-        "Utrera et al., Another approach to backfilled jobs, ICS 2005; executables: "
-        + ", ".join(f"{at} {program.name}" for at, program in enumerate(PROGRAMS, 1))
+    paper: ClassVar[str] = "Utrera et al., Another approach to backfilled jobs, ICS 2005; executables: " + ", ".join(
+        f"{at} {program.name}" for at, program in enumerate(PROGRAMS, 1)
     )
 
     utilisation: Annotated[float, msgspec.Meta(gt=0)] = 1.0
@@ -65,7 +64,9 @@ class Utrera05(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def draw(self, jobs: int, procs: int, rng: np.random.Generator) -> Drawn:
         """The programs in random order, the times between arrivals, and who is rigid."""
         long = round(jobs * self.long_ratio)
-        which = np.array([LONG[at % len(LONG)] for at in range(long)] + [SHORT[at % len(SHORT)] for at in range(jobs - long)])
+        which = np.array(
+            [LONG[at % len(LONG)] for at in range(long)] + [SHORT[at % len(SHORT)] for at in range(jobs - long)]
+        )
         order, gaps, ranks = rng.permutation(jobs), rng.exponential(1.0, jobs), rng.permutation(jobs)
         which = which[order]
         linear_s = np.array([program.linear_s for program in PROGRAMS])[which]

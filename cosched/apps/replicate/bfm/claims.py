@@ -230,28 +230,28 @@ NO_WORK_LOST: Final = Predicate(
     region=Region(0, 0),
     paper=0.0,
 )
-#: Decided by real runs alone.
-REAL: Final = (
+#: Decided by real runs alone, and what each needs.
+REAL: Final = {
     Predicate(
         id="real-fold",
         text="A running MPI job that is folded goes on at about the ideal rate (sections 3 and 4)",
-        quantity="rate of n processes on c processors over n / ⌈n/c⌉ of them",
+        quantity="rate of n processes on c processors over the ideal one, n / ⌈n/c⌉",
         region=Region(0.9, 1.05),
         paper=1.0,
-    ),
+    ): "it needs agents that fold and unfold a running job",
     Predicate(
         id="real-bfm",
-        text="BFM end to end, on real processes, has a shorter response than BFA at high load (6.4.1)",
+        text="On real processes, too, BFM has a shorter response than BFA at high load (6.4.1)",
         quantity=_RESPONSE,
         region=BELOW,
-    ),
+    ): "it needs agents that fold and unfold a running job",
     Predicate(
         id="real-mapping",
-        text="Processes mapped to processors by neighbourhood make folded jobs faster than by block (section 7)",
+        text="Folded jobs are faster where neighbours share processors than in blocks (section 7, future work)",
         quantity="execution time of folded jobs, neighbours against block, relative difference",
         region=BELOW,
-    ),
-)
+    ): "it is a question of what messages cost, of which the simulator has no model",
+}
 
 
 def steps(reading: Reading) -> list[tuple[float, float]]:

@@ -71,7 +71,9 @@ def _all(presets: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 #: The paper's own, as it is read here.
-MAIN: Final = Reading(name="main", about="120 jobs, a quarter of the largest size at least for Long, anybody backfilled")
+MAIN: Final = Reading(
+    name="main", about="120 jobs, a quarter of the largest size at least for Long, anybody backfilled"
+)
 FOLD_COST_PPM: Final = 100_000
 READINGS: Final = (
     MAIN,
@@ -101,25 +103,31 @@ WARM_UP_RATIO: Final = 0.1
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is run: seeds of the main reading, of each other one, of the long one (0: not run), and of the sweeps.
+    """How much is run: seeds of the main reading, of each other one, of the long one (0: not run); lengths in jobs.
 
-    ``rigid``: the shares of rigid jobs of the sweep.
+    ``rigid``: the shares of rigid jobs of the sweep, with as many seeds as a reading.
     """
 
     seeds: int
     reading_seeds: int
     long_seeds: int
+    jobs: int = JOBS
     long_jobs: int = 10_000
-    rigid: tuple[float, ...] = ()
+    rigid: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+    def readings(self) -> list[Reading]:
+        """The readings that are run, at their length."""
+        kept = [each for each in READINGS if self.seeds_of(each)]
+        return [msgspec.structs.replace(each, jobs=self.long_jobs if each.steady else self.jobs) for each in kept]
 
     def seeds_of(self, reading: Reading) -> int:
         """How many seeds a reading is run with."""
         if reading.steady:
             return self.long_seeds
-        return self.seeds if reading is MAIN else min(self.seeds, self.reading_seeds)
+        return self.seeds if reading.name == MAIN.name else min(self.seeds, self.reading_seeds)
 
 
-FULL: Final = Scale(seeds=100, reading_seeds=40, long_seeds=8, rigid=(0.0, 0.25, 0.5, 0.75, 1.0))
+FULL: Final = Scale(seeds=100, reading_seeds=40, long_seeds=8)
 QUICK: Final = Scale(seeds=10, reading_seeds=4, long_seeds=0, rigid=(0.0, 0.5, 1.0))
 
 

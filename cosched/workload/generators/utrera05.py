@@ -6,15 +6,15 @@ windows", ICS 2005. Poisson arrivals; a program's time on one processor is Table
 60 processors 49 (bt.A, squares), 32 (cg.B and lu.W, powers of two), 60 (sweep3d, any). The log has each job at its
 largest size, the shapes file its sizes and its class.
 
-Table 2 has the machine's ``utilisation`` from 1 down to 0.4, of which short jobs are always 0.2 (``short``). "About 120
-jobs in ten minutes of linear CPU time" cannot follow from these: at full utilisation they are 120 jobs in 16.6 minutes,
-or 72 in ten. Chosen here are Table 2's parts of the *work*, and any number of jobs; so long jobs are 12, 9, 6 and 3 % of
-the jobs by number, within the paper's "at most 30 %". ``long_jobs`` is the other reading: that part of the jobs is long,
-by number, and the rates of arrival alone make the utilisation. Programs of a class are equally many. The numbers of each
-are exact, their order is random.
+Table 2 has the machine's ``utilisation`` from 1 down to 0.4, of which short jobs are always 0.2 (``short``). "About
+120 jobs in ten minutes of linear CPU time" cannot follow from these: at full utilisation 120 jobs come in 16.6 minutes,
+or 72 in ten. Chosen here are Table 2's parts of the *work*, and any number of jobs; so long jobs are 12, 9, 6 and 3 %
+of the jobs by number, within the paper's "at most 30 %". ``long_jobs`` is the other reading: that part of the jobs is
+long, by number, and the rate of arrivals alone makes the utilisation. Programs of a class are equally many. The numbers
+of each are exact, their order is random.
 
-``rigid`` is the part of the jobs that have their largest size only (the paper's future work): those of a smaller part
-are among those of a larger one.
+``rigid`` is the part of the jobs that have one size only (the paper's future work), their largest of at most
+``rigid_procs`` (0: of the machine); those of a smaller part are among those of a larger one.
 """
 
 from typing import Annotated, ClassVar, Final, NamedTuple
@@ -26,6 +26,8 @@ from cosched.workload.generators.base import Drawn, Ints, Model
 from cosched.workload.log import Field
 from cosched.workload.shapes import Line, parse_sizes
 
+#: Sizes from one to the whole machine.
+ANY: Final = "any"
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -42,7 +44,7 @@ PROGRAMS: Final = (
     Program("bt.A", 2441, True, "square"),
     Program("cg.B", 4385, True, "pow2"),
     Program("lu.W", 177, False, "pow2"),
-    Program("sweep3d", 50, False, "any"),
+    Program("sweep3d", 50, False, ANY),
 )
 #: Where each class's programs stand among them.
 LONG: Final = tuple(at for at, program in enumerate(PROGRAMS) if program.long)
@@ -60,6 +62,7 @@ class Utrera05(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     short: Annotated[float, msgspec.Meta(gt=0)] = 0.2
     long_jobs: Share | None = None
     rigid: Share = 0.0
+    rigid_procs: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def draw(self, jobs: int, procs: int, rng: np.random.Generator) -> Drawn:
         """The programs in random order, the times between arrivals, and who is rigid."""
@@ -69,11 +72,15 @@ class Utrera05(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
         order, gaps, ranks = rng.permutation(jobs), rng.exponential(1.0, jobs), rng.permutation(jobs)
         which = which[order]
-        linear_s = np.array([program.linear_s for program in PROGRAMS])[which]
-        size: Ints = np.array([_largest(program, procs) for program in PROGRAMS])[which]
-        submit_s = np.cumsum(gaps * linear_s.mean() / (self.utilisation * procs))
         rigid = ranks < round(jobs * self.rigid)
-        lines = [_line(PROGRAMS[at], procs, alone) for at, alone in zip(which.tolist(), rigid.tolist(), strict=True)]
+        most = np.where(rigid, min(self.rigid_procs or procs, procs), procs)
+        size: Ints = np.array([_largest(PROGRAMS[at], n) for at, n in zip(which.tolist(), most.tolist(), strict=True)])
+        linear_s = np.array([program.linear_s for program in PROGRAMS])[which]
+        submit_s = np.cumsum(gaps * linear_s.mean() / (self.utilisation * procs))
+        lines = [
+            Line(sizes=str(n) if alone else f"1-{procs}" if each.sizes == ANY else each.sizes, long=each.long)
+            for each, n, alone in zip((PROGRAMS[at] for at in which), size.tolist(), rigid.tolist(), strict=True)
+        ]
         return Drawn(submit_s, linear_s / size, size, {Field.EXECUTABLE: which + 1}, lines)
 
     @property
@@ -87,10 +94,4 @@ class Utrera05(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _largest(program: Program, procs: int) -> int:
-    return procs if program.sizes == "any" else parse_sizes(program.sizes, procs)[1]
-
-
-def _line(program: Program, procs: int, rigid: bool) -> Line:
-    if rigid:
-        return Line(sizes=str(_largest(program, procs)), long=program.long)
-    return Line(sizes=f"1-{procs}" if program.sizes == "any" else program.sizes, long=program.long)
+    return procs if program.sizes == ANY else parse_sizes(program.sizes, procs)[1]

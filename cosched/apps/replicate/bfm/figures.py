@@ -42,7 +42,7 @@ def gains(axes: "Axes", table: Table) -> None:
         axes.axvspan(*_PAPERS[kind], color=COLOURS[at], alpha=0.15, label=f"{kind.capitalize()}, paper")
         places = [index + (at - 0.5) * 0.25 for index in range(len(rows))]
         middles, errors = _bars(rows, kind, f"{kind} ", 100)
-        style = {"linestyle": "none", "marker": _MARKERS[at], "color": COLOURS[at], "capsize": 3}
+        style: dict[str, Any] = {"linestyle": "none", "marker": _MARKERS[at], "color": COLOURS[at], "capsize": 3}
         axes.errorbar(middles, places, xerr=errors, label=f"{kind.capitalize()}, ours", **style)
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row["reading"] for row in rows])
@@ -52,9 +52,9 @@ def gains(axes: "Axes", table: Table) -> None:
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0))
 
 
-def rigid(axes: "Axes", table: Table) -> None:
-    """BFM against BFA by the share of rigid jobs, a line for each class and load."""
-    rows = table.as_dicts()
+def rigid(axes: "Axes", table: Table, most: int) -> None:
+    """BFM against BFA by the share of rigid jobs of at most so many processors, a line for each class and load."""
+    rows = [row for row in table.as_dicts() if row["at most"] == most]
     loads = sorted({row["load"] for row in rows}, reverse=True)
     for at, kind in enumerate(CLASSES):
         for style, load in zip(("-", "--"), loads, strict=False):
@@ -62,9 +62,10 @@ def rigid(axes: "Axes", table: Table) -> None:
             heights, errors = _bars(mine, kind, f"{kind} ", 100)
             places = [100 * row["rigid"] + at for row in mine]
             label = f"{kind.capitalize()} at {100 * load:.0f} %"
-            marked = {"linestyle": style, "marker": _MARKERS[at], "color": COLOURS[at], "capsize": 3}
+            marked: dict[str, Any] = {"linestyle": style, "marker": _MARKERS[at], "color": COLOURS[at], "capsize": 3}
             axes.errorbar(places, heights, errors, label=label, **marked)
     axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_title(f"Rigid jobs of at most {most} processors (bars: 95 % intervals)", loc="left")
     axes.set(xlabel="rigid jobs (%)", ylabel="response, FJT1+BFM against FJT1+BFA (%)")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

@@ -109,7 +109,7 @@ def _penalty(found: Found) -> Claim:
         found.column(BFM, load, SHORT, "execution_s") - found.column(BFA, load, SHORT, "execution_s")
         for load in (high, low)
     ]
-    return judge.judge(claims.PENALTY_GROWS, difference(*penalty))
+    return judge.judge(claims.PENALTY_GROWS, difference(penalty[0], penalty[1]))
 
 
 def _deviation(found: Found) -> Claim:
@@ -136,8 +136,8 @@ def _deviation_grows(found: Found) -> Claim:
                 left_out += len(claims.CLASSES)
                 continue
             for kind in claims.CLASSES:
-                steps = (found.column(policy, each, kind, "deviation_s") for each in (load, lower))
-                cases[_case(load, kind, policy)] = difference(*steps)
+                high, low = (found.column(policy, each, kind, "deviation_s") for each in (load, lower))
+                cases[_case(load, kind, policy)] = difference(high, low)
     return _decided(claims.DEVIATION_GROWS, cases, left_out)
 
 

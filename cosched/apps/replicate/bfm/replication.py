@@ -18,12 +18,14 @@ from cosched.apps.replicate.bfm.setup import (
     BFA,
     BFM,
     FULL,
+    LARGEST_OR_NONE,
     LOADS,
     MAIN,
     POLICIES,
     PROCS,
     QUICK,
     WARM_UP_RATIO,
+    WRONG_ESTIMATES,
     Reading,
     Run,
     Scale,
@@ -35,10 +37,12 @@ from cosched.apps.replicate.result import Plot, Result
 from cosched.errors import BadInput
 
 PAPER: Final = "bfm"
-#: What becomes of a backfilled job whose window has expired -> the preset's option, of FJT1+BFM or FJT1+BFA.
-_FATES: Final = {"abort": "", "fold": "", "remain": "expired=remain", "suspend": "expired=suspend"}
-#: At which loads the share of rigid jobs is swept.
-_RIGID_LOADS: Final = LOADS[:2]
+#: In which readings it is looked at what becomes of expired jobs.
+_EXPIRING: Final = (MAIN.name, LARGEST_OR_NONE.name, WRONG_ESTIMATES.name)
+#: How wide rigid jobs are at most: the whole machine, and what folding can make room for.
+_RIGID_PROCS: Final = (PROCS, 32)
+#: At which loads that and the share of rigid jobs are swept.
+_SWEPT_LOADS: Final = LOADS[:2]
 
 
 def replicate(request: Request, begin: Begin) -> Result:
@@ -57,15 +61,10 @@ def replicate(request: Request, begin: Begin) -> Result:
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run it at a given scale."""
     readings = scale.readings()
-    fates = {fate: _with(readings[0], fate, {BFA: option} if option else {}) for fate, option in _FATES.items()}
-    shares = {
-        share: msgspec.structs.replace(readings[0], name=f"{share:.0%} rigid", loads=_RIGID_LOADS, mix={"rigid": share})
-        for share in scale.rigid
-    }
-    wanted = [
-        *((each, POLICIES) for each in readings),
-        *((each, (BFA, BFM)) for each in [*fates.values(), *shares.values()]),
-    ]
+    fates = {base.name: _fates(base) for base in readings if base.name in _EXPIRING}
+    shares = [_rigid(readings[0], most, share) for most in _RIGID_PROCS for share in scale.rigid]
+    pairs = [*(each for fate in fates.values() for each in fate.values()), *shares]
+    wanted = [*((each, POLICIES) for each in readings), *((each, (BFA, BFM)) for each in pairs)]
     runs = _simulated(wanted, scale, request, begin)
 
     def found(reading: Reading) -> Found:
@@ -80,21 +79,32 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     every = [found(each) for each in readings]
     result.claims = judging.together(every)
     result.tables |= {
-        "expired": tables.expired({fate: found(each) for fate, each in fates.items()}),
+        "expired": tables.expired(
+            {base: {fate: found(each) for fate, each in of.items()} for base, of in fates.items()}
+        ),
         "gains": (gains := tables.gains(every)),
         "readings": tables.verdicts(result.claims, [each.name for each in readings]),
-        "rigid": (rigid := tables.rigid({share: found(each) for share, each in shares.items()})),
+        "rigid": (rigid := tables.rigid([found(each) for each in shares])),
     }
     result.plots |= {
         "gains": Plot(lambda axes: figures.gains(axes, gains), (8.0, 5.5)),
-        "rigid": Plot(lambda axes: figures.rigid(axes, rigid)),
+        **{f"rigid-{most}": Plot(partial(figures.rigid, table=rigid, most=most), (7.5, 4.5)) for most in _RIGID_PROCS},
     }
     result.notes += _notes()
     return result
 
 
-def _with(reading: Reading, name: str, options: dict[str, str]) -> Reading:
-    return msgspec.structs.replace(reading, name=name, options=options)
+def _fates(base: Reading) -> dict[str, Reading]:
+    """A reading by what becomes of expired jobs: FJT1+BFA with these options; FJT1+BFM folds."""
+    others = {fate: base.also(f"{base.name}, {fate}", BFA, f"expired={fate}") for fate in ("remain", "suspend")}
+    base = msgspec.structs.replace(base, name=f"{base.name}, abort or fold")
+    fates = {"abort": base, "fold": base, **others}
+    return {fate: msgspec.structs.replace(each, loads=_SWEPT_LOADS) for fate, each in fates.items()}
+
+
+def _rigid(base: Reading, most: int, share: float) -> Reading:
+    mix = {"rigid": share, "rigid_procs": most}
+    return msgspec.structs.replace(base, name=f"rigid {share:g} of {most}", loads=_SWEPT_LOADS, mix=mix)
 
 
 def _simulated(
@@ -134,23 +144,23 @@ def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
         "readings": [
             msgspec.to_builtins(each) | {"seeds": f"1 to {scale.seeds_of(each)}"} for each in scale.readings()
         ],
-        "estimates": "exact",
         "warm_up_ratio": WARM_UP_RATIO,
         "model": "utrera05",
-        "rigid_loads": list(_RIGID_LOADS),
+        "swept_loads": list(_SWEPT_LOADS),
+        "rigid_procs": list(_RIGID_PROCS),
     }
 
 
 def _notes() -> list[str]:
     return [
-        f"A claim's verdict is that of the reading {MAIN.name}, chosen before any run: {MAIN.about}; Table 2 as parts of "
-        "the work, linear speed-up, folding at no cost but the share of the processors. Each other reading differs in "
-        "one respect; its verdicts stand beside.",
+        f"A claim's verdict is that of the reading {MAIN.name}, chosen before any run: {MAIN.about}; Table 2 as parts "
+        "of the work, linear speed-up, folding at no cost but the share of the processors. Each other reading differs "
+        "in one respect; its verdicts stand beside.",
         "With 120 jobs there is no steady state, in the paper neither: means are over all jobs of a workload, its "
         "beginning and its drain included. With 10 000 jobs a load at which the queue grows is not judged.",
         "Open in the paper, chosen here: the mix (120 jobs in ten minutes cannot follow from Tables 1 and 2), which "
-        "minimum FJT keeps, times as of a job's last start, a partition as its mean over the execution. Of the policies: "
-        "docs/replications/bfm.md.",
+        "minimum FJT keeps, times as of a job's last start, a partition as its mean over the execution. Of the "
+        "policies: docs/replications/bfm.md.",
         "real: not run yet: folding a running MPI job, BFM end to end, and the mapping of processes by neighbourhood "
         "(a question of what messages cost, of which the simulator has no model).",
     ]

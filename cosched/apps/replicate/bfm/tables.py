@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from cosched.apps.replicate.bfm.claims import ALL, CLASSES, LONG, SHORT
+from cosched.apps.replicate.bfm.claims import ALL, CLASSES
 from cosched.apps.replicate.bfm.judging import Found, relative
 from cosched.apps.replicate.bfm.measures import Measured
 from cosched.apps.replicate.bfm.setup import BFA, BFM, LOADS, POLICIES, PROCS, workload
@@ -23,11 +23,6 @@ FIGURES: Final = {
     "figure6-partition": ("procs", "Fig. 6 (second): mean partition, processors"),
 }
 _BOUNDS: Final = ("low", "high")
-
-
-def per_cent(ratio: float) -> str:
-    """A load as text."""
-    return f"{ratio:.0%}".replace("%", " %")
 
 
 def mix(jobs: int) -> Table:
@@ -92,7 +87,7 @@ def gains(readings: Sequence[Found]) -> Table:
     )  # fmt: skip
     for found in readings:
         load = found.reading.high
-        changes = []
+        changes: list[float | None] = []
         for kind in (*CLASSES, ALL):
             changes += bounded(relative(*(found.column(each, load, kind, "response_s") for each in (BFM, BFA))))
         wait = float((found.column(BFM, load, ALL, "wait_s") - found.column(BFA, load, ALL, "wait_s")).mean())
@@ -113,37 +108,38 @@ def verdicts(claims: Sequence[Claim], names: Sequence[str]) -> Table:
     return table
 
 
-def expired(fates: Mapping[str, Found]) -> Table:
+def expired(readings: Mapping[str, Mapping[str, Found]]) -> Table:
     """What becomes of a backfilled job whose window has expired, under FJT1: against an abort."""
+    columns = [f"{kind} {what}".strip() for kind in CLASSES for what in ("", *_BOUNDS, "response", "execution")]
     table = Table(
-        "Expired windows under FJT1, by what becomes of a backfilled job: mean response and execution, s",
-        ["load", "expired", *(f"{kind} {what}" for kind in CLASSES for what in ("response", "against abort", *_BOUNDS,
-         "execution"))],
-    )  # fmt: skip
-    for load in next(iter(fates.values())).reading.loads:
-        base = {kind: fates["abort"].column(BFA, load, kind, "response_s") for kind in CLASSES}
-        for fate, found in fates.items():
-            policy = BFM if fate == "fold" else BFA
-            row: list[float | None] = []
-            for kind in CLASSES:
-                ours = found.column(policy, load, kind, "response_s")
-                change = (None,) * 3 if fate == "abort" else bounded(relative(ours, base[kind]))
-                execution_s = float(found.column(policy, load, kind, "execution_s").mean())
-                row += [float(ours.mean()), *change, execution_s]
-            table.add(load, fate, *row)
+        "Expired windows under FJT1, by what becomes of backfilled jobs: response against an abort; means, s",
+        ["reading", "load", "expired", *columns],
+    )
+    for name, fates in readings.items():
+        for load in fates["abort"].reading.loads:
+            for fate, found in fates.items():
+                policy = BFM if fate == "fold" else BFA
+                row: list[float | None] = []
+                for kind in CLASSES:
+                    base = fates["abort"].column(BFA, load, kind, "response_s")
+                    ours = found.column(policy, load, kind, "response_s")
+                    change = (None, None, None) if fate == "abort" else bounded(relative(ours, base))
+                    means = float(ours.mean()), float(found.column(policy, load, kind, "execution_s").mean())
+                    row += [*change, *means]
+                table.add(name, load, fate, *row)
     table.notes.append("a suspended job's execution lasts from its start to its end")
     return table
 
 
-def rigid(shares: Mapping[float, Found]) -> Table:
-    """The paper's future work: some jobs have their largest size only."""
+def rigid(shares: Sequence[Found]) -> Table:
+    """The paper's future work: some jobs have one size only."""
+    columns = [f"{kind} {each}".strip() for kind in CLASSES for each in ("", *_BOUNDS)]
     table = Table(
-        "Rigid jobs: FJT1+BFM against FJT1+BFA, response, by their share; events for each hundred jobs",
-        ["rigid", "load", *(f"{kind} {each}".strip() for kind in CLASSES for each in ("", *_BOUNDS)), "backfilled",
-         "folded under BFM", "aborted under BFA", "work lost under BFA", "Long response under BFM",
-         "Short response under BFM"],
+        "Rigid jobs: FJT1+BFM against FJT1+BFA, response, by their share and width; events for each hundred jobs",
+        ["at most", "rigid", "load", *columns, "backfilled", "folded under BFM", "aborted under BFA",
+         "work lost under BFA", "Long under BFM, s", "Short under BFM, s"],
     )  # fmt: skip
-    for share, found in shares.items():
+    for found in shares:
         for load in found.reading.loads:
             row: list[float | None] = []
             for kind in CLASSES:
@@ -151,8 +147,10 @@ def rigid(shares: Mapping[float, Found]) -> Table:
             ours, theirs = (found.all_of(each, load) for each in (BFM, BFA))
             backfilled, folded, _ = _counts(ours, found.reading.jobs)
             aborted = _counts(theirs, found.reading.jobs)[2]
-            means = (float(found.column(BFM, load, kind, "response_s").mean()) for kind in (LONG, SHORT))
-            table.add(share, load, *row, backfilled, folded, aborted, _mean(theirs, "lost"), *means)
+            means = (float(found.column(BFM, load, kind, "response_s").mean()) for kind in CLASSES)
+            counted = backfilled, folded, aborted, _mean(theirs, "lost")
+            table.add(found.reading.mix["rigid_procs"], found.reading.mix["rigid"], load, *row, *counted, *means)
+    table.notes.append("at most: processors of a rigid job; the whole machine cannot be had by folding anybody")
     return table
 
 
@@ -168,4 +166,4 @@ def _counts(runs: Sequence[Measured], jobs: int) -> tuple[float, float, float]:
 
 
 def _mean(runs: Sequence[Measured], what: str) -> float:
-    return sum(getattr(each, what) for each in runs) / len(runs)
+    return float(np.mean([getattr(each, what) for each in runs]))

@@ -199,9 +199,9 @@ def test_a_growing_queue_is_seen() -> None:
     assert (middle / first, last / middle) == pytest.approx((3, 5 / 3), rel=0.1)
     assert steady.backlog_thirds(machine_that_falls_behind(1.0)) == (0, 0, 0)
     ones = np.ones(2)
-    assert sweep.Series(ones, ones, growth=0.5, backlog=0.1).unstable
-    assert not sweep.Series(ones, ones, growth=0.2, backlog=0.1).unstable  # it does not grow
-    assert not sweep.Series(ones, ones, growth=0.5, backlog=0.001).unstable  # nothing worth the name waits
+    assert sweep.Series(ones, ones, steady.Trend(0.5, 0.1)).unstable
+    assert not sweep.Series(ones, ones, steady.Trend(0.2, 0.1)).unstable  # it does not grow
+    assert not sweep.Series(ones, ones, steady.Trend(0.5, 0.001)).unstable  # nothing worth the name waits
 
 
 def test_fig_4_in_full() -> None:

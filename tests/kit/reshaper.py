@@ -229,7 +229,7 @@ class Held:
         for share in more.nodes:
             node = next(each for each in state.nodes() if each.node.name == share.node)
             assert node.in_service, f"{share} of a node that is {node.state}"
-            here = [(job, n.tasks) for job, held in self.jobs.items() for n in held.nodes if n.node == share.node]
-            assert sum(tasks for _, tasks in here) <= node.node.procs, f"{share.node}: {here}"
-            held = sum(tasks * self.memory[job] for job, tasks in here)
+            here = [(job, n) for job, held in self.jobs.items() for n in held.nodes if n.node == share.node]
+            assert sum(part.procs for _, part in here) <= node.node.procs, f"{share.node}: {here}"
+            held = sum(part.tasks * self.memory[job] for job, part in here)
             assert held <= node.node.memory_bytes, f"{share.node}: {here} hold {held} bytes"

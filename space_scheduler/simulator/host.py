@@ -139,7 +139,8 @@ def simulate(
             f"job {first}: {state.explain(first)}"
         )
     reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
-    outcome = Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)
+    starts_us, ends_us, promised_us = map(np.asarray, (run.starts_us, run.ends_us, run.promised_us))
+    outcome = Outcome(workload, starts_us, ends_us, promised_us, reasons, state.passes)
     if site is None:
         return outcome
     return replace(

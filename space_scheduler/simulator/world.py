@@ -1,18 +1,18 @@
 """The world of a simulation: a workload's jobs come as it has them, and run for as long as it says."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import starmap
 from typing import Final, Protocol
 
-import numpy as np
 from msgspec import structs
 
 from cosched.errors import Failed
 from cosched.model.job import COMPLETED, TIMED_OUT, Job, JobState
 from cosched.model.time import FOREVER_US
-from cosched.workload.rules import Tasks, Times, Workload
+from cosched.workload.rules import Tasks, Workload
 from space_scheduler.machine.events import (
     Boundary,
     Event,
@@ -66,11 +66,10 @@ class Run:
         self.progress = progress
         self.tell_at = _CHUNK
         count = len(workload)
-        self.starts_us: Times = np.full(count, -1, np.int64)
-        self.ends_us: Times = np.full(count, -1, np.int64)
-        self.promised_us: Times = np.full(count, -1, np.int64)
-        #: The rows that have been told a promise: only the first one counts.
-        self.promised: set[int] = set()
+        #: By row, -1: not yet. Arrays of the standard library: numpy's take several times as long for one number.
+        self.starts_us = array("q", [-1]) * count
+        self.ends_us = array("q", [-1]) * count
+        self.promised_us = array("q", [-1]) * count
         self.reasons: Counter[Why] = Counter()
         #: How long each job runs alone, until it ends or, once it has started under a limit, is killed.
         self.run_us: list[int] = workload.run_us.tolist()
@@ -174,8 +173,7 @@ class Run:
                     launched.append(JobLaunched(instruction.job.id))
             elif type(instruction) is Tell:
                 row = self.rows[instruction.job_id]
-                if row not in self.promised:
-                    self.promised.add(row)
+                if self.promised_us[row] < 0:  # only the first one counts
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
@@ -215,7 +213,7 @@ class Run:
     def go_on(self, job_id: int, rate_ppm: Rate, now_us: int) -> None:
         """A job goes at another rate from now on, and ends at another time than was entered."""
         row = self.rows[job_id]
-        up_us = int(self.starts_us[row])
+        up_us = self.starts_us[row]
         work, as_of_us, before_ppm = self.paced.get(job_id) or (self.run_us[row] * ALONE_PPM, up_us, ALONE_PPM)
         since_us = max(now_us, as_of_us)  # not before it is up
         work = max(0, work - (since_us - as_of_us) * before_ppm)

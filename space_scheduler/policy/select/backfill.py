@@ -117,7 +117,8 @@ class Backfill:
                 future.reserve(first, start_us)
                 promised[first.id] = start_us  # at FOREVER_US: nothing, while nodes are out of service
         shadow_us = min(promised.values()) if promised else FOREVER_US
-        scan = snapshot.queue.scan(future.free_procs, shortest_first=self.shortest_first)
+        fits = future.now if promised and isinstance(future, CountedFuture) else None
+        scan = snapshot.queue.scan(future.free_procs, fits=fits, shortest_first=self.shortest_first)
         while (job := next_fitting(scan, future, taken)) is not None:
             starts.append(future.start(job, self._why(job, future, shadow_us)))
             scan.advance()

@@ -142,8 +142,14 @@ class JobQueue:
         little cost what only gets harder during the walk, and finds that most shapes are out.
         """
         by = _shortest_first if shortest_first else _widest_first if widest_first else None
-        shapes = [same for procs, within in self._by_shape.items() if procs <= free_procs for same in within.values()]
-        return Scan([same for same in shapes if fits(same[0][1])] if fits else shapes, by)
+        shapes = [
+            same
+            for procs, within in self._by_shape.items()
+            if procs <= free_procs
+            for same in within.values()
+            if fits is None or fits(same[0][1])
+        ]
+        return Scan(shapes, by)
 
     def _within_width(self, job: Job) -> Rest:
         """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.

@@ -203,10 +203,10 @@ def _told(
     if before and changes.withdrawn:  # who comes back is promised anew
         gone = {job.id for job in changes.withdrawn}
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
-    told = []
-    if before != promised:
-        why = Reason(changes.disturbed or Why.RESERVED)
-        told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
+    if before == promised:
+        return []
+    why = Reason(changes.disturbed or Why.RESERVED)
+    told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
     if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
         started = {start.job.id for start in starts}
         why = Reason(changes.disturbed or Why.OVERTAKEN)

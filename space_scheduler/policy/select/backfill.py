@@ -16,7 +16,7 @@ not enough: the pass is made again with what it has started, until nobody more s
 
 Why most passes of EASY over counted processors are short: between two ends of jobs nothing gets easier, so after
 submissions only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of
-job once.
+job at its beginning, and walks those alone that may start: during a scan that only gets harder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -16,6 +16,7 @@ from kit.command import Call
         (["contract", "--tasks", "9"], "--tasks: '9'"),
         (["contract", "--seconds", "0.5"], "--seconds: 0.5"),
         (["contract", "--rounds", "0"], "--rounds"),
+        (["contract", "--tries", "0"], "--tries: '0'"),
         (["coscheduling", "--modes", "css"], "--modes"),
         (["coscheduling", "--works", "nothing such"], "--works"),
         (["coscheduling", "--seconds", "0.01"], "--seconds"),

@@ -16,7 +16,6 @@ from kit.command import Call
         (["contract", "--tasks", "9"], "--tasks: '9'"),
         (["contract", "--seconds", "0.5"], "--seconds: 0.5"),
         (["contract", "--rounds", "0"], "--rounds"),
-        (["contract", "--tries", "0"], "--tries: '0'"),
         (["coscheduling", "--modes", "css"], "--modes"),
         (["coscheduling", "--works", "nothing such"], "--works"),
         (["coscheduling", "--seconds", "0.01"], "--seconds"),
@@ -31,6 +30,7 @@ from kit.command import Call
         (["model", "--policy", "normol"], "did you mean 'normal'"),
         (["model", "--coefficients", "none.json"], "none.json"),
         (["model", "--series", "some"], "--series"),
+        (["contract", "--tries", "0"], "--tries: '0'"),
     ],
 )
 def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], complaint: str) -> None:

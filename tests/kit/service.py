@@ -312,6 +312,8 @@ class Agent(Player):
             data = whole[message.offset : message.offset + message.max_bytes]
             final = self.final and message.offset + len(data) >= len(whole)
             await self.say(wire.OutputChunk(message.request, data, len(whole), final))
+        elif isinstance(message, wire.Survey):
+            await self.say(wire.Surveyed(message.request, time.time_ns() // 1000, {}))
 
     def close(self) -> None:
         """Stop reading."""

@@ -18,7 +18,7 @@ _MODULE = ("-m", "cosched.apps.cli.main")
 _COMMAND = ("bench", "contract", "--tasks=1", "--rounds=1", "--seconds=1", "--reactions=1", "--tries=1")
 
 
-@pytest.mark.xdist_group("labs")
+@pytest.mark.xdist_group("live")
 @pytest.mark.parametrize("desk", [pytest.param("made for it", marks=pytest.mark.long), "a lab's", "this machine's"])
 def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     """On a lab of its own; on one that is up; and on a node of one, as on a machine that is a cluster's node."""
@@ -56,7 +56,7 @@ def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     assert "last key to the whole node back" in done.stdout
 
 
-@pytest.mark.xdist_group("labs")
+@pytest.mark.xdist_group("live")
 def test_a_cluster_whose_jobs_could_start_elsewhere_is_refused() -> None:
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSCHED_RUNTIME_DIR", runtime)

@@ -13,7 +13,7 @@ from kit.needs import need_root
 from cosched.apps.experiments.matrix import ALONE
 from cosched.apps.lab.lab import Lab
 
-pytestmark = pytest.mark.xdist_group("labs")
+pytestmark = pytest.mark.xdist_group("live")
 
 _CELL = ("yield, 1 ms", "one computing task")
 #: Others run beside it: a disturbed run is not made again, and is one of those that are looked at.

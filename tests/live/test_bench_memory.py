@@ -14,7 +14,7 @@ from cosched.apps.experiments.memory import CONTRACT, IDLE, UNPROTECTED
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("labs")
+@pytest.mark.xdist_group("live")
 def test_an_owner_loses_his_memory_without_a_contract_alone(tmp_path: Path) -> None:
     need_root()
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime:  # short: sockets are below it

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.needs import need_root
 
-pytestmark = pytest.mark.xdist_group("labs")
+pytestmark = pytest.mark.xdist_group("live")
 
 
 @pytest.mark.parametrize("desks", [0, pytest.param(1, marks=pytest.mark.long)])

@@ -8,7 +8,7 @@ from cosched.apps.experiments import cisne_trial as trial
 from cosched.apps.experiments.jobs import Cannot
 from cosched.model.coscheduling import Mode
 
-pytestmark = pytest.mark.xdist_group("labs")
+pytestmark = pytest.mark.xdist_group("live")
 
 SMALL = trial.Cluster("coscheduling", 2, 1, 4, 0.03, "S", pin=len(os.sched_getaffinity(0)) >= 2)
 

@@ -256,3 +256,4 @@ async def test_a_silent_scheduler_is_left_after_its_lease(cluster: Cluster) -> N
         transport.pause_reading()  # type: ignore[attr-defined]
         await until(lambda: len(scheduler.hellos) == 2, "the agent to dial again")
         assert "nothing heard for 0.5 s" in node.log.read_text()
+        transport.abort()  # else its end here waits for word of what it does not read

@@ -142,7 +142,8 @@ class JobList(msgspec.Struct, frozen=True):
 class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
 
-    ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape.
+    ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
+    why the agent that called last may not join.
     """
 
     name: str
@@ -163,6 +164,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     last_heard: str | None = None
     address: str = ""
     version: int | None = None
+    refused: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):

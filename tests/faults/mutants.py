@@ -18,7 +18,8 @@ from node_agent.core.replies import Declined
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send
-from space_scheduler.service.launch.gang import Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Gang, Order
+from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.service_core import ServiceCore
 
 

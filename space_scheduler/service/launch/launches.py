@@ -272,7 +272,7 @@ class Launches:
         if isinstance(message, wire.Prepared | wire.Resized):
             self._reshapes.answered(launch, entry.name, message)
         elif isinstance(message, wire.Refused) and kind in (OrderKind.PREPARE, OrderKind.RESIZE):
-            self._reshapes.refused(launch, entry.name, message.message)
+            self._reshapes.refused(launch, entry.name, message)
 
     def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent, kind: OrderKind | None) -> list[Action]:
         if isinstance(message, wire.Prepared):

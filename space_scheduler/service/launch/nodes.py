@@ -26,6 +26,7 @@ class NodeEntry:
         self.name = name
         self.hello: Hello | None = None
         self.beat: Heartbeat | None = None
+        self.refused = ""  # why the agent that called last may not join; empty once one may
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
@@ -172,4 +173,5 @@ class NodeBook:
             last_heard=entry.heard_at.isoformat(timespec="milliseconds") if entry.heard_at else None,
             address=hello.address if hello else "",
             version=entry.version or None,
+            refused=entry.refused,
         )

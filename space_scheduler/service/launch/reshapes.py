@@ -19,6 +19,9 @@ from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
 
+#: Codes of refusals after which it may have been done.
+_UNKNOWN: Final = frozenset({"failed", "busy"})
+
 
 class Reshapes:
     """All changes of what jobs hold that are under way."""
@@ -77,10 +80,11 @@ class Reshapes:
         if isinstance(message, wire.Resized) or reshaping.stage is Stage.ASKING:
             self._do(launch, reshaping.answered(node))
 
-    def refused(self, launch: LaunchAttempt, node: str, why: str) -> None:
-        """A node does not do what it was asked last."""
+    def refused(self, launch: LaunchAttempt, node: str, refusal: wire.Refused) -> None:
+        """A node does not do what it was asked last; where its guard went before it had answered, nobody knows."""
         if (reshaping := launch.reshaping) is not None:
-            self._go_back(launch, reshaping, reshaping.refused(node, why))
+            unchanged = refusal.code not in _UNKNOWN
+            self._go_back(launch, reshaping, reshaping.refused(node, refusal.message, unchanged=unchanged))
 
     def left(self, launch: LaunchAttempt, node: str) -> None:
         """Nothing of a job is left on a node that was to leave it."""
@@ -101,10 +105,10 @@ class Reshapes:
             if reshaping.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
                 self._do(launch, reshaping.answered(node))
             else:
-                self._go_back(launch, reshaping, reshaping.refused(node, why))
+                self._go_back(launch, reshaping, reshaping.refused(node, why, unchanged=True))
             return
         if report is not None and report.rebooted and reshaping.joins(node):
-            self._go_back(launch, reshaping, reshaping.refused(node, "its machine was started anew"))
+            self._go_back(launch, reshaping, reshaping.refused(node, "it was started anew", unchanged=False))
             return
         held = [step for step in self._held.pop(launch.job_id, []) if step.node != node]
         self._do(launch, [*reshaping.again(node, has_it=report is not None), *held])

@@ -92,9 +92,12 @@ class Reshaping:
         self._waits.discard(node)
         return self._went_on()
 
-    def refused(self, node: str, why: str) -> list[Step]:
-        """A node does not do what it was asked last. The old share it is asked for again when its time is over."""
-        return self._undo(f"{node} refused: {why}") if node in self._waits else []
+    def refused(self, node: str, why: str, *, unchanged: bool) -> list[Step]:
+        """A node does not do what it was asked last. ``unchanged``: it has the share that it had, for certain.
+
+        What refuses the old share is asked again when its time is over.
+        """
+        return self._undo(f"{node} refused: {why}", node if unchanged else "") if node in self._waits else []
 
     def timed_out(self, after: str) -> list[Step]:
         """The nodes have had as long as they may take; ``after`` says how long for people."""
@@ -112,12 +115,13 @@ class Reshaping:
             return [Join(node, again=has_it)]
         return [Ask(node)] if node in self._waits and node in self.kept else []
 
-    def _undo(self, why: str) -> list[Step]:
+    def _undo(self, why: str, unchanged: str = "") -> list[Step]:
         if self.stage is not Stage.ASKING:
             return []
         self._why, self.stage = why, Stage.UNDOING
-        self._waits = {*self.kept, *self._joining}
-        return [*map(Ask, self.kept), *map(Leave, self._joining)]
+        back = [node for node in self.kept if node != unchanged]
+        self._waits = {*back, *self._joining}
+        return [*map(Ask, back), *map(Leave, self._joining)] or self._went_on()
 
     def _went_on(self) -> list[Step]:
         if self._waits:

@@ -93,7 +93,7 @@ class ServiceCore:
 
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
-        entry.connected, entry.agreed = True, False
+        entry.connected, entry.agreed, entry.refused = True, False, ""
         entry.hello, entry.beat, entry.serial = hello, None, called.serial
         entry.heard_s = self.now_s
         self._say(

@@ -14,6 +14,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
+from faults import shapes
 from faults.node import Node
 from faults.scheduler import APART, SHARING, Scheduler
 from faults.world import S, World
@@ -136,7 +137,8 @@ class History:
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
-        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20)
+        shape = shapes.width(tasks) if self.mpl == 1 else None
+        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20, shape=shape)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
     def _acknowledge(self, limit_us: int, job_id: int) -> None:
@@ -162,12 +164,14 @@ class History:
         return self.asked[job_id]
 
     def _look(self) -> None:
-        """Once a second: a node that was silent for a lease is not in service (O10)."""
+        """Once a second: a node that was silent for a lease is not in service (O10), shapes are as they are counted."""
         scheduler, now_us = self.scheduler, self.world.now_us
         if scheduler.alive:
             for name, heard_us in scheduler.heard_us.items():
                 if now_us - heard_us > _LEASE_US + 2 * S and scheduler.rules.book.entry(name).size is not None:
                     raise Violation(f"O10: {name} was silent for {(now_us - heard_us) / S:.1f} s, and is in service")
+        for what in shapes.wrong(self):
+            raise Violation(f"S1: {what}")
         self.world.after(S, self._look)
 
     # --- the judge --------------------------------------------------------------------------------------------------
@@ -186,7 +190,7 @@ class History:
             if key not in self.nodes[peer.name].ever_prepared:
                 raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
         for name, each in self.nodes.items():
-            used = sum(own.prepare.tasks for own in each.guard.groups.values() if own.running or not own.told_empty)
+            used = sum(own.tasks for own in each.guard.groups.values() if own.running or not own.told_empty)
             if used > 2 * self.mpl:
                 raise Violation(f"P6: {used} tasks on {name}, which has {2 * self.mpl} places")
 

@@ -21,6 +21,7 @@ from cosched.model.job import Job
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, Turn
+from faults import shapes
 from faults.world import MS, Connection, S, World
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
@@ -40,7 +41,7 @@ from space_scheduler.service.link.joining import checked_hello
 _COMMIT_US = 2 * MS
 #: Policies of clusters where jobs share nodes, and where they do not.
 SHARING = ("normal", "3dbf-light", "uniform-light")
-APART = ("easy", "fcfs", "conservative", "firstfit")
+APART = ("easy", "fcfs", "conservative", "firstfit", shapes.POLICY)
 
 
 class Link:
@@ -100,7 +101,8 @@ class Scheduler:
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
         }
-        self.feed(given.Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
+        jobs = tuple(recovered.jobs.values())
+        self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing))
         self._soon()
         self._tick(self.starts)
 

@@ -21,6 +21,7 @@ from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Send, SetTimer
 from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, TimedOut
+from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
 from space_scheduler.service.launch.service_core import ServiceCore
@@ -124,6 +125,29 @@ def test_a_share_is_asked_for_everywhere_and_reported_when_all_have_answered() -
     rules.answers("n2", asked["n2"])
     assert (rules.posted, rules.timed) == ([ev.JobResized(1)], False)
     assert rules.core.launches.attempts[1].tasks == {"n1": 1, "n2": 2}
+
+
+def test_a_job_is_folded_its_processes_stay_and_have_fewer_processors() -> None:
+    rules = Rules()
+    rules.resize(Allocation(2, (Share("n1", 2, 1), Share("n2", 2, 1)), 4))
+    asked = rules.orders()
+    assert {rules.shape(order)[:2] for order in asked.values()} == {(2, 1)}
+    for name, order in asked.items():
+        rules.answers(name, order)
+    assert rules.posted == [ev.JobResized(1)]
+    rules.held = rules.core.launches.attempts[1].allocation
+    rules.resize(Allocation(0, (Share("n1", 2, 0), Share("n2", 2, 0)), 4))
+    assert rules.posted[1:] == [ev.ResizeFailed(1, "no node keeps a job without a processor")]
+
+
+def test_an_answer_of_the_launch_that_comes_again_is_no_answer_to_a_change() -> None:
+    """Its Prepare was given twice. (Found by simulated faults: the share was counted, and had not been changed.)"""
+    rules = Rules()
+    order = rules.core.launches._orders.numbers.of("n1", KEY, OrderKind.PREPARE)
+    rules.resize(on(n1=1))
+    rules.feed(Heard("n1", wire.Prepared(order)))
+    assert list(rules.orders()) == ["n1"]
+    assert rules.posted == []
 
 
 def test_where_tasks_share_cpus_none_are_set_aside() -> None:

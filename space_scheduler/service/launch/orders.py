@@ -6,7 +6,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
-from cosched.model.allocation import Allocation
+from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.wire import messages as wire
@@ -107,14 +107,13 @@ class Orders:
             submission.error,
         )
 
-    def resize(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...]) -> wire.Resize:
-        """For a node that the job keeps, which is one of its ``peers``. Where tasks share CPUs, none are set aside."""
-        tasks = _tasks(name, peers)
+    def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:
+        """For a node that the job keeps. Where tasks share CPUs, none are set aside."""
         return wire.Resize(
             self._fence,
-            self.numbers.of(name, launch.key, OrderKind.RESIZE),
-            tasks=tasks,
-            cpus=tasks if self._config.contract.mpl == 1 else None,
+            self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
+            tasks=share.tasks,
+            cpus=share.procs if self._config.contract.mpl == 1 else None,
             peers=peers,
             grant=self._grant(launch, peers),
         )

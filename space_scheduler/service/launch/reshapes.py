@@ -61,6 +61,8 @@ class Reshapes:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
             return f"its script runs on {gang.first}, which has to be the first of its nodes"
+        if not all(share.procs for share in new.nodes):
+            return "no node keeps a job without a processor"
         return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
 
     def _rigid(self, name: str) -> str:
@@ -73,11 +75,14 @@ class Reshapes:
     # what happens
 
     def answered(self, launch: LaunchAttempt, node: str, message: wire.Prepared | wire.Resized) -> None:
-        """A node has done what it was asked; an answer to an order that another has replaced says nothing."""
+        """A node has done what it was asked; an answer to an order that another has replaced says nothing.
+
+        Nor does a Prepared of the job's launch that comes again from a node that the job keeps.
+        """
         reshaping = launch.reshaping
         if reshaping is None or self._orders.numbers.kind(node, message.order) is None:
             return
-        if isinstance(message, wire.Resized) or reshaping.stage is Stage.ASKING:
+        if isinstance(message, wire.Resized) or reshaping.joins(node):
             self._do(launch, reshaping.answered(node))
 
     def refused(self, launch: LaunchAttempt, node: str, refusal: wire.Refused) -> None:
@@ -145,16 +150,17 @@ class Reshapes:
             elif isinstance(step, Reshaped):
                 self._reshaped(launch)
             elif launch.reshaping is not None:
-                self._ask(launch, step, self._book.peers(launch.reshaping.wanted))
+                self._ask(launch, step, launch.reshaping.wanted)
 
-    def _ask(self, launch: LaunchAttempt, step: Ask | Join, peers: tuple[wire.Peer, ...]) -> None:
-        node, key = step.node, launch.key
+    def _ask(self, launch: LaunchAttempt, step: Ask | Join, wanted: Allocation) -> None:
+        node, key, peers = step.node, launch.key, self._book.peers(wanted)
         if isinstance(step, Join) and node not in launch.gang.node_phases:
             launch.gang.join(node)
         if not peers:
             self._held.setdefault(launch.job_id, []).append(step)
         elif isinstance(step, Ask):
-            self._effect(Send(node, self._orders.resize(launch, node, peers)))
+            share = next(share for share in wanted.nodes if share.node == node)
+            self._effect(Send(node, self._orders.resize(launch, share, peers)))
         else:
             if not step.again:  # what it may have kept of an earlier time in the job goes first
                 self._orders.numbers.anew(node, key)

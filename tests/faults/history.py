@@ -81,10 +81,12 @@ class History:
         self.directory = Path(tempfile.mkdtemp(prefix="simulated-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
         shared = world.random.random() < 0.4
+        policy = world.random.choice(SHARING if shared else APART)
+        self.reshapes = not shared and seed % 4 == 0  # a policy that changes what running jobs hold
         config = ClusterConfig(
             name="faults",
             nodes=names,
-            policy=world.random.choice(SHARING if shared else APART),
+            policy=shapes.POLICY if self.reshapes else policy,
             contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2 if shared else 1),
             heartbeat="500ms",
             lease="5s",
@@ -137,7 +139,7 @@ class History:
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
-        shape = shapes.width(tasks) if self.mpl == 1 else None
+        shape = shapes.width(tasks) if self.reshapes else None
         job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20, shape=shape)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 

@@ -21,7 +21,6 @@ from cosched.model.job import Job
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, Turn
-from faults import shapes
 from faults.world import MS, Connection, S, World
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
@@ -41,7 +40,7 @@ from space_scheduler.service.link.joining import checked_hello
 _COMMIT_US = 2 * MS
 #: Policies of clusters where jobs share nodes, and where they do not.
 SHARING = ("normal", "3dbf-light", "uniform-light")
-APART = ("easy", "fcfs", "conservative", "firstfit", shapes.POLICY)
+APART = ("easy", "fcfs", "conservative", "firstfit")
 
 
 class Link:

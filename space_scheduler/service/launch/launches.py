@@ -179,9 +179,8 @@ class Launches:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
             for key in again:
                 launch = self.attempts.get(key[0])
-                if (
-                    launch is None or launch.key != key or entry.name not in launch.gang.node_phases
-                ):  # another journal's job may have had its number
+                # another journal's job may have had its number, or the node has left this one
+                if launch is None or launch.key != key or entry.name not in launch.gang.node_phases:
                     self._order(entry.name, key, OrderKind.FORGET)
         if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")

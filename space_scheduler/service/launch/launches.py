@@ -17,8 +17,7 @@ from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from cosched.wire.api import Failure
-from space_scheduler.launch import diagnose, unnoticed
+from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
@@ -27,6 +26,7 @@ from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
+from space_scheduler.service.launch.failures import failure_of
 from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
@@ -38,8 +38,6 @@ from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.work_done import WorkDone
 
-_TAIL_LINES: Final = 20
-_LONGEST_LINE: Final = 400
 _MOST_UNFORGOTTEN: Final = 10_000
 
 
@@ -377,6 +375,8 @@ class Launches:
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         self._tell(name, self._orders.plain(kind, name, key))
+        if kind in (OrderKind.FORGET, OrderKind.DISCARD):
+            self._orders.numbers.over(name, key)
 
     def discard(self, name: str, job_id: int, attempt: int) -> None:
         """The output of a job is no longer kept."""
@@ -434,15 +434,6 @@ class Launches:
 
     def _say(self, level: Level, what: str, **fields: object) -> None:
         self._effects.append(Say(level, what, fields))
-
-
-def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
-    """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
-    lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
-    found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None
-    if found is not None:
-        return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
-    return Failure(end.message or end.outcome.value, end.node, tail=lines)
 
 
 def _names(actions: list[Action]) -> str:

@@ -4,7 +4,6 @@ A later scheduler's are all higher than those of an earlier one, whatever that o
 nothing has to be known of what was ordered before a restart.
 """
 
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +11,11 @@ from cosched.wire.messages import OrderId
 
 #: Bits of a number that count within an epoch: a node is not given as many orders for one attempt.
 _COUNT_BITS: Final = 20
+#: Of so many attempts that are over, each on one node, it is remembered what they were given.
+_MOST_OVER: Final = 10_000
+
+#: A node's name, and an attempt's: the job's number and its own.
+Place = tuple[str, tuple[int, int]]
 
 
 class OrderKind(StrEnum):
@@ -28,8 +32,8 @@ class OrderKind(StrEnum):
 class _Given:
     """What a node was given for one attempt: how many orders, and the number of the last of each kind."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int) -> None:
+        self.count = count
         self.last: dict[OrderKind, int] = {}
 
 
@@ -38,7 +42,9 @@ class OrderNumbers:
 
     def __init__(self, epoch: int) -> None:
         self._first: Final = epoch << _COUNT_BITS
-        self._given: dict[tuple[str, tuple[int, int]], _Given] = {}
+        self._given: dict[Place, _Given] = {}
+        self._over: dict[Place, None] = {}  # the oldest first
+        self._least = 0  # no attempt that is not remembered was given more orders
 
     def of(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
         """That of an order that was given before, or of a new one where none of the kind was."""
@@ -49,7 +55,8 @@ class OrderNumbers:
 
     def new(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
         """That of an order that was not given before: the next."""
-        given = self._given.setdefault((node, key), _Given())
+        self._over.pop((node, key), None)
+        given = self._given.setdefault((node, key), _Given(self._least))
         given.count += 1
         given.last[kind] = self._first + given.count
         return OrderId(*key, given.last[kind])
@@ -65,7 +72,12 @@ class OrderNumbers:
         found = given.last.items() if given is not None else ()
         return next((kind for kind, number in found if number == order.n), None)
 
-    def drop(self, nodes: Iterable[str], key: tuple[int, int]) -> None:
-        """An attempt is over, and nothing more is ordered for it."""
-        for node in nodes:
-            self._given.pop((node, key), None)
+    def over(self, node: str, key: tuple[int, int]) -> None:
+        """Nothing more is to be ordered for an attempt, unless the last orders have to be given again."""
+        if (node, key) not in self._given:
+            return
+        self._over[node, key] = None
+        if len(self._over) > _MOST_OVER:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._least = max(self._least, self._given.pop(oldest).count)

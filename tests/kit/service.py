@@ -45,6 +45,11 @@ NOBODY = wire.Fence("", 0, "")
 Kind = TypeVar("Kind")
 
 
+def order_id(job_id: int, attempt: int, n: int, epoch: int = 1) -> wire.OrderId:
+    """That of the n-th order that a scheduler of this epoch gives a node for an attempt."""
+    return wire.OrderId(job_id, attempt, (epoch << 20) + n)
+
+
 class Cluster:
     """The files of a cluster in a directory of its own: identities of the scheduler, of nodes and users; settings."""
 

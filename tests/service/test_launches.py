@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import msgspec
-from kit.service import DEADLINE_S, ME, Agent, Cluster, Running, running
+from kit.service import DEADLINE_S, ME, Agent, Cluster, Running, order_id, running
 
 from cosched.identity.grants import load_grant_pub
 from cosched.wire import messages as wire
@@ -231,10 +231,10 @@ async def test_orders_that_were_not_answered_are_given_again_under_the_same_numb
 
 async def test_what_was_never_ours_is_ended_before_the_node_counts(service: Running) -> None:
     async with service.agent("n1", answers=False, groups=(wire.GroupReport(99, 1, "running", 2),)) as agent:
-        assert (await agent.heard(wire.Kill)).order == wire.OrderId(99, 1, 3)
+        assert (await agent.heard(wire.Kill)).order == order_id(99, 1, 1)
         assert service.service.book.entry("n1").size is None
         await agent.say(wire.GroupEnded(99, 1))
-        assert (await agent.heard(wire.Forget)).order == wire.OrderId(99, 1, 4)
+        assert (await agent.heard(wire.Forget)).order == order_id(99, 1, 2)
         await joined(service, "n1")
 
 
@@ -303,16 +303,16 @@ class TestRestart:
             assert done.failure is not None
             assert done.failure.message == "n1 was not heard for 5 s"
 
-    async def test_a_job_that_was_starting_goes_on_with_the_same_orders(self, cluster: Cluster) -> None:
+    async def test_a_job_that_was_starting_goes_on_with_orders_of_higher_numbers(self, cluster: Cluster) -> None:
         async with running(cluster) as service, service.agent("n1", answers=False) as agent:
             await joined(service, "n1")
             job_id = await service.submit()
             before = await agent.heard(wire.Prepare)
         groups = (wire.GroupReport(job_id, 1, "prepared", 1),)
         async with running(cluster) as service, service.agent("n1", groups=groups) as agent:
-            assert (await agent.heard(wire.Run)).order.job_id == job_id
+            assert (await agent.heard(wire.Run)).order == order_id(job_id, 1, 1, epoch=2)
             assert not agent.heard_already(wire.Prepare)
-            assert before.order.n == 1
+            assert before.order == order_id(job_id, 1, 1)
             await service.job_in(job_id, "running")
 
     async def test_what_was_being_cancelled_is_killed_again(self, cluster: Cluster) -> None:
@@ -372,7 +372,7 @@ async def test_output_that_was_kept_long_enough_is_discarded_once(make_cluster: 
         ended_us = (await host.job(job_id)).end_us or 0
         await service.until(lambda: host.clock.now_us() > ended_us + 100_000, "kept long enough")
         assert await discarder.look() == 1
-        assert (await agent.heard(wire.Discard)).order == wire.OrderId(job_id, 1, 5)
+        assert (await agent.heard(wire.Discard)).order == order_id(job_id, 1, 5)
         assert await discarder.look() == 0
 
 

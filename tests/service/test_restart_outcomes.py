@@ -5,11 +5,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from kit.service import Cluster, Running, running
+from kit.service import Cluster, Running, order_id, running
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from space_scheduler.service.launch.gang import Ended, Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Ended, Gang, Order
+from space_scheduler.service.launch.numbers import OrderKind
 from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")
@@ -100,7 +101,7 @@ async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Run
         report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN, rebooted=True)
         again = await stack.enter_async_context(service.agent("n1", groups=(report,)))
         prepare = await again.heard(wire.Prepare)
-        assert prepare.order == wire.OrderId(job_id, 2, OrderKind.PREPARE)
+        assert prepare.order == order_id(job_id, 2, 1)
         await again.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
         done = await service.job_in(job_id, "completed")
         states = [step.state for step in done.history]

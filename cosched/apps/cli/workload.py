@@ -191,7 +191,9 @@ def generate_command(
         params[key] = value
     log, lines = registry.generate_shaped(model, jobs, procs, np.random.default_rng(seed), params, load=load)
     if shapes_target and not lines:
-        raise BadInput("--shapes", f"model {model}: all jobs are rigid", "a model with jobs of several widths: utrera05")
+        raise BadInput(
+            "--shapes", f"model {model}: all jobs are rigid", "a model with jobs of several widths: utrera05"
+        )
     swf.write(log, target)
     if shapes_target:
         shapes.write(lines, shapes_target)

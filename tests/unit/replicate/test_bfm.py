@@ -198,6 +198,19 @@ def test_claims_fail_on_the_contrary() -> None:
         assert found[claim] is Verdict.FAILS, claim
 
 
+def test_that_two_policies_are_one_is_said() -> None:
+    found, made = planted({**AS_THE_PAPER, BFM: AS_THE_PAPER[BFA]})
+    told = {claim.id: claim.note for claim in made}
+    for claim in ("bfm-response-long", "bfm-wait", "bfm-best", "bfm-short-penalty-grows"):
+        assert "are one policy here" in told[claim], claim
+    assert "one policy" not in told["all-beat-fifo"]
+    assert told["bfm-nobody-aborted"] == "0 folds in 80 runs"
+    folding = {run: msgspec.structs.replace(each, folds=1) for run, each in found.runs.items()}
+    told = {claim.id: claim.note for claim in judging.judged(Found(MAIN, found.seeds, folding))}
+    assert "one policy" not in told["bfm-response-long"]
+    assert told["bfm-no-work-lost"] == "80 folds in 80 runs"
+
+
 def test_noise_is_not_decided() -> None:
     """Every seed's own noise for each policy, far above the difference that is planted."""
     found, _ = planted(AS_THE_PAPER)

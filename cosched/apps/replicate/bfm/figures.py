@@ -47,7 +47,7 @@ def gains(axes: "Axes", table: Table) -> None:
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row["reading"] for row in rows])
     axes.invert_yaxis()
-    axes.set(xlabel="response, FJT1+BFM against FJT1+BFA at high load (%)", ylabel="reading")
+    axes.set(xlabel="response, FJT1+BFM against FJT1+BFA at high load (%; bars: 95 % intervals)", ylabel="reading")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0))
 

@@ -34,6 +34,10 @@ class Found:
         """The runs of all seeds."""
         return [self.runs[run_of(self.reading, preset, load, seed)] for seed in range(1, self.seeds + 1)]
 
+    def everything(self, preset: str) -> list[Measured]:
+        """The runs of all seeds at all loads."""
+        return [each for load in self.reading.loads for each in self.all_of(preset, load)]
+
     def column(self, preset: str, load: float, kind: str, measure: str) -> Floats:
         """One measure of a class of jobs, of all seeds, shape (seeds,)."""
         return np.array([getattr(each.classes[kind], measure) for each in self.all_of(preset, load)], np.float64)
@@ -54,9 +58,10 @@ def judged(found: Found) -> list[Claim]:
     """Every claim in one reading."""
     made = [_compared(each, found) for each in COMPARED]
     made += [_penalty(found), _deviation(found), _deviation_grows(found), _shrunk(found)]
-    every = [each for load in found.reading.loads for each in found.all_of(BFM, load)]
-    made.append(judge.judge(claims.NOBODY_ABORTED, float(sum(each.aborts for each in every))))
-    made.append(judge.judge(claims.NO_WORK_LOST, sum(each.lost_s for each in every)))
+    every = found.everything(BFM)
+    folds = f"{sum(each.folds for each in every)} folds in {len(every)} runs"
+    made.append(judge.judge(claims.NOBODY_ABORTED, float(sum(each.aborts for each in every)), folds))
+    made.append(judge.judge(claims.NO_WORK_LOST, sum(each.lost_s for each in every), folds))
     return made
 
 
@@ -79,11 +84,23 @@ def _noted(main: Claim, verdicts: Mapping[str, Verdict]) -> str:
     return f"{main.note}; {told}" if main.note else told
 
 
-def _decided(predicate: Predicate, cases: Mapping[str, Interval], left_out: int) -> Claim:
+def _decided(predicate: Predicate, cases: Mapping[str, Interval], left_out: int, note: str = "") -> Claim:
     if left_out and not cases:
         return judge.not_comparable(predicate, _NOT_STEADY)
-    note = f"{left_out} cases left out: {_NOT_STEADY}" if left_out else ""
-    return judge.judge_every(predicate, cases, note)
+    told = [f"{left_out} cases left out: {_NOT_STEADY}"] if left_out else []
+    return judge.judge_every(predicate, cases, "; ".join([*told, note] if note else told))
+
+
+def _alike(found: Found) -> str:
+    """Says that BFM and BFA are one policy in a reading where no window has led to anything; else nothing."""
+    folds, aborts = (
+        sum(each.folds for each in found.everything(BFM)),
+        sum(each.aborts for each in found.everything(BFA)),
+    )
+    options = found.reading.options.get(BFA, "")
+    if folds or aborts or "remain" in options or "suspend" in options:
+        return ""
+    return "nobody was folded or aborted in any run: FJT1+BFM and FJT1+BFA are one policy here"
 
 
 def _compared(each: Compared, found: Found) -> Claim:
@@ -98,7 +115,7 @@ def _compared(each: Compared, found: Found) -> Claim:
             for kind in each.classes:
                 ours, other = (found.column(preset, load, kind, each.measure) for preset in (policy, base))
                 cases[_case(load, kind, f"{policy} against {base}")] = compare(ours, other)
-    return _decided(each.claim, cases, left_out)
+    return _decided(each.claim, cases, left_out, _alike(found) if (BFM, BFA) in each.pairs else "")
 
 
 def _penalty(found: Found) -> Claim:
@@ -109,7 +126,7 @@ def _penalty(found: Found) -> Claim:
         found.column(BFM, load, SHORT, "execution_s") - found.column(BFA, load, SHORT, "execution_s")
         for load in (high, low)
     ]
-    return judge.judge(claims.PENALTY_GROWS, difference(penalty[0], penalty[1]))
+    return judge.judge(claims.PENALTY_GROWS, difference(penalty[0], penalty[1]), _alike(found))
 
 
 def _deviation(found: Found) -> Claim:

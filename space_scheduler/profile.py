@@ -153,6 +153,32 @@ class Profile:
             self.change(earlier_us + duration_us, start_us + duration_us, procs)
             self.change(earlier_us, start_us, -procs)
 
+    def earlier(self, procs: int, duration_us: int, start_us: int, from_us: int) -> int:
+        """Where a job that holds ``[start_us, start_us + duration_us)`` in this profile could start instead.
+
+        The earliest start from ``from_us`` on, at most ``start_us``, that needs nothing but what is free and what the
+        job itself holds: the answer of taking the job out and placing it again, without touching the profile.
+        """
+        times, free = self.times, self.free
+        before = bisect_left(times, start_us)
+        i = max(0, bisect_right(times, from_us, 0, before) - 1)
+        if i >= before or max(free[i:before]) < procs:
+            return start_us
+        while i < before:
+            if free[i] < procs:
+                i += 1
+                continue
+            anchor_us = times[i]
+            if anchor_us < from_us:
+                anchor_us = from_us
+            end_us = min(anchor_us + duration_us, start_us)  # from start_us on it stands on its own processors
+            i += 1
+            while i < before and times[i] < end_us and free[i] >= procs:
+                i += 1
+            if i == before or times[i] >= end_us:
+                return anchor_us
+        return start_us
+
     def lowest(self) -> int:
         """The fewest processors ever free: negative means an over-commitment."""
         return min(self.free)

@@ -102,6 +102,21 @@ def test_the_steps_lead_another_profile_to_the_same(made: list[Change], now: int
     assert (other.times, other.free) == (profile.times, profile.free)
 
 
+@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 50) | st.just(0))
+def test_earlier_is_taking_out_and_placing_again(
+    made: list[Change], procs: int, length: int, start: int, searched_from: int
+) -> None:
+    profile, array = built(8, [*made, Change(start, length, -procs)])
+    before = profile.normal()
+    array[start : start + length] = [free + procs for free in array[start : start + length]]
+    fits_where_it_is = all(free >= procs for free in array[start : start + length])
+    if fits_where_it_is:  # else it holds what is not there, and no answer is right
+        searched_from = min(searched_from, start)
+        hole = first_hole(array, procs, length, searched_from)
+        assert profile.earlier(procs, length, start, searched_from) == hole
+    assert profile.normal() == before
+
+
 @given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 50))
 def test_moving_up_is_giving_and_taking(made: list[Change], procs: int, length: int, start: int, earlier: int) -> None:
     earlier = min(earlier, start)

@@ -3,12 +3,14 @@ kept from pass to pass is what would be made anew.
 """
 
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
+from space_scheduler.policy.future import reservations
 from space_scheduler.policy.future.compression import compress
 from space_scheduler.policy.future.reservations import Reservations, Version
 from space_scheduler.policy.future.shapes import Shapes
@@ -59,12 +61,13 @@ def one_by_one(profile: Profile, queue: JobQueue, starts_us: dict[int, int], now
     return moved
 
 
-@given(st.integers(0, 1 << 32))
-def test_a_sweep_is_placing_one_by_one(seed: int) -> None:
+@given(st.integers(0, 1 << 32), st.sampled_from([0, 5, 100]))
+def test_a_sweep_is_placing_one_by_one(seed: int, shallow: int) -> None:
     profile, queue, starts_us = a_schedule(Random(seed))
     plain, expected_us = profile.copy(), starts_us.copy()
     expected = one_by_one(plain, queue, expected_us, NOW_US)
-    assert compress(Reservations(profile, starts_us), queue, NOW_US) == expected
+    with patch.object(reservations, "SHALLOW", shallow):
+        assert compress(Reservations(profile, starts_us), queue, NOW_US) == expected
     assert list(starts_us.items()) == list(expected_us.items())
     assert (profile.times, profile.free) == (plain.times, plain.free)
 
@@ -130,7 +133,7 @@ class Passes:
         self.number += 1
         self.queue.add(job := Job(self.number, procs, estimate_us, 0), self.number)
         start_us = self.profile.earliest(procs, estimate_us, self.now_us)
-        assert table.know(self.queue).first_hole(table.profile, job) == start_us
+        assert table.first_hole(job, self.now_us, self.queue) == start_us
         self.profile.change(start_us, start_us + estimate_us, -procs)
         self.starts_us[job.id] = start_us
         table.place(job, start_us, self.queue)
@@ -148,12 +151,13 @@ def values(of: Version | Passes) -> tuple[list[int], list[int], list[tuple[int, 
     return of.profile.times.copy(), of.profile.free.copy(), list(of.starts_us.items())
 
 
-@given(st.integers(0, 1 << 32), st.integers(1, 40))
-def test_what_is_kept_is_what_would_be_made_anew(seed: int, count: int) -> None:
+@given(st.integers(0, 1 << 32), st.integers(1, 40), st.sampled_from([0, 5, 100]))
+def test_what_is_kept_is_what_would_be_made_anew(seed: int, count: int, shallow: int) -> None:
     """After every pass; and a version stays what it was, whatever later passes make of its table."""
     passes, kept = Passes(Random(seed)), []
     for _ in range(count):
-        passes.make()
+        with patch.object(reservations, "SHALLOW", shallow):
+            passes.make()
         assert values(passes.version) == values(passes)
         kept.append((passes.version, values(passes)))
     for version, was in kept:

@@ -14,6 +14,8 @@ nobody's turn in between move together as far as the hole has room.
 from bisect import bisect_left, bisect_right
 from itertools import groupby
 
+from cosched.model.time import FOREVER_US
+from space_scheduler.policy.future import reservations
 from space_scheduler.policy.future.reservations import Reservations
 from space_scheduler.policy.future.shapes import Alike, Shapes
 from space_scheduler.policy.queue import JobQueue
@@ -28,6 +30,32 @@ def compress(table: Reservations, queue: JobQueue, now_us: int) -> dict[int, int
     profile = table.profile
     if profile.settled:  # all that ended since the last sweep ended when expected
         return {}
+    if len(table.starts_us) <= reservations.SHALLOW:
+        table.shapes = None
+        moved = _one_by_one(table, queue, now_us)
+    else:
+        moved = _by_shape(table, queue, now_us)
+    profile.settled = not moved  # who has moved leaves a hole to those ahead
+    return moved
+
+
+def _one_by_one(table: Reservations, queue: JobQueue, now_us: int) -> dict[int, int]:
+    """Ask the profile for each."""
+    profile, starts_us, moved = table.profile, table.starts_us, dict[int, int]()
+    for job in queue:
+        start_us = starts_us.get(job.id, now_us)
+        if now_us < start_us < FOREVER_US:
+            earlier_us = profile.earlier(job.procs, job.estimate_us, start_us, now_us)
+            if earlier_us != start_us:
+                profile.move_up(start_us, earlier_us, job.estimate_us, job.procs)
+                table.note((job.id,), earlier_us)
+                moved[job.id] = start_us
+    return moved
+
+
+def _by_shape(table: Reservations, queue: JobQueue, now_us: int) -> dict[int, int]:
+    """Those of one shape and start with nobody's turn in between together."""
+    profile = table.profile
     shapes, moved = table.know(queue), dict[int, int]()
     times, free = profile.times, profile.free
     for alike, turns in groupby(shapes.in_order(queue, table.starts_us)):
@@ -41,7 +69,6 @@ def compress(table: Reservations, queue: JobQueue, now_us: int) -> dict[int, int
             if start_us > now_us and (start_us > alike.from_us or free[bisect_left(times, start_us) - 1] >= procs):
                 _move_up(table, shapes, alike, index, count, moved)
             index += count
-    profile.settled = not moved  # who has moved leaves a hole to those ahead
     return moved
 
 

@@ -7,7 +7,6 @@ from cosched.model.time import FOREVER_US
 from space_scheduler.policy.future.compression import compress
 from space_scheduler.policy.future.counted import CountedFuture
 from space_scheduler.policy.future.reservations import Reservations, Schedule, Version
-from space_scheduler.policy.future.shapes import Shapes
 from space_scheduler.policy.interface import PlannedStart, Snapshot
 from space_scheduler.policy.queue import JobQueue
 from space_scheduler.profile import Profile
@@ -28,7 +27,7 @@ class KeptFuture(CountedFuture):
     def anew(cls, snapshot: Snapshot, job_ids: Iterable[int]) -> "KeptFuture":
         """What runs; these jobs are to be placed."""
         profile = Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends)
-        return cls(snapshot, Reservations(profile, dict.fromkeys(job_ids, FOREVER_US), Shapes()))
+        return cls(snapshot, Reservations(profile, dict.fromkeys(job_ids, FOREVER_US)))
 
     @classmethod
     def resumed(cls, snapshot: Snapshot, memory: Version | Schedule) -> "KeptFuture":
@@ -49,7 +48,7 @@ class KeptFuture(CountedFuture):
         """Reserve the first hole."""
         profile, start_us = self._table.profile, FOREVER_US
         if job.procs <= profile.free[-1]:
-            start_us = self._table.know(self._queue).first_hole(profile, job)
+            start_us = self._table.first_hole(job, self.now_us, self._queue)
         self._table.place(job, start_us, self._queue)
 
     def compress(self, queue: Iterable[Job]) -> dict[int, int]:

@@ -21,6 +21,8 @@ from space_scheduler.profile import Profile, Step
 
 _GONE: Final = -1
 _FEWEST_STEPS: Final = 64
+#: Up to how many reservations it costs less to ask the profile for each than to know their shapes.
+SHALLOW: Final = 100
 
 
 class Schedule(msgspec.Struct, frozen=True, tag=True):
@@ -62,6 +64,12 @@ class Reservations:
         profile.steps = steps
         return table
 
+    def first_hole(self, job: Job, now_us: int, queue: JobQueue) -> int:
+        """When the first hole for a job begins, in µs; there is one."""
+        if len(self.starts_us) <= SHALLOW:
+            return self.profile.earliest(job.procs, job.estimate_us, now_us)
+        return self.know(queue).first_hole(self.profile, job)
+
     def know(self, queue: JobQueue) -> Shapes:
         """The shapes of what is reserved."""
         if self.shapes is None:
@@ -96,7 +104,8 @@ class Reservations:
         """Reserve the first hole for a job, which has been found to be there; FOREVER_US: there is none."""
         if start_us != FOREVER_US:
             self.profile.change(start_us, start_us + job.estimate_us, -job.procs)
-            self.know(queue).add(job, start_us, queue.key(job.id))
+            if self.shapes is not None:
+                self.shapes.add(job, start_us, queue.key(job.id))
         self.note((job.id,), start_us)
 
     def note(self, job_ids: Iterable[int], start_us: int) -> None:

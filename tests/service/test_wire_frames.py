@@ -1,6 +1,7 @@
 """Whatever comes as a frame is a message of the link or bad input: the messages of both versions, damaged and mixed."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ RESIZE = wire.Resize(wire.Fence("c", 7, "i"), ORDER, 2, 1, (wire.Peer("n1", "10.
 FROM_AGENT = [*map(bytes.fromhex, KEPT["from_agent"].values()), wire.encode(wire.Resized(ORDER, (0, 1)))]
 TO_AGENT = [*map(bytes.fromhex, KEPT["to_agent"].values()), wire.encode(RESIZE)]
 
+changed_bytes = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=3) | st.binary(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -29,16 +31,12 @@ def taken(frame: bytes) -> list[object]:
     """What each side makes of a frame; anything but a message or bad input is a fault."""
     found: list[object] = []
     for decode in (wire.from_agent, wire.to_agent):
-        try:
+        with suppress(BadInput):
             found.append(decode(frame))
-        except BadInput as error:
-            assert "message" in str(error)
     return found
 
 
-@given(
-    st.sampled_from(FROM_AGENT + TO_AGENT), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4)
-)
+@given(st.sampled_from(FROM_AGENT + TO_AGENT), changed_bytes)
 def test_bytes_that_were_changed(frame: bytes, changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(frame)
     for at, byte in changes:

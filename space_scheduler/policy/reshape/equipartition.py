@@ -13,7 +13,7 @@ fewer is always met.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
@@ -89,6 +89,7 @@ class Equipartition:
     order: Order = fcfs
     place: str = ""
     mpl: int | None = 1
+    reshapes: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Requests first, then who is admitted, then everybody's share."""

@@ -1,0 +1,60 @@
+"""How many tasks a job of several sizes gets: for good, the largest number that could ever start here.
+
+Agents of this version resize no job, so the service has each job at one size from its submission on. What else the job
+could have stays with it (``Job.shape``), for policies of jobs that change shape.
+"""
+
+from typing import Final
+
+import msgspec
+
+from cosched.errors import Failed
+from cosched.model.job import Job
+from cosched.model.sizes import parse_sizes
+from cosched.model.width import Range
+from cosched.wire.api import Submission
+from space_scheduler.machine.state import SchedulerState
+
+#: Why, for people.
+NOT_RESHAPED: Final = "this version of the service neither folds nor resizes jobs"
+#: What may be asked for at all.
+MAX_TASKS: Final = 1 << 24
+
+
+class SizesUnknown(Failed):
+    """How large a job of several sizes can be is known when the first node has joined."""
+
+
+def sized(job: Job, asked: Submission, state: SchedulerState) -> Job:
+    """The job in the size that it gets, with those that it could have on the processors that ever joined.
+
+    Where none of them could ever start, it is in its smallest: the core says by which limit. Raises
+    :class:`SizesUnknown`. ``asked`` has several sizes, and was checked.
+    """
+    installed = state.procs_installed
+    if not installed:
+        raise SizesUnknown("no node has joined yet: how large a job of several sizes can be here is not known")
+    smallest, _, _ = _sizes(asked, MAX_TASKS)
+    least, most, sizes = _sizes(asked, installed)
+    if not least:
+        return job.at(smallest)
+    shape = Range(least, most, sizes, malleable=asked.sizes is None)
+    job = msgspec.structs.replace(job, procs=most, shape=shape)
+    return job.at(_largest(job, shape, state) or smallest)
+
+
+def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
+    """Least, most and single sizes of at most so many tasks, as ``parse_sizes`` gives them."""
+    if asked.sizes is not None:
+        return parse_sizes(asked.sizes, most)
+    least, last = asked.min_tasks or 1, min(asked.max_tasks or most, most)
+    return (least, last, ()) if least <= last else (0, 0, ())
+
+
+def _largest(job: Job, shape: Range, state: SchedulerState) -> int | None:
+    """The largest size that could ever start, or None."""
+    size: int | None = job.procs
+    while size is not None and (refused := state.refusal(job.at(size))) is not None:
+        fitting = refused.numbers.get("fitting_procs", size)  # no more than these, whatever else is in the way
+        size = shape.largest(min(size - 1, fitting))
+    return size

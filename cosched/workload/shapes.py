@@ -7,7 +7,7 @@ whole number, so that a job's time in another width is exact until its end is ro
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
@@ -51,8 +51,8 @@ def read(path: Path) -> dict[int, Line]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"it cannot be read: {error}", "a file of shapes in CSV") from error
-    rows = csv.reader(text.splitlines())
-    names = [name.strip() for name in next(rows, [])]
+    rows = _rows(text, path)
+    names = [name.strip() for name in next(rows, ("", []))[1]]
     for name in names:
         if name not in COLUMNS:
             found = nearest(name, COLUMNS)
@@ -60,8 +60,7 @@ def read(path: Path) -> dict[int, Line]:
     if "job_id" not in names or len({*names}) != len(names):
         raise BadInput(f"{path}:1", f"the columns {', '.join(names)}", "job_id, and each column once")
     lines: dict[int, Line] = {}
-    for cells in rows:
-        where = f"{path}:{rows.line_num}"
+    for where, cells in rows:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(names):
@@ -72,6 +71,16 @@ def read(path: Path) -> dict[int, Line]:
             raise BadInput(where, f"job {number} again", "a line for each job")
         lines[number] = _line(row, where)
     return lines
+
+
+def _rows(text: str, path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The rows of a file in CSV, each with where it is."""
+    rows = csv.reader(text.splitlines())
+    try:
+        for cells in rows:
+            yield f"{path}:{rows.line_num}", cells
+    except csv.Error as error:
+        raise BadInput(f"{path}:{rows.line_num}", str(error), "a line in CSV") from error
 
 
 def _line(row: Mapping[str, str], where: str) -> Line:

@@ -14,6 +14,7 @@ from cosched.model.sizes import parse_sizes
 from cosched.model.width import Range
 from cosched.wire.api import Submission
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.reasons import Why
 
 #: Why, for people.
 NOT_RESHAPED: Final = "this version of the service neither folds nor resizes jobs"
@@ -55,6 +56,8 @@ def _largest(job: Job, shape: Range, state: SchedulerState) -> int | None:
     """The largest size that could ever start, or None."""
     size: int | None = job.procs
     while size is not None and (refused := state.refusal(job.at(size))) is not None:
+        if refused.why is Why.TASK_TOO_LARGE:
+            return None
         fitting = refused.numbers.get("fitting_procs", size)  # no more than these, whatever else is in the way
         size = shape.largest(min(size - 1, fitting))
     return size

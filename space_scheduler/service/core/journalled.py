@@ -170,17 +170,11 @@ class JournalledCore:
     def submit(
         self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False, most: Most | None = None
     ) -> int:
-        """Take in a new job under the next number, one of several sizes in the largest that could ever start.
-
-        Raises ``Infeasible``, :class:`QueueFull` and ``SizesUnknown``.
-        """
+        """Take in a new job under the next number. Raises ``Infeasible``, ``SizesUnknown`` and :class:`QueueFull`."""
         if most is not None:
             most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
-        job = msgspec.structs.replace(job, id=job_id, submit_us=now_us)
-        if submission.several_sizes:
-            job = sized(job, submission, self.state)
-            submission = msgspec.structs.replace(submission, tasks=job.procs)
+        job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
         self.take_in(ev.JobSubmitted(job), now_us, new=new)
         if hold:

@@ -26,22 +26,25 @@ class SizesUnknown(Failed):
     """How large a job of several sizes can be is known when the first node has joined."""
 
 
-def sized(job: Job, asked: Submission, state: SchedulerState) -> Job:
-    """The job in the size that it gets, with those that it could have on the processors that ever joined.
+def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Submission]:
+    """The job in the size that it gets, and as what it was submitted then; one that says a single size is as it was.
 
-    Where none of them could ever start, it is in its smallest: the core says by which limit. Raises
-    :class:`SizesUnknown`. ``asked`` has several sizes, and was checked.
+    Its shape has the sizes that it could have on the processors that ever joined. Where none could ever start, it is in
+    its smallest: the core says by which limit. Raises :class:`SizesUnknown`. ``asked`` was checked.
     """
+    if not asked.several_sizes:
+        return job, asked
     installed = state.procs_installed
     if not installed:
         raise SizesUnknown("no node has joined yet: how large a job of several sizes can be here is not known")
     smallest, _, _ = _sizes(asked, MAX_TASKS)
     least, most, sizes = _sizes(asked, installed)
     if not least:
-        return job.at(smallest)
+        return job.at(smallest), asked
     shape = Range(least, most, sizes, malleable=asked.sizes is None)
     job = msgspec.structs.replace(job, procs=most, shape=shape)
-    return job.at(_largest(job, shape, state) or smallest)
+    tasks = _largest(job, shape, state) or smallest
+    return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)
 
 
 def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
@@ -54,6 +57,7 @@ def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
 
 def _largest(job: Job, shape: Range, state: SchedulerState) -> int | None:
     """The largest size that could ever start, or None."""
+    job = state.machine.programs.known(job)  # as the core takes it in
     size: int | None = job.procs
     while size is not None and (refused := state.refusal(job.at(size))) is not None:
         if refused.why is Why.TASK_TOO_LARGE:

@@ -83,6 +83,18 @@ def _rows(text: str, path: Path) -> Iterator[tuple[str, list[str]]]:
         raise BadInput(f"{path}:{rows.line_num}", str(error), "a line in CSV") from error
 
 
+def write(lines: Mapping[int, Line], path: Path) -> None:
+    """Write a shapes file that :func:`read` reads as these lines."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("job_id", "class", "sizes", "min", "max", "evolve", "fold"))
+        for number, line in lines.items():
+            least, most = ("" if each is None else each for each in (line.least, line.most))
+            asks = ";".join(f"{float(100 * ask.part):g}%:{ask.procs:+}" for ask in line.asks)
+            kind, fold = "long" if line.long else "short", "yes" if line.foldable else "no"
+            rows.writerow((number, kind, line.sizes, least, most, asks, fold))
+
+
 def _line(row: Mapping[str, str], where: str) -> Line:
     if row.get("components"):
         raise BadInput(

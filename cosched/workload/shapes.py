@@ -73,6 +73,18 @@ def read(path: Path) -> dict[int, Line]:
     return lines
 
 
+def write(lines: Mapping[int, Line], path: Path) -> None:
+    """Write a shapes file that :func:`read` reads as these lines."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("job_id", "class", "sizes", "min", "max", "evolve", "fold"))
+        for number, line in lines.items():
+            least, most = ("" if each is None else each for each in (line.least, line.most))
+            asks = ";".join(f"{float(100 * ask.part):g}%:{ask.procs:+}" for ask in line.asks)
+            kind, fold = "long" if line.long else "short", "yes" if line.foldable else "no"
+            rows.writerow((number, kind, line.sizes, least, most, asks, fold))
+
+
 def _line(row: Mapping[str, str], where: str) -> Line:
     if row.get("components"):
         raise BadInput(

@@ -69,12 +69,13 @@ def difference_of_independent(first: Interval, second: Interval) -> Interval:
         return Interval(mean, -math.inf, math.inf, level)
     from scipy.stats import t  # noqa: PLC0415 (as above)
 
-    both = [(each.half_width, each.degrees_of_freedom) for each in (first, second)]
-    variances = [(half / float(t.ppf((1 + level) / 2, degrees))) ** 2 for half, degrees in both]
-    spread = sum(each**2 / degrees for each, (_, degrees) in zip(variances, both, strict=True))
-    degrees = max(1, math.floor(sum(variances) ** 2 / spread)) if spread else 1
-    half = float(t.ppf((1 + level) / 2, degrees)) * math.sqrt(sum(variances))
-    return Interval(mean, mean - half, mean + half, level, degrees)
+    degrees = np.array([first.degrees_of_freedom, second.degrees_of_freedom])
+    halves = np.array([first.half_width, second.half_width])
+    variances = (halves / t.ppf((1 + level) / 2, degrees)) ** 2
+    total, spread = float(variances.sum()), float((variances**2 / degrees).sum())
+    together = max(1, math.floor(total**2 / spread)) if spread else 1
+    half = float(t.ppf((1 + level) / 2, together)) * math.sqrt(total)
+    return Interval(mean, mean - half, mean + half, level, together)
 
 
 def by_batch_means(values: Floats, batches: int = 30, level: float = 0.95) -> Interval:

@@ -23,8 +23,8 @@ Ints = NDArray[np.int64]
 class Drawn:
     """Jobs as a model draws them: shape (n,) each, times in seconds, submissions in increasing order.
 
-    ``more`` holds any other field of the log that the model knows; ``shapes`` what a shapes file says of each job, for a
-    model whose jobs have several widths (none: all are rigid).
+    ``more`` holds any other field of the log that the model knows; ``shapes`` what a shapes file says of each job, for
+    a model whose jobs have several widths (none: all are rigid).
     """
 
     submit_s: Floats

@@ -1,15 +1,15 @@
 """The workload of Kalé et al. 2002 (section 4.1): runs of one molecular dynamics program, of random lengths.
 
-L. V. Kalé, S. Kumar and J. DeSouza, "A malleable-job system for timeshared parallel machines", CCGrid 2002. Arrivals are
-Poisson. A job does a number of iterations, exponentially distributed with a mean of 100, which take 64.5 s on all 64
-processors. The *load factor* is the rate of arrivals times that mean execution time on all processors.
+L. V. Kalé, S. Kumar and J. DeSouza, "A malleable-job system for timeshared parallel machines", CCGrid 2002. Arrivals
+are Poisson. A job does a number of iterations, exponentially distributed with a mean of 100, which take 64.5 s on all
+64 processors. The *load factor* is the rate of arrivals times that mean execution time on all processors.
 
 Each job has one number of processors, uniform from 1 to all: a traditional job runs on so many, for an adaptive one it
-is the minimum, and the maximum is all. So both kinds are of the same work, job by job: the log has the traditional jobs,
-with their run times on their own processors, the shapes file the adaptive ones. ``rigid``, ``moldable`` and ``evolving``
-are the shares of jobs that are something else than malleable (the paper has none): moldable ones between the same
-bounds; evolving ones start on their own processors and ask when half of their work is done: for as many again, where
-the machine has them, else for half of them to be taken back.
+is the minimum, and the maximum is all. So both kinds are of the same work, job by job: the log has the traditional
+jobs, with their run times on their own processors, the shapes file the adaptive ones. ``rigid``, ``moldable`` and
+``evolving`` are the shares of jobs that are something else than malleable (the paper has none): moldable ones between
+the same bounds; evolving ones start on their own processors and ask when half of their work is done: for as many again,
+where the machine has them, else for half of them to be taken back.
 
 The program's speed-up is a curve in the paper (Fig. 6) that is not at hand: "sub-linear". By default it is Amdahl's law
 with an efficiency of one half on 64 processors, a reconstruction; ``speed_up`` takes any model of ``speedups``.
@@ -50,7 +50,7 @@ class Kale02(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evolving: Share = 0.0
 
     def draw(self, jobs: int, procs: int, rng: np.random.Generator) -> Drawn:
-        """Arrivals, lengths, processors and kinds, in this order: parameters other than the load change none of them."""
+        """Arrivals, lengths, processors and kinds, in this order: the parameters change none of these draws."""
         if self.rigid + self.moldable + self.evolving > 1:
             raise BadInput("model kale02", "rigid + moldable + evolving above 1", "shares of at most 1 together")
         submit_s = np.cumsum(rng.exponential(self.execution_s / self.load_factor, jobs))
@@ -71,5 +71,5 @@ class Kale02(Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return Line(sizes=f"{own}-{procs}")
         if part < self.rigid + self.moldable + self.evolving:
             more = own if 2 * own <= procs else -(own // 2)
-            return Line(asks=(Ask(Fraction(1, 2), more),))
+            return Line(asks=(Ask(Fraction(1, 2), more),)) if more else Line()
         return Line(least=own, most=procs)

@@ -1,6 +1,7 @@
-"""The paper's claims, as quantities and the regions in which they hold. Written before the runs, but for one seed of
-each of first fit, EASY and equipartition at load factor 0.9, and of the first and the last at 1.4, that the simulator was
-tried with.
+"""The paper's claims, as quantities and the regions in which they hold.
+
+Written before the runs, but for one seed of first fit and equipartition at load factors 0.9 and 1.4, and of EASY at
+0.9, that the simulator was tried with.
 """
 
 from typing import Final
@@ -30,7 +31,7 @@ USEFUL_SHORT: Final = Predicate(
 )
 RESPONSE_LONG: Final = Predicate(
     id="figure9.response",
-    text="With 10 000 jobs adaptive jobs have a lower mean response time at every load factor with a steady state (Fig. 9)",
+    text="With 10 000 jobs adaptive jobs have a lower mean response time at every steady load factor (Fig. 9)",
     quantity="mean response time against traditional jobs', relative difference",
     region=BELOW,
 )
@@ -54,7 +55,7 @@ USEFUL_LONG: Final = Predicate(
 )
 MORE_RESPONSE: Final = Predicate(
     id="more-jobs.response",
-    text="Performance improves with the number of jobs (4.1.2): mean response time is cut by more with 10 000 than with 50",
+    text="Performance improves with the number of jobs (4.1.2): with 10 000 response time is cut by more than with 50",
     quantity="relative difference of mean response times, that of the long runs less that of the short ones",
     region=BELOW,
 )
@@ -78,14 +79,14 @@ COST_SMALL: Final = Predicate(
 )
 BACKFILLING: Final = Predicate(
     id="backfilling-less-relevant",
-    text="Backfilling becomes less relevant for adaptive jobs (section 2): EASY gains less among them than among rigid ones",
-    quantity="EASY's response time against that in order, relative difference: among malleable jobs less among rigid ones",
+    text="Backfilling becomes less relevant for adaptive jobs (section 2): EASY gains less than among rigid ones",
+    quantity="response time under EASY against in order, relative difference: malleable jobs' less rigid ones'",
     region=ABOVE,
 )
 BACKFILLING_KIND: Final = Predicate(
     id="backfilling-kind-less-relevant",
     text="... and it matters less which kind of it: EASY or first fit",
-    quantity="how far EASY's response time is from first fit's, either way: among malleable jobs less among rigid ones",
+    quantity="how far response time under EASY is from first fit's, either way: malleable jobs' less rigid ones'",
     region=BELOW,
 )
 EXAMPLE: Final = {

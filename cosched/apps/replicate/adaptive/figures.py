@@ -37,7 +37,7 @@ def pair(load: float, jobs: int) -> tuple[Cell, Cell]:
 
 def wanted(scale: Scale) -> Wanted:
     """Both systems at every load factor; at the highest, also with other numbers of jobs."""
-    found = {}
+    found: dict[Cell, int] = {}
     for load in scale.loads:
         for jobs, seeds in ((SHORT_JOBS, scale.short_seeds), (scale.long_jobs, scale.long_seeds)):
             found |= dict.fromkeys(pair(load, jobs), seeds)
@@ -75,8 +75,8 @@ def _responses(scale: Scale, runs: Runs, jobs: int, number: int) -> Table:
             *("against", "low", "high", "resizes a job", "unstable"),
         ),
         notes=[
-            "low, high: 95 % intervals over workloads; against: adaptive jobs' against traditional ones', paired; unstable: "
-            "systems whose queue grows, whose mean says how long the run was"
+            "low, high: 95 % intervals over workloads; against: adaptive jobs' against traditional ones', paired; "
+            "unstable: systems whose queue grows, whose mean says how long the run was"
         ],
     )
     for load in scale.loads:
@@ -167,15 +167,19 @@ def _growth(scale: Scale, runs: Runs, result: Result) -> None:
     load = scale.loads[-1]
     table = Table(
         f"At load factor {load:g}, by the number of jobs: mean response time, s",
-        ("jobs", *(f"{system}{each}" for system in SYSTEMS for each in ("", " low", " high")), "against", "low", "high"),
+        (
+            "jobs",
+            *(f"{system}{each}" for system in SYSTEMS for each in ("", " low", " high")),
+            "against",
+            "low",
+            "high",
+        ),
     )
     cases: dict[str, Measured] = {}
     for jobs in _numbers(scale):
         adaptive, rigid = pair(load, jobs)
         against = runs.relative(adaptive, rigid)
-        table.add(
-            jobs, *bounds(runs.mean(rigid, RESPONSE)), *bounds(runs.mean(adaptive, RESPONSE)), *bounds(against)
-        )
+        table.add(jobs, *bounds(runs.mean(rigid, RESPONSE)), *bounds(runs.mean(adaptive, RESPONSE)), *bounds(against))
         cases[f"{jobs} jobs"] = against
     result.tables["growth"] = table
     result.plots["growth"] = Plot(lambda axes: _draw_growth(axes, table, load))

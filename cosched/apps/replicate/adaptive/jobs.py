@@ -1,4 +1,4 @@
-"""What the jobs are like: their speed-up, which the paper has as a curve; shares of other kinds; requests of their own."""
+"""What the jobs are like: their speed-up (the paper has a curve); shares of other kinds; requests of their own."""
 
 from typing import Final
 
@@ -80,8 +80,8 @@ def report(scale: Scale, runs: Runs, result: Result) -> None:
         runs,
     )
     result.tables["mix"] = sweep.table(
-        f"By the shares of rigid and moldable jobs, under equipartition, against malleable ones: {scale.sweep_jobs} jobs, "
-        "response time, s",
+        f"By the shares of rigid and moldable jobs, under equipartition, against malleable ones: {scale.sweep_jobs} "
+        "jobs, response time, s",
         "jobs",
         {key: (cell, sweep.adaptive(scale, cell.load)) for key, cell in _mixes(scale).items()},
         runs,

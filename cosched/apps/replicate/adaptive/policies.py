@@ -1,4 +1,4 @@
-"""Which way jobs are admitted (in order, EASY, first fit), among rigid jobs and malleable ones; and the two strategies."""
+"""How jobs are admitted (in order, EASY, first fit), among rigid jobs and malleable ones; and the two strategies."""
 
 from typing import Final
 

@@ -22,7 +22,9 @@ NOT_RUN: Final = "real: not run yet"
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments that simulation can decide, full or quick."""
     if request.real:
-        raise BadInput("--real", "jobs that shrink and expand on nodes come later", "the simulated part, without --real")
+        raise BadInput(
+            "--real", "jobs that shrink and expand on nodes come later", "the simulated part, without --real"
+        )
     if request.log is not None:
         raise BadInput("LOG", request.log, "none: the paper's workload is generated")
     scale = QUICK if request.quick else FULL
@@ -71,12 +73,13 @@ def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
 def _notes(scale: Scale) -> list[str]:
     """Rules, what the paper leaves open, and what is not there."""
     return [
-        "Open in the paper, chosen here before the runs: the load factors of its figures; the curve of Fig. 6 (Amdahl's "
-        "law, half efficient on 64 processors, other curves beside it); whether both kinds of jobs have the same numbers "
-        "of processors, job by job (they have); whether utilisation counts processors held or work done (both are shown).",
+        "Open in the paper, chosen here before the runs: the load factors of its figures; the curve of Fig. 6 "
+        "(Amdahl's law, half efficient on 64 processors, other curves beside it); whether both kinds of jobs have the "
+        "same numbers of processors, job by job (they have); whether utilisation counts processors held or work done "
+        "(both are shown).",
         f"All jobs of a run count, its beginning and its drain included. Long runs have {scale.long_jobs} jobs, the "
         f"sweeps {scale.sweep_jobs}.",
-        "Work done counts a processor of a job that is half efficient as half: with as many jobs as come, it is what the "
-        "arrivals bring, whatever the policy, less what the end of the run adds.",
+        "Work done counts a processor of a job that is half efficient as half. Where no queue grows it is what the "
+        "arrivals bring, whatever the policy, but for the end of the run.",
         f"Tables 1 to 5 and Figs 2 to 5 are measurements of a runtime system ({NOT_RUN}).",
     ]

@@ -223,10 +223,8 @@ def _range(line: Line, logged: int, most: int, speed_up: SpeedUp | None) -> Rang
         largest = min(largest, most)
     if not 1 <= least <= largest:
         return None
-    totals = [0]
-    for ask in line.asks:
-        totals.append(totals[-1] + ask.procs)
-    more, fewer = max(totals), -min(totals)
+    more = sum(ask.procs for ask in line.asks if ask.procs > 0)  # any of them may be refused
+    fewer = -sum(ask.procs for ask in line.asks if ask.procs < 0)
     if fewer >= least:
         raise BadInput(f"{line.where}: evolve", f"{fewer} processes fewer of {least}", "one that is left at least")
     if speed_up is None:

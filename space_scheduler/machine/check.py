@@ -136,7 +136,7 @@ def _width(job: Job, allocation: Allocation) -> str | None:
     processes, procs = allocation.processes, allocation.procs
     if not job.width.allows(processes):
         return f"it cannot have {processes} processors: {job.width}"
-    if allocation.folded and not (job.foldable and 0 <= procs < processes):
+    if allocation.folded and (procs >= processes or (procs and not job.foldable)):
         return f"its {processes} processes cannot be folded to {procs} processors"
     return None
 

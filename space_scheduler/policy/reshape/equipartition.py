@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
-from cosched.model.time import FOREVER_US
 from cosched.model.width import Range
 from space_scheduler.policy.interface import (
     Plan,
@@ -29,7 +28,7 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.reshape.free import FreeProcs, narrower, smallest
+from space_scheduler.policy.reshape.free import FreeProcs, narrower, shadow, smallest
 from space_scheduler.policy.reshape.shares import equal, waterfill
 from space_scheduler.progress import Rate, speed_up
 from space_scheduler.reasons import Reason, Why
@@ -155,10 +154,9 @@ class Equipartition:
                     shadow_us, extra = _reservation(snapshot.now_us, [*members, *admitted], least, spare)
                 continue
             newcomer = _Member(job, least, job.width.largest(procs) or least)
-            if shadow_us >= 0 and least > extra:
-                if _latest_end_us(snapshot.now_us, newcomer) > shadow_us:
+            if shadow_us >= 0 and _latest_end_us(snapshot.now_us, newcomer) > shadow_us:
+                if least > extra:
                     continue
-            elif shadow_us >= 0:
                 extra -= least
             spare -= least
             admitted.append(newcomer)
@@ -227,11 +225,7 @@ def _reservation(now_us: int, members: Sequence[_Member], least: int, spare: int
     As if everybody did what it has left on its minimum, the least that it can ever have: so nobody who is admitted
     later moves that to a later time.
     """
-    for end_us, freed in sorted((_latest_end_us(now_us, each), each.least) for each in members):
-        spare += freed
-        if spare >= least:
-            return end_us, spare - least
-    return FOREVER_US, 0
+    return shadow(((_latest_end_us(now_us, each), each.least) for each in members), spare, least)
 
 
 def _latest_end_us(now_us: int, each: _Member) -> int:

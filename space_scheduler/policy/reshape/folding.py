@@ -30,9 +30,9 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Key, Order, fcfs
-from space_scheduler.policy.reshape.free import FreeProcs, sizes_down
+from space_scheduler.policy.reshape.free import FreeProcs, shadow, sizes_down
 from space_scheduler.policy.reshape.mold import FOLD, LARGEST, Fjt
-from space_scheduler.progress import speed_up
+from space_scheduler.progress import Rate, speed_up
 from space_scheduler.reasons import Reason, Why
 
 
@@ -205,7 +205,7 @@ class _Pass:
         least = self.policy.sizes.least(job, self.snapshot.procs_total)
         for size in sizes_down(job, self.free.procs):
             allocation = self.free.place(job, size) if size >= least else None
-            if allocation is not None and (size <= extra or self._end_us(job, allocation) <= shadow_us):
+            if allocation is not None and (size <= extra or self._end_us(job, allocation, job.alone_us) <= shadow_us):
                 self._begin(job, allocation, Why.BACKFILLED_MOULDED)
                 return True
         return False
@@ -213,18 +213,21 @@ class _Pass:
     def _reservation(self, head: Job) -> tuple[int, int]:
         """When the head's smallest size is free by the predicted ends of what runs, and how much is left over then."""
         least, free = self.policy.sizes.least(head, self.snapshot.procs_total), self.free.procs
-        ends = [(end_us, self.holds[job_id].procs) for end_us, job_id, _ in self.snapshot.ends if job_id in self.holds]
+        ends_us = {job_id: end_us for end_us, job_id, _ in self.snapshot.ends}
+        ends = []
+        for each in self.running:
+            held, end_us = self.holds[each.job.id], ends_us.get(each.job.id, FOREVER_US)
+            if held != each.allocation:
+                end_us = self._end_us(each.job, held, each.left_us)
+            ends.append((end_us, held.procs))
         for start in self.starts:
             assert start.allocation is not None
-            ends.append((self._end_us(start.job, start.allocation), start.allocation.procs))
-        for end_us, procs in sorted(ends):
-            free += procs
-            if free >= least:
-                return end_us, free - least
-        return FOREVER_US, 0
+            ends.append((self._end_us(start.job, start.allocation, start.job.alone_us), start.allocation.procs))
+        return shadow(ends, free, least)
 
-    def _end_us(self, job: Job, allocation: Allocation) -> int:
-        return int(self.snapshot.now_us - -job.alone_us // speed_up(job, allocation))
+    def _end_us(self, job: Job, allocation: Allocation, left_us: Rate) -> int:
+        """When a job ends that has so much to do, with that allocation."""
+        return int(self.snapshot.now_us - -left_us // speed_up(job, allocation))
 
     # windows
 
@@ -284,7 +287,7 @@ class _Pass:
     def _may_be_changed(self, each: RunningJob) -> bool:
         if not each.resizable or each.job.id in self.why:
             return False
-        return self.policy.expired is Expired.ABORT or (each.job.foldable and not each.polls)
+        return self.policy.expired is not Expired.FOLD or (each.job.foldable and not each.polls)
 
     def _reduced(self, held: Allocation, lacking: int) -> Allocation | None:
         """What a backfilled job keeps; None: nothing, it is ended."""
@@ -364,4 +367,17 @@ class _Pass:
         started = {start.job.id for start in self.starts}
         told = [each for each in self.told if each[0] not in started]
         memory = Marks(tuple(sorted(self.backfilled)), self.resumed_us, self.refused)
-        return Plan((*changes, *self.starts), memory, None, told)
+        return Plan((*changes, *self.starts), memory, self._wake_us(), told)
+
+    def _wake_us(self) -> int | None:
+        """When a window may expire, or the head's reservation move: the next predicted end."""
+        if self.policy.window is not Window.ESTIMATES:
+            return None
+        ends = [end_us for end_us, *_ in self.snapshot.ends]
+        ends += [
+            self._end_us(start.job, start.allocation, start.job.alone_us) for start in self.starts if start.allocation
+        ]
+        for each in self.running:
+            if (held := self.holds[each.job.id]) != each.allocation:
+                ends.append(self._end_us(each.job, held, each.left_us))
+        return min((end_us for end_us in ends if self.snapshot.now_us < end_us < FOREVER_US), default=None)

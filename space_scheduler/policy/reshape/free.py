@@ -1,9 +1,12 @@
 """What is free for jobs of several widths, as a copy to plan with: counted processors, or named nodes."""
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from cosched.model.allocation import Allocation, Share, on_nodes, partition
 from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
 from cosched.model.width import Range
 from space_scheduler.feasibility import Room
 from space_scheduler.policy.interface import Snapshot
@@ -106,6 +109,18 @@ def narrower(held: Allocation, processes: int) -> Allocation:
             kept.append(Share(share.node, tasks))
             left -= tasks
     return Allocation(processes, tuple(kept))
+
+
+def shadow(ends: Iterable[tuple[int, int]], free: int, needed: int) -> tuple[int, int]:
+    """When so many processors are free, and how many are left over then; (FOREVER_US, 0): never.
+
+    ``ends``: (predicted end, processors that come free); ``free``: those that are free now.
+    """
+    for end_us, freed in groupby(sorted(ends), key=itemgetter(0)):
+        free += sum(procs for _, procs in freed)
+        if free >= needed:
+            return end_us, free - needed
+    return FOREVER_US, 0
 
 
 def smallest(job: Job) -> int:

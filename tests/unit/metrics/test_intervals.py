@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
 from scipy.stats import ttest_ind
 
 from cosched.metrics.intervals import (

@@ -75,7 +75,8 @@ def test_small_machines_and_single_jobs(name: str, procs: int) -> None:
         (
             "poison",
             {},
-            "model: 'poison' is not known; expected poisson, feitelson96, lublin03, cisne, kale02; did you mean 'poisson'?",
+            "model: 'poison' is not known; "
+            "expected poisson, feitelson96, lublin03, cisne, kale02; did you mean 'poisson'?",
         ),
         ("poisson", {"mean_runs": 3}, "model poisson: no parameter 'mean_runs'; expected mean_interarrival_s"),
         ("poisson", {"mean_runs": 3}, "did you mean 'mean_run_s'?"),

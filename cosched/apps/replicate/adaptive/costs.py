@@ -103,7 +103,7 @@ def _draw(axes: "Axes", scale: Scale, table: Table) -> None:
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xticks([0, *scale.costs_s], [f"{each:g}" for each in (0, *scale.costs_s)])
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=-0.1)
     axes.minorticks_off()
     axes.set(xlabel="stall after each resize (s)", ylabel="response time against traditional jobs (%)")
     axes.set_title("What a reconfiguration may cost", loc="left")

@@ -199,7 +199,8 @@ def _draw_response(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: in
     if jobs > SHORT_JOBS:
         axes.plot([], [], "x", color="grey", label=_UNSTABLE)
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            formatted(lambda value, _: f"{value:g}")
     else:
         axes.set_ylim(bottom=0)
     axes.set(xlabel="load factor", ylabel="mean response time (s)", xlim=(0, max(scale.loads) + 0.1))
@@ -229,9 +230,11 @@ def _draw_growth(axes: "Axes", table: Table, load: float) -> None:
         low, high = ([row[f"{system} {end}"] for row in known] for end in ("low", "high"))
         axes.vlines([row["jobs"] for row in known], low, high, color=colour, linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="number of jobs", ylabel="mean response time (s)")
+    axes.set_xticks(jobs, [str(each) for each in jobs])
+    axes.tick_params("x", which="minor", bottom=False, labelbottom=False)
     axes.set_title(f"Where the queue grows: load factor {load:g}", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left")
 
 
 def _line(

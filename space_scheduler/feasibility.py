@@ -54,6 +54,11 @@ class Field(StrEnum):
 
 FIELDS: Final = frozenset(Field)
 
+# What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
+# (``cosched.model.job.QUEUED``).
+_NOT_ENOUGH_FREE: Final = Why.NOT_ENOUGH_FREE
+_WOULD_DELAY_RESERVATION: Final = Why.WOULD_DELAY_RESERVATION
+
 
 class Place(NamedTuple):
     """A way of laying a job's tasks on nodes, and what it declares of itself.
@@ -89,9 +94,9 @@ def obstacle(
     Intervals are half-open: a job that ends at the shadow time does not delay the reservation.
     """
     if procs > free_procs:
-        return Why.NOT_ENOUGH_FREE
+        return _NOT_ENOUGH_FREE
     if procs > extra_procs and now_us + estimate_us > shadow_us:
-        return Why.WOULD_DELAY_RESERVATION
+        return _WOULD_DELAY_RESERVATION
     return None
 
 

@@ -140,7 +140,11 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown."""
+    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
+
+    ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
+    why the agent that called last may not join.
+    """
 
     name: str
     state: str
@@ -159,6 +163,8 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[int] = []
     last_heard: str | None = None
     address: str = ""
+    version: int | None = None
+    refused: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):

@@ -182,7 +182,7 @@ class SchedulerState:
             plan = check.in_order(plan, machine.jobs.records)
             if machine.nodes is not None:
                 plan = check.placed(machine, plan)
-        if machine.changes.asked:
+        if machine.changes.asked or machine.changes.resized:
             plan = _answered(plan, machine)
         instructions: list[Instruction] = []
         if plan.changes or plan.told or plan.wake_us is not None:
@@ -344,7 +344,7 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
     refusals = [
         PlannedAnswer(record.job, Reason(Why.ASK_REFUSED, {"asked_procs": sum(record.asks)}))
         for record in machine.jobs.running()
-        if record.asks and not record.waits and record.job.id not in answered
+        if record.asks and not record.waits and record.change is None and record.job.id not in answered
     ]
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
 

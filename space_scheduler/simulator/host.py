@@ -153,9 +153,9 @@ def simulate(
     )
     outcome = Outcome(
         workload,
-        run.starts_us,
-        run.ends_us,
-        run.promised_us,
+        np.asarray(run.starts_us),
+        np.asarray(run.ends_us),
+        np.asarray(run.promised_us),
         reasons,
         state.passes,
         work_us=work_us,

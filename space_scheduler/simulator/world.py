@@ -1,20 +1,21 @@
 """The world of a simulation: a workload's jobs come as it has them, and run for as long as it says."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import starmap
+from math import ceil
 from typing import Final, Protocol
 
-import numpy as np
 from msgspec import structs
 
 from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.job import COMPLETED, TIMED_OUT, Job, JobState
 from cosched.model.time import FOREVER_US
-from cosched.workload.rules import Shaped, Tasks, Times, Workload
+from cosched.workload.rules import Shaped, Tasks, Workload
 from cosched.workload.schedule import Holding
 from space_scheduler.machine.events import (
     Boundary,
@@ -71,11 +72,10 @@ class Run:
         self.progress = progress
         self.tell_at = _CHUNK
         count = len(workload)
-        self.starts_us: Times = np.full(count, -1, np.int64)
-        self.ends_us: Times = np.full(count, -1, np.int64)
-        self.promised_us: Times = np.full(count, -1, np.int64)
-        #: The rows that have been told a promise: only the first one counts.
-        self.promised: set[int] = set()
+        #: By row, -1: not yet. Arrays of the standard library: numpy's take several times as long for one number.
+        self.starts_us = array("q", [-1]) * count
+        self.ends_us = array("q", [-1]) * count
+        self.promised_us = array("q", [-1]) * count
         self.reasons: Counter[Why] = Counter()
         #: How long each job runs alone, until it ends or, once it has started under a limit, is killed.
         self.run_us: list[Rate] = workload.run_us.tolist()
@@ -192,8 +192,7 @@ class Run:
                     launched.append(JobLaunched(instruction.job.id))
             elif type(instruction) is Tell:
                 row = self.rows[instruction.job_id]
-                if row not in self.promised and instruction.promised_us < FOREVER_US:
-                    self.promised.add(row)
+                if self.promised_us[row] < 0 and instruction.promised_us < FOREVER_US:  # only the first one counts
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
@@ -223,9 +222,11 @@ class Run:
         up_us = now_us + self.launch_delay_us
         if start.limit_us is not None and self.run_us[row] > start.job.alone_us:
             self.run_us[row], self.timed_out[row] = start.job.alone_us, True
-        until_us = up_us - int(-self.run_us[row] // 1)
+        run_us = self.run_us[row]
+        until_us = up_us + (run_us if type(run_us) is int else ceil(run_us))
         self.starts_us[row] = up_us
-        self._hold(start.job.id, start.allocation, start.reason, up_us)
+        if self.holdings is not None:
+            self._hold(start.job.id, start.allocation, start.reason, up_us)
         self.ends_us[row] = until_us
         if self.launch_delay_us:
             self.enter(up_us, JobLaunched(start.job.id))
@@ -253,7 +254,7 @@ class Run:
     def _settled(self, job_id: int, now_us: int) -> tuple[Rate, int, Rate]:
         """The work that a job has left, from when on it does any of it, and at which rate."""
         row = self.rows[job_id]
-        alone = self.run_us[row] * ALONE_PPM, int(self.starts_us[row]), ALONE_PPM
+        alone = self.run_us[row] * ALONE_PPM, self.starts_us[row], ALONE_PPM
         work, as_of_us, rate_ppm = self.paced.get(job_id) or alone
         since_us = max(now_us, as_of_us)  # not before it is up
         return max(0, work - (since_us - as_of_us) * rate_ppm), since_us, rate_ppm

@@ -14,6 +14,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
+from faults import shapes
 from faults.node import Node
 from faults.scheduler import APART, SHARING, Scheduler
 from faults.world import S, World
@@ -80,10 +81,12 @@ class History:
         self.directory = Path(tempfile.mkdtemp(prefix="simulated-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
         shared = world.random.random() < 0.4
+        policy = world.random.choice(SHARING if shared else APART)
+        self.reshapes = not shared and seed % 4 == 0  # a policy that changes what running jobs hold
         config = ClusterConfig(
             name="faults",
             nodes=names,
-            policy=world.random.choice(SHARING if shared else APART),
+            policy=shapes.POLICY if self.reshapes else policy,
             contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=2 if shared else 1),
             heartbeat="500ms",
             lease="5s",
@@ -136,7 +139,8 @@ class History:
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
-        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20)
+        shape = shapes.width(tasks) if self.reshapes else None
+        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20, shape=shape)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
     def _acknowledge(self, limit_us: int, job_id: int) -> None:
@@ -162,12 +166,14 @@ class History:
         return self.asked[job_id]
 
     def _look(self) -> None:
-        """Once a second: a node that was silent for a lease is not in service (O10)."""
+        """Once a second: a node that was silent for a lease is not in service (O10), shapes are as they are counted."""
         scheduler, now_us = self.scheduler, self.world.now_us
         if scheduler.alive:
             for name, heard_us in scheduler.heard_us.items():
                 if now_us - heard_us > _LEASE_US + 2 * S and scheduler.rules.book.entry(name).size is not None:
                     raise Violation(f"O10: {name} was silent for {(now_us - heard_us) / S:.1f} s, and is in service")
+        for what in shapes.wrong(self):
+            raise Violation(f"S1: {what}")
         self.world.after(S, self._look)
 
     # --- the judge --------------------------------------------------------------------------------------------------
@@ -186,7 +192,7 @@ class History:
             if key not in self.nodes[peer.name].ever_prepared:
                 raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
         for name, each in self.nodes.items():
-            used = sum(own.prepare.tasks for own in each.guard.groups.values() if own.running or not own.told_empty)
+            used = sum(own.tasks for own in each.guard.groups.values() if own.running or not own.told_empty)
             if used > 2 * self.mpl:
                 raise Violation(f"P6: {used} tasks on {name}, which has {2 * self.mpl} places")
 

@@ -14,11 +14,13 @@ from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt
 from node_agent.core.guard_model import GuardModel, ModelGroup
-from node_agent.core.replies import Declined
+from node_agent.core.replies import Declined, Reply
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send
-from space_scheduler.service.launch.gang import Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Gang, Order
+from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.reshaping import Kept, Reshaping, Stage
 from space_scheduler.service.launch.service_core import ServiceCore
 
 
@@ -122,6 +124,48 @@ class Leaker(Scheduler):
     rules_type = _Forgetful
 
 
+class _Reshapes(_Rules):
+    kind: type[Reshaping]
+
+    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        for launch in self.launches.attempts.values():
+            if launch.reshaping is not None:
+                launch.reshaping.__class__ = self.kind
+        return super().handle(happened, now_s)
+
+
+class _Hurried(Reshaping):
+    def answered(self, node: str) -> list[Any]:
+        self._waits &= {node}
+        return super().answered(node)
+
+
+class _NeverBack(Reshaping):
+    def _undo(self, why: str, unchanged: str = "") -> list[Any]:
+        self.stage = Stage.OVER
+        return [Kept(why)]
+
+
+class _HurriedRules(_Reshapes):
+    kind = _Hurried
+
+
+class _NeverBackRules(_Reshapes):
+    kind = _NeverBack
+
+
+class CountsBeforeAllHaveAnswered(Scheduler):
+    """A job is counted with its new share when the first of its nodes has it."""
+
+    rules_type = _HurriedRules
+
+
+class LeavesWhatItHasChanged(Scheduler):
+    """Where one node refuses a new share, the others keep it."""
+
+    rules_type = _NeverBackRules
+
+
 class _SwallowsKills(AgentCore):
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
         if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Kill):
@@ -144,13 +188,14 @@ class _Twice(AgentCore):
         if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Run):
             order = event.order.order
             if (attempt := self.get(order.job_id, order.attempt)) is not None:
-                again = msgspec.structs.replace(attempt, last_order=1, ran=False, answers=_but(attempt, OrderKind.RUN))
-                self._memory.keep(again, last_order=1)
+                before = order.n - 1
+                again = msgspec.structs.replace(attempt, last_order=before, ran=False, answers=_but(attempt, order.n))
+                self._memory.keep(again, last_order=before)
         return super().handle(event, now_us)
 
 
-def _but(attempt: Attempt, kind: OrderKind) -> Mapping[int, Any]:
-    return {n: answer for n, answer in attempt.answers.items() if n != kind}
+def _but(attempt: Attempt, number: int) -> Mapping[int, Any]:
+    return {n: answer for n, answer in attempt.answers.items() if n != number}
 
 
 class _Careless(GuardModel):
@@ -168,6 +213,22 @@ class ObeysTwice(Node):
         self.guard = _Careless(cpu_us=1000)
 
 
+class _SaysSo(GuardModel):
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        was = group.tasks
+        reply = super()._resize(request, group)
+        group.tasks = was
+        return reply
+
+
+class SaysItIsResized(Node):
+    """A share is said to have been changed, and is as it was."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.guard = _SaysSo(cpu_us=1000)
+
+
 class ForgetsAttempts(Node):
     """Nothing that the agent knows outlives it."""
 
@@ -183,5 +244,7 @@ SCHEDULERS: Iterable[type[Scheduler]] = (
     Relauncher,
     DeafToLeases,
     Leaker,
+    CountsBeforeAllHaveAnswered,
+    LeavesWhatItHasChanged,
 )
-NODES: Iterable[type[Node]] = (SwallowsKills, ObeysTwice, ForgetsAttempts)
+NODES: Iterable[type[Node]] = (SwallowsKills, ObeysTwice, SaysItIsResized, ForgetsAttempts)

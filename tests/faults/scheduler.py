@@ -100,7 +100,8 @@ class Scheduler:
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
         }
-        self.feed(given.Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
+        jobs = tuple(recovered.jobs.values())
+        self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing))
         self._soon()
         self._tick(self.starts)
 

@@ -33,7 +33,8 @@ queue; with rigid ones alone this is first fit.
     granted, down to 1. What it then holds follows from step 3.
 7.  *When does it ask?* In the first whole microsecond at which that part of its own work (not of its estimate) is done;
     not if it ends then. All that come about by then are answered one after the other.
-8.  *Which request is first?* The one asked first, ties in order of starts; all before the queue, in each pass.
+8.  *Which request is first?* The one asked first, ties in order of starts; all before the queue, in each pass, and
+    again while one of them is granted: what a job gives up may be what another waits for.
 9.  *If it does not fit*: ``keep``: refused for good, in the pass in which it is asked. ``part``: as many CPUs as fit,
     perhaps none, and refused for the rest. ``wait``: it does no work from then on, and holds (and is resized like any
     other) until it fits. Others may be admitted meanwhile: what it waits for is not reserved. A request that the
@@ -114,11 +115,18 @@ class Equipartition(Machine):
         return member.request is not None
 
     def answer(self) -> None:
+        open_before = -1
+        while (still_open := self.sweep()) != open_before:  # what one gives up, another may have waited for
+            open_before = still_open
+
+    def sweep(self) -> int:
+        """Answer whoever asks, once; how many still ask."""
         asking = [member for member in self.in_order() if self.asks(member)]
         for member in sorted(asking, key=lambda member: member.request[0]):
             self.settle(member)
             while not member.request and self.asks(member):
                 self.settle(member)
+        return sum(member.request is not None for member in self.running)
 
     def settle(self, member: Member) -> None:
         """Grant what was asked for, or a part, or nothing; or leave it for later."""

@@ -12,8 +12,8 @@ what it held before; a job that loses all of its CPUs has a row that says so, an
 asked for. Without, an estimate only predicts. A job without one has no limit, and nobody knows when it will end.
 
 **Predicted ends** (where a policy uses them, ``predicts``) follow from the estimate and the rate of now. When such an
-end comes and the job is still there, the estimate grows to what is done and what the job does in its largest size, not
-folded, within the next of ``CORRECTIONS_S``; and a pass is made.
+end comes and the job is still there, the estimate grows to what is done and what the job does in the largest size that
+the machine has, not folded, within the next of ``CORRECTIONS_S``; and a pass is made.
 """
 
 from dataclasses import dataclass, field
@@ -208,7 +208,8 @@ class Machine:
         if self.predicts and running.expected is not None and running.done >= running.expected:
             step_s = CORRECTIONS_S[min(running.corrections, len(CORRECTIONS_S) - 1)]
             running.corrections += 1
-            running.expected = running.done + step_s * SECOND * running.job.speed(running.job.sizes[-1])
+            largest = max(size for size in running.job.sizes if size <= self.cpus)
+            running.expected = running.done + step_s * SECOND * running.job.speed(largest)
 
     def write(self, running: Running) -> None:
         changes = self.outcomes[running.job.number].changes

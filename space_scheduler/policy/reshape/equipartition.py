@@ -13,10 +13,11 @@ fewer is always met.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
+from cosched.model.time import FOREVER_US
 from cosched.model.width import Range
 from space_scheduler.policy.interface import (
     Plan,
@@ -50,12 +51,16 @@ class Evolving(StrEnum):
 
 
 class _Member(NamedTuple):
-    """A job among which processors are divided. ``running`` is None for one that is admitted in this pass."""
+    """A job among which processors are divided. ``running`` is None for one that is admitted in this pass.
+
+    ``given``: how many processes more it is given in this pass, because it asked for them.
+    """
 
     job: Job
     least: int
     most: int
     running: RunningJob | None = None
+    given: int = 0
 
     @property
     def held(self) -> int:
@@ -91,6 +96,7 @@ class Equipartition:
     order: Order = fcfs
     place: str = ""
     mpl: int | None = 1
+    shares: ClassVar = True  # one task on a CPU: what others do there does not make room
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Requests first, then who is admitted, then everybody's share."""
@@ -101,40 +107,52 @@ class Equipartition:
         newcomers = self._admitted(snapshot, members, procs)
         shares = self._divided(members, newcomers, procs)
         changes = _changes(snapshot, [*members, *newcomers], shares, {answer.job.id for answer in answers})
-        return Plan([*answers, *changes])
+        wake_us = None
+        if self.reserve and len(newcomers) < len(snapshot.queue):  # a predicted end that does not come moves others
+            wake_us = min((end_us for end_us, *_ in snapshot.ends if end_us < FOREVER_US), default=None)
+        return Plan([*answers, *changes], wake_us=wake_us)
 
     # requests of evolving jobs
 
     def _answered(self, members: list[_Member], procs: int) -> list[PlannedAnswer]:
         """Answers to those who asked, the first to ask first; what is given moves their minima and maxima."""
         asking = sorted(
-            (at for at, each in enumerate(members) if each.running is not None and each.running.asks),
+            (at for at, each in enumerate(members) if (it := each.running) is not None and it.asks and it.resizable),
             key=lambda at: members[at].asked_us,
         )
-        if not asking:
-            return []
-        spare = procs - sum(each.least for each in members)
+        left = {at: running.asks for at in asking if (running := members[at].running)}
+        before = None
+        while before != (before := dict(left)):  # what one gives up, another may have waited for
+            for at in asking:
+                if left[at]:
+                    members[at], left[at] = self._met(members, at, left[at], procs)
         answers = []
         for at in asking:
             each = members[at]
             assert each.running is not None
-            asks, given, left = each.running.asks, 0, tuple[int, ...]()
-            for number, wanted in enumerate(asks):
-                got = wanted
-                if wanted > spare:
-                    too_much = each.least + given + wanted > procs
-                    if self.evolving is Evolving.WAIT and not too_much:
-                        left = asks[number:]
-                        break
-                    got = max(0, spare) if self.evolving is Evolving.PART else 0
-                given += got
-                spare -= got
-            members[at] = each._replace(least=each.least + given, most=each.most + given)
-            if given or left != asks or not each.running.waits:
-                why = Why.ASKED if given else Why.ASK_WAITS if left else Why.ASK_REFUSED
-                numbers = {"asked_procs": sum(asks), "given_procs": given}
-                answers.append(PlannedAnswer(each.job, Reason(why, numbers), given, left))
+            if each.given or left[at] != each.running.asks or not each.running.waits:
+                why = Why.ASKED if each.given else Why.ASK_WAITS if left[at] else Why.ASK_REFUSED
+                numbers = {"asked_procs": sum(each.running.asks), "given_procs": each.given}
+                answers.append(PlannedAnswer(each.job, Reason(why, numbers), each.given, left[at]))
         return answers
+
+    def _met(
+        self, members: Sequence[_Member], at: int, asks: tuple[int, ...], procs: int
+    ) -> tuple[_Member, tuple[int, ...]]:
+        """A job with what it is given of these requests, and those that it waits for."""
+        each, spare = members[at], procs - sum(other.least for other in members)
+        assert each.running is not None
+        assert isinstance(each.job.shape, Range)
+        fewest = -each.job.shape.ask_fewer - each.running.given
+        for number, wanted in enumerate(asks):
+            got = max(wanted, fewest - each.given)  # what it asked for before may have been refused
+            if wanted > spare:
+                if self.evolving is Evolving.WAIT and each.least + wanted <= procs:
+                    return each, asks[number:]
+                got = max(0, spare) if self.evolving is Evolving.PART else 0
+            spare -= got
+            each = each._replace(least=each.least + got, most=each.most + got, given=each.given + got)
+        return each, ()
 
     # who is admitted
 

@@ -21,6 +21,8 @@ from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.service import clock
 
+pytestmark = pytest.mark.xdist_group("verbs")
+
 SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from cosched.workload.generators.base import Drawn, Ints, Model
 from cosched.workload.log import Field
-from cosched.workload.shapes import Line, parse_sizes
+from cosched.workload.shapes import Line, 
 
 #: Sizes from one to the whole machine.
 ANY: Final = "any"

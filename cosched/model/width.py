@@ -5,6 +5,8 @@ The names are those of Feitelson & Rudolph, "Toward convergence in job scheduler
 runs. A range says which widths there are; whether a job is moulded or resized is the policy's choice.
 """
 
+from bisect import bisect_right
+
 import msgspec
 
 
@@ -57,7 +59,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     def largest(self, most: int) -> int | None:
         """The largest width of at most so many processes that it can be started with, or None."""
         if self.sizes:
-            return max((size for size in self.sizes if size <= most), default=None)
+            at = bisect_right(self.sizes, most)
+            return self.sizes[at - 1] if at else None
         return min(self.most, most) if most >= self.least else None
 
     def trouble(self) -> str | None:

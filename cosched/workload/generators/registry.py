@@ -12,6 +12,7 @@ from cosched.errors import BadInput, nearest
 from cosched.workload.generators.base import Model, to_log
 from cosched.workload.generators.cisne import Cisne
 from cosched.workload.generators.feitelson96 import Feitelson96
+from cosched.workload.generators.kale02 import Kale02
 from cosched.workload.generators.lublin03 import Lublin03
 from cosched.workload.generators.poisson import Poisson
 from cosched.workload.generators.utrera05 import Utrera05
@@ -25,6 +26,7 @@ MODELS: Final[dict[str, type[Model]]] = {
     "lublin03": Lublin03,
     "cisne": Cisne,
     "utrera05": Utrera05,
+    "kale02": Kale02,
 }
 
 

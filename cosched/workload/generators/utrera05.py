@@ -22,9 +22,10 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from cosched.model.sizes import parse_sizes
 from cosched.workload.generators.base import Drawn, Ints, Model
 from cosched.workload.log import Field
-from cosched.workload.shapes import Line, parse_sizes
+from cosched.workload.shapes import Line
 
 #: Sizes from one to the whole machine.
 ANY: Final = "any"

@@ -28,6 +28,7 @@ _EQUIPARTITION: Final[Options] = {
     **{f"{each}": {"strategy": each} for each in Strategy},
     **{f"{each}": {"evolving": each} for each in Evolving},
     "easy": {"reserve": True},
+    "in-order": {"in_order": True},
     "threshold=": {"threshold": int},
 }
 

@@ -83,17 +83,21 @@ _DIVIDE: dict[Strategy, Callable[[Sequence[tuple[int, int]], int], list[int]]] =
 class Equipartition:
     """``reserve``: the first job that waits has a reservation, as in EASY, that nobody behind it may delay.
 
+    ``in_order``: nobody passes a job that waits.
+
     ``threshold``: a job whose share would change by fewer processors than this keeps what it has, where it can.
     """
 
     strategy: Strategy = Strategy.EQUAL
     evolving: Evolving = Evolving.KEEP
     reserve: bool = False
+    in_order: bool = False
     threshold: int = 0
     order: Order = fcfs
     place: str = ""
     mpl: int | None = 1
     shares: ClassVar = True  # one task on a CPU: what others do there does not make room
+    reshapes: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Requests first, then who is admitted, then everybody's share."""
@@ -163,6 +167,8 @@ class Equipartition:
                 break
             least = smallest(job)
             if least > spare:
+                if self.in_order:
+                    break
                 if self.reserve and shadow_us < 0:
                     shadow_us, extra = _reservation(snapshot.now_us, [*members, *admitted], least, spare)
                 continue

@@ -87,6 +87,7 @@ class MoldableBackfill:
     mpl: int | None = 1
     memory_type: ClassVar = Marks
     shares: ClassVar = True  # one task on a CPU: what others do there does not make room
+    reshapes: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads, then room for the first that waits or jobs behind it, then what is left for folded jobs."""

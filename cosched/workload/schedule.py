@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,20 @@ class Holding(NamedTuple):
     processes: int
     procs: int
     why: str
+
+
+class Stretch(NamedTuple):
+    """A job (by its row) that holds so many processors for a stretch of time, in microseconds.
+
+    ``folded``: its processes share them. ``lost``: it was ended after that, and began anew.
+    """
+
+    job: int
+    begin_us: int
+    end_us: int
+    procs: int
+    folded: bool = False
+    lost: bool = False
 
 
 def settled(holdings: Sequence[Holding]) -> list[Holding]:
@@ -78,14 +93,27 @@ class Schedule:
         if self.holdings is None:
             held_us = np.minimum(self.end_us, last_us) - np.minimum(self.start_us, last_us)
             return float(np.dot(self.workload.procs, held_us.astype(np.float64)))
-        used, since = 0.0, dict[int, tuple[int, int]]()
-        for each in self.holdings:
-            at_us = min(each.at_us, last_us)
-            before_us, procs = since.get(each.row, (at_us, 0))
-            used += procs * float(at_us - before_us)
-            since[each.row] = at_us, each.procs
-        ends = self.end_us.tolist()
-        return used + sum(procs * float(min(ends[row], last_us) - at_us) for row, (at_us, procs) in since.items())
+        held = (each.procs * (min(each.end_us, last_us) - min(each.begin_us, last_us)) for each in self.stretches())
+        return float(sum(held))
+
+    def stretches(self) -> list[Stretch]:
+        """What jobs hold and for how long, in order of time, those of an instant in the workload's order.
+
+        A job that changes shape has one for each thing that it holds.
+        """
+        starts, ends = self.start_us.tolist(), self.end_us.tolist()
+        if self.holdings is None:
+            whole = zip(range(len(starts)), starts, ends, self.workload.procs.tolist(), strict=True)
+            return sorted((Stretch(*each) for each in whole), key=lambda each: each.begin_us)
+        found = []
+        by_job = sorted(self.holdings, key=lambda each: each.row)  # stable: in order of time for each
+        for row, group in groupby(by_job, key=lambda each: each.row):
+            end_us, lost = ends[row], False
+            for each in reversed([*group]):
+                lost = lost or not each.processes
+                found.append(Stretch(row, each.at_us, end_us, each.procs, each.processes > each.procs, lost))
+                end_us = each.at_us
+        return sorted((each for each in found if each.procs), key=lambda each: each.begin_us)
 
     @property
     def alone_us(self) -> Times:

@@ -7,7 +7,7 @@ whole number, so that a job's time in another width is exact until its end is ro
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cosched.errors import BadInput, nearest
+from cosched.model.sizes import parse_sizes
 from cosched.model.width import Range
 from cosched.workload.log import Field, Log
 from cosched.workload.rules import MAX_PROCS, Ask, Shaped, Workload
@@ -50,8 +51,8 @@ def read(path: Path) -> dict[int, Line]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(path), f"it cannot be read: {error}", "a file of shapes in CSV") from error
-    rows = csv.reader(text.splitlines())
-    names = [name.strip() for name in next(rows, [])]
+    rows = _rows(text, path)
+    names = [name.strip() for name in next(rows, ("", []))[1]]
     for name in names:
         if name not in COLUMNS:
             found = nearest(name, COLUMNS)
@@ -59,8 +60,7 @@ def read(path: Path) -> dict[int, Line]:
     if "job_id" not in names or len({*names}) != len(names):
         raise BadInput(f"{path}:1", f"the columns {', '.join(names)}", "job_id, and each column once")
     lines: dict[int, Line] = {}
-    for cells in rows:
-        where = f"{path}:{rows.line_num}"
+    for where, cells in rows:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(names):
@@ -71,6 +71,16 @@ def read(path: Path) -> dict[int, Line]:
             raise BadInput(where, f"job {number} again", "a line for each job")
         lines[number] = _line(row, where)
     return lines
+
+
+def _rows(text: str, path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The rows of a file in CSV, each with where it is."""
+    rows = csv.reader(text.splitlines())
+    try:
+        for cells in rows:
+            yield f"{path}:{rows.line_num}", cells
+    except csv.Error as error:
+        raise BadInput(f"{path}:{rows.line_num}", str(error), "a line in CSV") from error
 
 
 def write(lines: Mapping[int, Line], path: Path) -> None:
@@ -106,7 +116,7 @@ def _line(row: Mapping[str, str], where: str) -> Line:
     if asks and list(asks) != sorted(asks, key=lambda each: each.part):
         raise BadInput(f"{where}: evolve", row["evolve"], "parts that do not fall")
     if sizes:
-        parse_sizes(sizes, MAX_PROCS, f"{where}: sizes")
+        parse_sizes(sizes, 1, f"{where}: sizes")  # looked at alone: which of them there are, the machine says
         if asks:
             raise BadInput(where, "sizes beside evolve", "an evolving job that is rigid or malleable")
     return Line(sizes, least, most, kind == "long", fold == "yes", asks, where)
@@ -117,31 +127,6 @@ def _ask(text: str, where: str) -> Ask:
     if not found or not 0 <= (part := Fraction(found[1]) / 100) < 1 or not int(found[2]):
         raise BadInput(where, f"{text!r}", "PART%:+PROCESSES, such as 50%:+4")
     return Ask(part, int(found[2]))
-
-
-def parse_sizes(text: str, most: int, where: str = "--sizes") -> tuple[int, int, tuple[int, ...]]:
-    """The least, the most and the single sizes (none: each between) of a text, at most so many; raises BadInput.
-
-    ``8``, ``1-8``, ``4;8;16``, ``pow2`` (1, 2, 4, …), ``square`` (1, 4, 9, …). (0, 0, ()) where all are above ``most``.
-    """
-    expected = "a number, a range such as 1-8, a list such as 4;8;16, pow2 or square"
-    if text == "pow2":
-        sizes = [1 << n for n in range(min(most, MAX_PROCS).bit_length())]
-    elif text == "square":
-        if most > 1_000_000:  # only looked at, not used
-            return 1, most, ()
-        sizes = [n * n for n in range(1, int(most**0.5) + 1)]
-    elif found := re.fullmatch(r"(\d{1,9})-(\d{1,9})", text):
-        least, last = int(found[1]), min(int(found[2]), most)
-        if not 1 <= least <= int(found[2]):
-            raise BadInput(where, f"{text!r}", expected)
-        return (least, last, ()) if least <= last else (0, 0, ())
-    elif re.fullmatch(r"\d{1,9}(;\d{1,9})*", text) and 0 not in (given := {int(each) for each in text.split(";")}):
-        sizes = sorted(given)
-    else:
-        raise BadInput(where, f"{text!r}", expected)
-    kept = tuple(size for size in sizes if size <= most)
-    return (kept[0], kept[-1], kept) if kept else (0, 0, ())
 
 
 def narrowed(log: Log, lines: Mapping[int, Line], procs_total: int) -> tuple[Log, dict[int, int]]:

@@ -100,6 +100,8 @@ def _table(path: Path) -> dict[int, float]:
         found = re.fullmatch(r"\s*([1-9]\d{0,8})[\s,;]+(\d{1,9}(?:\.\d{1,9})?)\s*", line)
         if not found or float(found[2]) <= 0:
             raise BadInput(f"{path}:{number}", f"{line[:40]!r}", "PROCESSES SPEEDUP, such as '8 6.9'")
+        if int(found[1]) in table:
+            raise BadInput(f"{path}:{number}", f"{int(found[1])} again", "a line for each number of processes")
         table[int(found[1])] = float(found[2])
     if not table:
         raise BadInput(str(path), "no line with a speed-up", "at least one, such as '8 6.9'")

@@ -13,7 +13,7 @@ batch runs one pass:
 :meth:`SchedulerState.replay` takes the recorded decision in place of step 4, and asks nobody.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -269,7 +269,7 @@ class SchedulerState:
         receives = {} if machine.turns is None else machine.turns.receives
         return [
             _running_job(record, machine.now_us, Receives.POLLS in receives.get(record.job.id, ()))
-            for record in machine.jobs.running()
+            for record in _in_order(machine.jobs.holding())
         ]
 
     # looking at it
@@ -343,10 +343,15 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
     answered = {change.job.id for change in plan.changes if isinstance(change, PlannedAnswer)}
     refusals = [
         PlannedAnswer(record.job, Reason(Why.ASK_REFUSED, {"asked_procs": sum(record.asks)}))
-        for record in machine.jobs.running()
-        if record.asks and not record.waits and record.change is None and record.job.id not in answered
+        for record in _in_order(each for each in machine.jobs.holding() if each.asks)
+        if not record.waits and record.change is None and record.job.id not in answered
     ]
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
+
+
+def _in_order(records: Iterable[Record]) -> list[Record]:
+    """The records in the order in which their jobs came."""
+    return sorted(records, key=lambda record: record.rank)
 
 
 def _running_job(record: Record, now_us: int, polls: bool) -> RunningJob:

@@ -135,11 +135,12 @@ def _checked(name: str, found: object) -> Policy:
     return guarded(name, made)  # type: ignore[arg-type]
 
 
-def _check_traits(name: str, policy: Policy) -> None:
+def _check_traits(policy_name: str, policy: Policy) -> None:
     """Raise :class:`BadInput` for what a policy cannot declare."""
-    traits, where = traits_of(policy), f"policy {name}"
-    if not isinstance(traits.shares, bool):
-        raise BadInput(where, f"shares is {traits.shares!r}", "True or False")
+    traits, where = traits_of(policy), f"policy {policy_name}"
+    for name in ("shares", "reshapes"):
+        if not isinstance(value := getattr(traits, name), bool):
+            raise BadInput(where, f"{name} is {value!r}", "True or False")
     if not isinstance(traits.alone_because, str):
         raise BadInput(where, f"alone_because is {traits.alone_because!r}", "a sentence")
     if not isinstance(traits.place, str):
@@ -165,7 +166,7 @@ class _Guarded:
         self._name = name
         self._policy = policy
 
-        self.shares, self.place, self.mpl, self.memory_type, self.alone_because = traits_of(policy)
+        self.shares, self.place, self.mpl, self.memory_type, self.alone_because, self.reshapes = traits_of(policy)
 
     def __str__(self) -> str:
         return f"policy {self._name}"

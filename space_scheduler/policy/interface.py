@@ -198,7 +198,8 @@ class PolicyTraits(NamedTuple):
     ``shares``: it can be had where jobs share nodes, so that their predicted ends move. ``place``: how tasks are laid
     on named nodes, a name in ``policy.place`` with its variants; empty: as the machine has it. ``mpl``: how many tasks
     may share a CPU; None: as many as nodes offer. ``memory_type``: of what type its memory is (``policy.memory``).
-    ``alone_because``: why it cannot be had where jobs share nodes, for whoever asks it to.
+    ``alone_because``: why it cannot be had where jobs share nodes, for whoever asks it to. ``reshapes``: it gives jobs
+    other widths than they ask for, or changes what they hold while they run.
     """
 
     shares: bool = False
@@ -206,6 +207,7 @@ class PolicyTraits(NamedTuple):
     mpl: int | None = None
     memory_type: Any = None
     alone_because: str = "it does not declare that it goes with predicted ends that move"
+    reshapes: bool = False
 
 
 def traits_of(policy: "Policy") -> PolicyTraits:

@@ -25,6 +25,17 @@ def test_the_same_order_has_the_same_number_and_an_answer_is_known_by_it() -> No
     assert OrderNumbers(4).of("n1", (5, 1), OrderKind.PREPARE).n > second.n
 
 
+def test_an_order_without_an_answer_is_another_once_others_were_given_after_it() -> None:
+    """A Forget that was refused, then a Kill: the Forget would be stale. (Found by simulated faults.)"""
+    made = OrderNumbers(1)
+    forget = made.latest("n1", (5, 1), OrderKind.FORGET)
+    assert made.latest("n1", (5, 1), OrderKind.FORGET) == forget
+    kill = made.latest("n1", (5, 1), OrderKind.KILL)
+    again = made.latest("n1", (5, 1), OrderKind.FORGET)
+    assert forget.n < kill.n < again.n
+    assert made.kind("n1", forget) is None
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["new", "over"]), st.sampled_from(list(OrderKind)))),
 )

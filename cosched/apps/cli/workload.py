@@ -171,13 +171,14 @@ def generate_command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Generate a workload by a model: poisson, feitelson96, lublin03, cisne or kale02.
+    """Generate a workload by a model: poisson, feitelson96, lublin03, cisne, utrera05 or kale02.
 
     \b
     Examples:
       cosched workload generate lublin03 load80.swf.gz --jobs 20000 --procs 256 --load 0.8 --seed 7
       cosched workload generate poisson small.swf --jobs 100 --set sizes=powers-of-two
       cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
+      cosched workload generate utrera05 bfm.swf --jobs 120 --procs 60 --set utilisation=0.8 --shapes bfm.csv
       cosched workload generate kale02 adaptive.swf --procs 64 --set load_factor=0.9 --shapes adaptive.csv
     """
     _check_target(target, force=force)
@@ -191,7 +192,8 @@ def generate_command(
         params[key] = value
     log, lines = registry.generate_shaped(model, jobs, procs, np.random.default_rng(seed), params, load=load)
     if shapes_target and not lines:
-        raise BadInput("--shapes", f"model {model}: all jobs are rigid", "a model with jobs of several widths: kale02")
+        expected = "a model with jobs of several widths: utrera05 or kale02"
+        raise BadInput("--shapes", f"model {model}: all jobs are rigid", expected)
     swf.write(log, target)
     if shapes_target:
         shapes.write(lines, shapes_target)

@@ -13,6 +13,7 @@ from cosched.errors import BadInput, nearest
 PAPERS: Final[dict[str, str]] = {
     "adaptive": "cosched.apps.replicate.adaptive.replication",
     "backfilling": "cosched.apps.replicate.backfilling.replication",
+    "bfm": "cosched.apps.replicate.bfm.replication",
     "cisne": "cosched.apps.replicate.cisne.replication",
 }
 
@@ -20,6 +21,7 @@ PAPERS: Final[dict[str, str]] = {
 TITLES: Final[dict[str, str]] = {
     "adaptive": "Kalé et al. 2002, A malleable-job system for timeshared parallel machines",
     "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling",
+    "bfm": "Utrera et al. 2005, Another approach to backfilled jobs: applying virtual malleability to expired windows",
     "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
 }
 

@@ -15,6 +15,7 @@ from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.kale02 import Kale02
 from cosched.workload.generators.lublin03 import Lublin03
 from cosched.workload.generators.poisson import Poisson
+from cosched.workload.generators.utrera05 import Utrera05
 from cosched.workload.log import Log
 from cosched.workload.scaling import to_load
 from cosched.workload.shapes import Line
@@ -24,6 +25,7 @@ MODELS: Final[dict[str, type[Model]]] = {
     "feitelson96": Feitelson96,
     "lublin03": Lublin03,
     "cisne": Cisne,
+    "utrera05": Utrera05,
     "kale02": Kale02,
 }
 

@@ -97,6 +97,7 @@ class Equipartition:
     place: str = ""
     mpl: int | None = 1
     shares: ClassVar = True  # one task on a CPU: what others do there does not make room
+    reshapes: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Requests first, then who is admitted, then everybody's share."""

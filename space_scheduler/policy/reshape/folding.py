@@ -10,7 +10,7 @@ when nobody waits, oldest start first.
 What the paper leaves open is a parameter, or stands in docs/design/shapes.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
@@ -87,6 +87,7 @@ class MoldableBackfill:
     mpl: int | None = 1
     memory_type: ClassVar = Marks
     shares: ClassVar = True  # one task on a CPU: what others do there does not make room
+    reshapes: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Heads, then room for the first that waits or jobs behind it, then what is left for folded jobs."""
@@ -109,7 +110,7 @@ class _Pass:
         self.free = FreeProcs(snapshot)
         memory = snapshot.memory if isinstance(snapshot.memory, Marks) else Marks()
         resumed_us = memory.resumed_us
-        present = snapshot.running()
+        self.present = present = snapshot.running()
         self.resumed_us = {each.job.id: at for each in present if (at := resumed_us.get(each.job.id)) is not None}
         self.running = sorted(
             (each for each in present if each.allocation.procs),
@@ -129,35 +130,33 @@ class _Pass:
     def plan(self) -> Plan:
         """All of it."""
         waiting = self._waiting()
-        at = 0
-        while at < len(waiting):
-            head = waiting[at]
+        waits: _Waiting | None = None
+        for head in waiting:
             if not self._start(head, Why.FITS):
                 if not (self.policy.backfill and self._expired() and self._make_room(head)):
+                    waits = head
                     break
                 started = self._start(head, Why.FITS)
                 assert started, f"room was made for job {head.job.id}, and it does not fit"
                 if self.aborted or self._newly_suspended():  # who waits now is looked at in the next pass, in its place
                     return self._planned()
-            at += 1
-        waits = at < len(waiting)
-        if waits and self.policy.backfill:
-            for each in waiting[at + 1 :]:
+        if waits is not None and self.policy.backfill and self.free.procs > 0:
+            for each in waiting:  # those behind it
+                self._start_behind(each, waits.job)
                 if self.free.procs <= 0:
                     break
-                self._start_behind(each, waiting[at].job)
-        if self.policy.busy_unfold or not waits:
+        if self.policy.busy_unfold or waits is None:
             self._unfold()
         return self._planned()
 
-    def _waiting(self) -> Sequence[_Waiting]:
-        """Who waits, in order."""
-        queued = [_Waiting(key, job) for key, job in self.snapshot.queue.line()]
+    def _waiting(self) -> Iterator[_Waiting]:
+        """Who waits, in order; a queue of thousands costs nothing where only its first jobs are looked at."""
+        queued = (_Waiting(key, job) for key, job in self.snapshot.queue.line())
         if not self.suspended:
             return queued
         order = self.policy.order
-        return sorted([*queued, *(_Waiting(order(each.job, each.rank), each.job, each) for each in self.suspended)],
-                      key=lambda each: each.key)  # fmt: skip
+        suspended = (_Waiting(order(each.job, each.rank), each.job, each) for each in self.suspended)
+        return iter(sorted([*queued, *suspended], key=lambda each: each.key))
 
     # starts
 
@@ -361,7 +360,7 @@ class _Pass:
             PlannedRequeue(each.job, Reason(Why.ABORTED, {"processes": each.allocation.processes}))
             for each in self.aborted
         ]
-        for each in self.snapshot.running():
+        for each in self.present:
             new = self.holds.get(each.job.id)
             if new is not None and new != each.allocation:
                 changes.append(PlannedResize(each.job, self.why[each.job.id], new))

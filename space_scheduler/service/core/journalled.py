@@ -22,6 +22,7 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.service.core.sizing import sized
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, Transition, View
@@ -176,11 +177,11 @@ class JournalledCore:
     def submit(
         self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False, most: Most | None = None
     ) -> int:
-        """Take in a new job under the next number. Raises ``Infeasible`` and :class:`QueueFull`."""
+        """Take in a new job under the next number. Raises ``Infeasible``, ``SizesUnknown`` and :class:`QueueFull`."""
         if most is not None:
             most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
-        job = msgspec.structs.replace(job, id=job_id, submit_us=now_us)
+        job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
         self.take_in(ev.JobSubmitted(job), now_us, new=new)
         if hold:

@@ -53,6 +53,16 @@ class OrderNumbers:
             return self.new(node, key, kind)
         return OrderId(*key, given.last[kind])
 
+    def latest(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
+        """As :meth:`of`, for an order without an answer of its own: a new one where another was given since then.
+
+        What the node has obeyed meanwhile makes the older number stale, and nothing would tell.
+        """
+        given = self._given.get((node, key))
+        if given is None or given.last.get(kind) != self._first + given.count:
+            return self.new(node, key, kind)
+        return OrderId(*key, given.last[kind])
+
     def new(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
         """That of an order that was not given before: the next."""
         self._over.pop((node, key), None)

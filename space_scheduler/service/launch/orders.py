@@ -125,7 +125,7 @@ class Orders:
 
     def plain(self, kind: OrderKind, name: str, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
         """Those that say nothing of the job but its number and attempt, for the node of that name."""
-        order = self.numbers.of(name, key, kind)
+        order = self.numbers.latest(name, key, kind)
         if kind is OrderKind.KILL:
             return wire.Kill(self._fence, order, self._grace_us)
         return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self._fence, order)

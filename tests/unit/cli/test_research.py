@@ -244,6 +244,25 @@ def test_generate_convert_stats(cosched: Call) -> None:
     assert "offered load 0.9" in cosched("workload", "stats", "busy.swf").out
 
 
+def test_generated_shapes_are_simulated(cosched: Call) -> None:
+    command = ("workload", "generate", "utrera05", "bfm.swf", "--jobs", 60, "--procs", 60, "--shapes", "bfm.csv")
+    assert cosched(*command).status == 0
+    rows = read_csv("bfm.csv")
+    assert rows[0] == ["job_id", "class", "sizes", "min", "max", "evolve", "fold"]
+    assert {row[2] for row in rows[1:]} == {"square", "pow2", "1-60"}
+    again = cosched(*command)
+    assert again.status == 2
+    assert "bfm.swf" in again.err
+    run = ("simulate", "bfm.swf", "--shapes", "bfm.csv", "--policy", "fjt1+bfm", "--fjt", "largest/4", "--json")
+    found = json.loads(cosched(*run).out)
+    assert found["jobs"] == 60
+    assert found["skipped"] == {}
+    rigid = cosched("workload", "generate", "poisson", "p.swf", "--shapes", "p.csv")
+    assert rigid.status == 2
+    assert "all jobs are rigid" in rigid.err
+    assert not Path("p.swf").exists()
+
+
 def test_a_generated_workload_of_malleable_jobs_is_simulated(cosched: Call) -> None:
     made = ("workload", "generate", "kale02", "made.swf", "--jobs", 40, "--procs", 64, "--shapes", "made.csv")
     assert cosched(*made).status == 0

@@ -46,7 +46,7 @@ def test_a_log_is_in_order_and_within_its_machine(name: str) -> None:
     assert log.column(Field.SUBMIT_S)[0] >= 0
     assert log.column(Field.RUN_S).min() > 0
     procs = log.column(Field.PROCS_ALLOCATED)
-    assert procs.min() == (2 if name == "cisne" else 1)
+    assert procs.min() == {"cisne": 2, "utrera05": 64}.get(name, 1)
     assert procs.max() <= 100
     assert (procs == log.column(Field.PROCS_REQUESTED)).all()
     assert log.header.integer("MaxProcs") == 100
@@ -76,7 +76,7 @@ def test_small_machines_and_single_jobs(name: str, procs: int) -> None:
             "poison",
             {},
             "model: 'poison' is not known; "
-            "expected poisson, feitelson96, lublin03, cisne, kale02; did you mean 'poisson'?",
+            "expected poisson, feitelson96, lublin03, cisne, utrera05, kale02; did you mean 'poisson'?",
         ),
         ("poisson", {"mean_runs": 3}, "model poisson: no parameter 'mean_runs'; expected mean_interarrival_s"),
         ("poisson", {"mean_runs": 3}, "did you mean 'mean_run_s'?"),
@@ -356,6 +356,49 @@ def test_cisnes_problems_may_be_drawn_apart() -> None:
     log = made("cisne", procs=16, coupled="false")
     run_s, memory = (of_program(log, 3, which) for which in (Field.RUN_S, Field.MEMORY_REQUESTED_KB))
     assert abs(np.corrcoef(run_s, memory)[0, 1]) < 0.03
+
+
+# --- Utrera et al. 2005 -------------------------------------------------------------------------------------------
+
+
+def test_utrera05_is_tables_1_and_2() -> None:
+    log, lines = generate_shaped("utrera05", 120, 60, np.random.default_rng(1), {"utilisation": "0.8"})
+    programs = {1: (2441, 49, "square", True), 2: (4385, 32, "pow2", True), 3: (177, 32, "pow2", False)}
+    programs[4] = (50, 60, "1-60", False)
+    work_s = log.column(Field.RUN_S) * log.column(Field.PROCS_ALLOCATED)
+    for at, number in enumerate(log.column(Field.EXECUTABLE).tolist()):
+        linear_s, largest, sizes, is_long = programs[round(number)]
+        assert work_s[at] == pytest.approx(linear_s, abs=1e-4)
+        assert log.column(Field.PROCS_ALLOCATED)[at] == largest
+        assert (lines[at + 1].sizes, lines[at + 1].long) == (sizes, is_long)
+    counts = [int((log.column(Field.EXECUTABLE) == number).sum()) for number in programs]
+    assert counts == [6, 5, 55, 54]  # 9 % of the jobs are long, with three quarters of the work
+    assert work_s[log.column(Field.EXECUTABLE) <= 2].sum() / work_s.sum() == pytest.approx(0.75, abs=0.01)
+
+
+def test_utrera05_loads_its_machine() -> None:
+    for utilisation in (1.0, 0.4):
+        log = made("utrera05", procs=60, utilisation=utilisation)
+        work_s = (log.column(Field.RUN_S) * log.column(Field.PROCS_ALLOCATED)).sum()
+        assert work_s / log.column(Field.SUBMIT_S)[-1] / 60 == pytest.approx(utilisation, rel=0.02)
+    by_number = made("utrera05", procs=60, long_jobs=0.3)
+    share(by_number.column(Field.EXECUTABLE) <= 2, 0.3)
+
+
+def test_utrera05_rigid_jobs_have_one_size_and_are_nested() -> None:
+    rigid = {}
+    for part in (0.25, 0.5):
+        params = {"rigid": part, "rigid_procs": 32}
+        log, lines = generate_shaped("utrera05", 400, 60, np.random.default_rng(3), params)
+        rigid[part] = {number for number, line in lines.items() if line.sizes.isdecimal()}
+        assert len(rigid[part]) == 400 * part
+        for number in rigid[part]:
+            assert (
+                lines[number].sizes
+                == {1: "25", 2: "32", 3: "32", 4: "32"}[round(log.rows[number - 1][Field.EXECUTABLE])]
+            )
+            assert log.rows[number - 1][Field.PROCS_ALLOCATED] == int(lines[number].sizes)
+    assert rigid[0.25] < rigid[0.5]
 
 
 # --- kale02 -------------------------------------------------------------------------------------------------------

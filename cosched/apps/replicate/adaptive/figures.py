@@ -200,7 +200,7 @@ def _draw_response(axes: "Axes", scale: Scale, runs: Runs, jobs: int, number: in
         axes.plot([], [], "x", color="grey", label=_UNSTABLE)
         axes.set_yscale("log")
         for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            formatted(lambda value, _: f"{value:g}")
+            formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
     else:
         axes.set_ylim(bottom=0)
     axes.set(xlabel="load factor", ylabel="mean response time (s)", xlim=(0, max(scale.loads) + 0.1))

@@ -220,9 +220,12 @@ class Run:
         row = self.rows[start.job.id]
         self.reasons[start.reason.why] += 1
         up_us = now_us + self.launch_delay_us
-        if start.limit_us is not None and self.run_us[row] > start.job.alone_us:
-            self.run_us[row], self.timed_out[row] = start.job.alone_us, True
         run_us = self.run_us[row]
+        if start.limit_us is not None:
+            limit_us = start.job.alone_us if start.job.work_us else start.limit_us  # not rounded up
+            if run_us > limit_us:
+                run_us = self.run_us[row] = limit_us
+                self.timed_out[row] = True
         until_us = up_us + (run_us if type(run_us) is int else ceil(run_us))
         self.starts_us[row] = up_us
         if self.holdings is not None:

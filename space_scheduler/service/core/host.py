@@ -7,6 +7,7 @@ is handed on only when it is in the journal too.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import JournalledCore, Most
 from space_scheduler.service.core.opening import Settings
 from space_scheduler.service.core.work import NotAccepting, Work
-from space_scheduler.service.core.worker import Worker
+from space_scheduler.service.core.worker import Worker, settle
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
@@ -165,6 +166,6 @@ class CoreHost:
         reads: bool = False,
     ) -> Answer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._worker.put(Work(apply, future, wish=wish, decides=decides, reads=reads))
+        self._worker.put(Work(apply, partial(settle, future), wish=wish, decides=decides, reads=reads))
         answer: Answer = await future
         return answer

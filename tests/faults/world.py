@@ -81,6 +81,30 @@ class World:
         return done()
 
 
+class Sleeper:
+    """A process or a machine that may stand still; what comes meanwhile happens when it goes on, in its order."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.until_us = 0
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing happens there now."""
+        return self._world.now_us < self.until_us
+
+    def stand_still(self, for_us: int) -> None:
+        """Let nothing happen there for so long."""
+        self.until_us = max(self.until_us, self._world.now_us + for_us)
+
+    def do(self, happens: Callable[[], None]) -> None:
+        """Have it happen there: now, or when it goes on."""
+        if self.stands_still:
+            self._world.at(self.until_us, lambda: self.do(happens))
+        else:
+            happens()
+
+
 class Connection:
     """Two ordered streams of frames between a node and the scheduler, as TCP has them, until it is cut.
 
@@ -91,6 +115,7 @@ class Connection:
         self.world = world
         self.node = node
         self.open = True
+        self.lag_us = 0  # how slow one of its ends is
         self.ends: dict[str, Callable[[bytes], None]] = {}
         self.ended: dict[str, Callable[[], None]] = {}
         self._last_us = {"node": 0, "scheduler": 0}
@@ -101,7 +126,7 @@ class Connection:
         world = self.world
         if not self.open:
             return
-        delay_us = world.draw_us(100, 3 * MS)
+        delay_us = self.lag_us + world.draw_us(100, 3 * MS)
         if world.fault("delay"):
             delay_us += world.draw_us(50 * MS, 8 * S)
         at_us = max(self._last_us[to], world.now_us + delay_us)
@@ -123,5 +148,8 @@ class Connection:
             return
         self.open = False
         for side in ("node", "scheduler"):
-            if (told := self.ended.get(side)) is not None:
-                self.world.after(self.world.draw_us(MS, 200 * MS), told)
+            self.world.after(self.world.draw_us(MS, 200 * MS), lambda side=side: self._is_over(side))
+
+    def _is_over(self, side: str) -> None:
+        if (told := self.ended.get(side)) is not None:
+            told()

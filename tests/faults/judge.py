@@ -147,11 +147,7 @@ class Judge:
     def _look_at_launches(self, scheduler: Scheduler) -> None:
         """P1: no job is being launched for longer than the time-out, while somebody counts it."""
         now_us = self.world.now_us
-        launching = {
-            (job_id, record.attempt)
-            for job_id, record in scheduler.core.records.items()
-            if record.state is JobState.STARTING
-        }
+        launching = {each.key for each in scheduler.rules.launches.attempts.values() if each.gang.launching}
         self._launching_us = {key: self._launching_us.get(key, now_us) for key in launching}
         for (job_id, _), since_us in self._launching_us.items():
             if now_us - max(since_us, scheduler.started_us) > _LAUNCH_US + _SLACK_US:

@@ -30,7 +30,6 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.core.journalled import JournalledCore
-from space_scheduler.service.core.host import WISHES
 from space_scheduler.service.core.opening import Opened, Settings, opened
 from space_scheduler.service.core.work import Work
 from space_scheduler.service.core.worker_core import WorkerCore
@@ -362,7 +361,7 @@ class Scheduler:
     def cancel(self, job_id: int) -> None:
         """Somebody does not want a job any more."""
         if self.alive:
-            self._post(ev.JobCancelled(job_id))
+            self._post(ev.JobCancelled(job_id), wish=True)
 
     def _choose(self) -> None:
         """An operator has another policy decide, until the next start."""
@@ -378,11 +377,10 @@ class Scheduler:
         """An operator takes back all nodes that were set aside."""
         for node in self.core.state.nodes() if self.alive else ():
             if node.drained and node.reason.startswith("set aside"):
-                self._post(ev.NodeResumed(node.node.name))
+                self._post(ev.NodeResumed(node.node.name), wish=True)
 
-    def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None) -> None:
-        apply = partial(_taken_in, event, note, facts)
-        self.worker.put(Work(apply, self._nobody_waits, wish=isinstance(event, WISHES)))
+    def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None, *, wish: bool = False) -> None:
+        self.worker.put(Work(partial(_taken_in, event, note, facts), self._nobody_waits, wish=wish))
 
     def _nobody_waits(self, _answer: Any, error: BaseException | None) -> None:
         if error is not None:

@@ -119,7 +119,16 @@ class CoreHost:
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        wish = isinstance(event, WISHES)
+        return await self._take_in(event, note, facts, wish=isinstance(event, WISHES))
+
+    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.
+
+        The rules say it once. An operator's drain can be wished for again, an owner's pause cannot.
+        """
+        return await self._take_in(event, note, facts, wish=False)
+
+    async def _take_in(self, event: ev.Event, note: str, facts: Facts | None, *, wish: bool) -> Committed:
         return await self._do(lambda core, now_us: core.take_in(event, now_us, note, facts), wish=wish)
 
     async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:

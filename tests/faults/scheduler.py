@@ -200,6 +200,11 @@ class Scheduler:
         self._connections.clear()
         self._links.clear()
 
+    def unreach(self) -> None:
+        """Nobody reaches it any more over the connections that there are."""
+        for connection in self._connections:
+            connection.cut()
+
     def stop(self) -> None:
         """It ends, and its journal is closed; it is not started again."""
         self.no_more = True

@@ -2,8 +2,9 @@
 
 A *second scheduler* is started on the journal that one works with: it has to be refused. *Taken over*: the scheduler
 stands still, or its machine does, its leases run out, an operator starts another one on a copy of its journal; then the
-old one wakes up and does not know. Nodes are given the new address; one that has obeyed the new may reach the old by
-mistake.
+old one wakes up and does not know. Nodes are given the new address, and what they had sent to the old one is lost; a
+node that has obeyed the new may reach the old by mistake. (A node that has not, and reaches the old one only, obeys it: two
+journals are two clusters' worth of decisions, and no epoch can fence who was never heard.)
 """
 
 from collections.abc import Callable
@@ -66,6 +67,7 @@ class Schedulers:
         directory = self._directory / f"copy-{self._copies}"
         directory.mkdir()
         self._old.append(old)
+        old.unreach()
         self.now = self._make(directory, old)
         self.now.disk.put(old.disk.read())
         self.world.say("another scheduler takes over")

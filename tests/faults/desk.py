@@ -102,7 +102,7 @@ class Desk:
             self._last_sign_us = world.now_us
         self._machine.do(self._guard_ticks)
         self._judge()
-        world.after(_LOOK_US // 2, self._tick)
+        world.after(_LOOK_US, self._tick)
 
     def _move(self) -> None:
         """The owner comes, and is seen at once, or goes."""

@@ -9,7 +9,7 @@ from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
 from faults.violation import Violation
-from faults.world import S, World
+from faults.world import MS, S, World
 from node_agent.core.attempt import Key
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
@@ -65,7 +65,7 @@ class Judge:
     def _lost(self, scheduler: Scheduler, name: str) -> None:
         """O3, O5: a node is lost when it was silent for a lease, by a clock that nobody sets; and not again and again."""
         silent_us = self.world.now_us - scheduler.heard_us[name]
-        if silent_us < 0.9 * _LEASE_US:
+        if silent_us < _LEASE_US - 1500 * MS:
             raise Violation(f"O3, O5: {name} is lost, and was heard {silent_us / S:.1f} s ago")
         scheduler.losses[name] += 1
         known = scheduler.core.state.nodes()

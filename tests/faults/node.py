@@ -33,6 +33,8 @@ from node_agent.core.guard_model import GuardModel
 from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, Reply
 
 CPUS = 2
+#: From one heartbeat to the next, and from one look at the desk.
+BEAT_US = S
 #: What may follow from an order that is not obeyed.
 _NOTHING_DONE = (fx.Tell, fx.Complain, fx.Say)
 
@@ -114,7 +116,7 @@ class Node:
         self.say(f"agent starts with {sorted(self.attempts)}")
         self._soon(self.world.draw_us(MS, 300 * MS), partial(self._find_guard, self.life))
         self._soon(self.world.draw_us(MS, 500 * MS), partial(self._dial, self.life))
-        self._soon(500 * MS, partial(self._beat, self.life))
+        self._soon(BEAT_US, partial(self._beat, self.life))
 
     def _find_guard(self, life: int) -> None:
         if self.alive and self.life == life:
@@ -332,7 +334,7 @@ class Node:
         self._send(self._heartbeat())
         self.feed(happened.LeaseLooked())
         if self.alive and self.life == life:
-            self._soon(500 * MS, partial(self._beat, life))
+            self._soon(BEAT_US, partial(self._beat, life))
             self._trouble()
 
     def _trouble(self) -> None:

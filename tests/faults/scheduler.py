@@ -28,6 +28,7 @@ from faults.worker import Worker
 from faults.world import MS, Connection, S, Sleeper, World
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
+from space_scheduler.policy.interface import Policy
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.core.opening import Opened, Settings, opened
@@ -56,7 +57,7 @@ def settings_of(world: World, directory: Path, names: list[str]) -> ClusterConfi
         nodes=names,
         policy=world.random.choice(SHARING if mpl > 1 else APART),
         contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl),
-        heartbeat="500ms",
+        heartbeat="1s",
         lease="5s",
         launch_timeout="8s",
         state=str(directory),
@@ -89,6 +90,7 @@ class Scheduler:
 
     rules_type: type[ServiceCore] = ServiceCore
     worker_type: type[WorkerCore] = WorkerCore
+    thread_type: type[Worker] = Worker
 
     def __init__(
         self,
@@ -156,13 +158,17 @@ class Scheduler:
     def open(self) -> Opened:
         """Open the journal for this start. Raises ``Failed``."""
         world, config = self.world, self.config
-        policy = policy_of(config)
+        policy = self.policy(config)
         sources = Sources(lambda: world.wall_us + world.now_us, lambda: world.now_us, lambda: "boot")
         self.disk.is_anew()
         with self.disk.writing():
             return opened(
                 Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources)
             )
+
+    def policy(self, config: ClusterConfig) -> Policy:
+        """The policy of these settings."""
+        return policy_of(config)
 
     def _serve(self, found: Opened) -> None:
         config = self.config
@@ -173,7 +179,7 @@ class Scheduler:
             for job_id, each in recovered.progress.items()
         }
         start, interval_us = self.starts, config.time_us("pass_interval")
-        self.worker = Worker(
+        self.worker = self.thread_type(
             self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
         )
         self.feed(given.Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
@@ -187,7 +193,7 @@ class Scheduler:
         self._end()
         self.disk.crash(self._journal)
         if self.world.fault("journal damaged"):
-            policy = policy_of(self.config)
+            policy = self.policy(self.config)
             self.disk.judge_damage(policy, rules_of(self.config, policy))
         self.world.after(self.world.draw_us(100 * MS, 12 * S), self.start)
 
@@ -372,7 +378,7 @@ class Scheduler:
         """An operator has another policy decide, until the next start."""
         shared = self.config.contract.mpl > 1
         name = self.world.random.choice(SHARING if shared else APART)
-        policy = policy_of(msgspec.structs.replace(self.config, policy=name))
+        policy = self.policy(msgspec.structs.replace(self.config, policy=name))
         rules = rules_of(self.config, policy)
         self.worker.put(
             Work(lambda core, now_us: core.choose(policy, name, None, rules, now_us), self._nobody_waits, wish=True)

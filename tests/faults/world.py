@@ -4,7 +4,9 @@ A *fault site* is a place where something may go wrong. Each has a name; whether
 often it did is counted. After ``quiet_us`` nothing goes wrong any more: everything still open can come to an end.
 """
 
+import math
 import random
+import sys
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
@@ -30,7 +32,8 @@ class World:
         self.wall_us = 1_700_000_000 * S  # the wall clock when the world began; people and NTP set it
         self.only = only
         self.faults = 0
-        self._chances: Counter[str] = Counter()
+        self._chances: dict[str, int] = {}  # by site: at how many more opportunities nothing goes wrong
+        self._draws: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
         self.trace: list[tuple[int, str]] = []
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
@@ -47,19 +50,32 @@ class World:
 
     def fault(self, site: str) -> bool:
         """Whether something goes wrong here, now."""
-        rate = self.rates.get(site, 0.0)
-        if not rate or self.now_us >= self.quiet_us:
+        if self.now_us >= self.quiet_us:
             return False
-        self._chances[site] += 1
-        # not from the stream of chance that all else is drawn from: to leave one fault out moves few others
-        if zlib.crc32(f"{self.seed} {site} {self._chances[site]}".encode()) >= rate * (1 << 32):
+        left = self._chances.get(site)
+        if left is None:
+            left = self._next(site)
+        self._chances[site] = left - 1
+        if left:
             return False
+        self._chances[site] = self._next(site)
         self.faults += 1
         if self.only is not None and self.faults not in self.only:
             return False
         self.fired[site] += 1
         self.say(f"FAULT {self.faults} {site}")
         return True
+
+    def _next(self, site: str) -> int:
+        """How many opportunities of a site go by until it fires; as if each had been drawn by itself.
+
+        Not from the stream of chance that all else is drawn from: to leave one fault out moves few others.
+        """
+        if not (rate := self.rates.get(site, 0.0)):
+            return sys.maxsize
+        self._draws[site] += 1
+        drawn = (zlib.crc32(f"{self.seed} {site} {self._draws[site]}".encode()) + 0.5) / (1 << 32)
+        return int(math.log(drawn) / math.log1p(-rate))
 
     def draw_us(self, least_us: int, most_us: int) -> int:
         """A time between these."""

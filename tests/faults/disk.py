@@ -181,7 +181,8 @@ class Read:
             return self.wrong
         if self.seq == known.seq and (self.state, self.jobs) != (known.state, known.jobs):
             return "its state is another"
-        if self.who != (known.who[0], known.who[1][: len(self.who[1])]):
+        (cluster_id, runs), (known_id, known_runs) = self.who, known.who
+        if runs != known_runs[: len(runs)] or (runs and cluster_id != known_id):
             return "its starts are others"
         for seq, event in self.events.items():
             if seq in known.events and known.events[seq] != event:

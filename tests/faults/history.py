@@ -56,7 +56,7 @@ RATES = {
     "owner storm": 0.002,
     "presence unknown": 0.008,
     "paused": 0.006,
-    "owner contract": 0.2,
+    "owner contract": 0.3,
     "contract changed": 0.2,
     "clock set": 0.02,
     "policy changed": 0.02,

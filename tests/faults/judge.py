@@ -20,6 +20,8 @@ _LEASE_US = 5 * S
 _LAUNCH_US = 8 * S
 #: How much later than promised something may be seen: messages, looks, a disk that is slow.
 _SLACK_US = 9 * S
+#: A scheduler that stood still for less than two heartbeats does not notice, and its clock of looks is a heartbeat.
+_UNTOLD_US = 2600 * MS
 _MOST_PLACES = 2 * CPUS
 
 
@@ -65,7 +67,7 @@ class Judge:
     def _lost(self, scheduler: Scheduler, name: str) -> None:
         """O3, O5: a node is lost when it was silent for a lease, by a clock that nobody sets; and not again and again."""
         silent_us = self.world.now_us - scheduler.heard_us[name]
-        if silent_us < _LEASE_US - 1500 * MS:
+        if silent_us < _LEASE_US - _UNTOLD_US:
             raise Violation(f"O3, O5: {name} is lost, and was heard {silent_us / S:.1f} s ago")
         scheduler.losses[name] += 1
         known = scheduler.core.state.nodes()

@@ -10,9 +10,10 @@ from unittest.mock import patch
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.contract import SocialContract, offered
 from cosched.model.job import JobState
+from cosched.model.node import Node
 from cosched.wire import messages as wire
-from faults.node import CPUS
 from faults.scheduler import Scheduler
 from faults.worker import Worker
 from faults.world import S
@@ -26,6 +27,7 @@ from space_scheduler.service.journal import jobs, journal, reading
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
 from space_scheduler.service.launch.gang import Ended, Gang, Order, OrderKind
+from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.service_core import ServiceCore
 
 # --- the worker -------------------------------------------------------------------------------------------------------
@@ -251,20 +253,12 @@ class DeafToFlapping(Scheduler):
     rules_type = _Trusting
 
 
-class _Resizing(_Rules):
-    def places(self, name: str) -> int:
-        raise NotImplementedError
-
+class _Doubling(_Rules):
     def changed(self, effect: Effect) -> Effect:
         if isinstance(effect, Post) and isinstance(effect.event, ev.NodeJoined):
             node = effect.event.node
-            return Post(ev.NodeJoined(msgspec.structs.replace(node, procs=self.places(node.name))))
+            return Post(ev.NodeJoined(msgspec.structs.replace(node, procs=2 * node.procs)))
         return effect
-
-
-class _Doubling(_Resizing):
-    def places(self, name: str) -> int:
-        return 2 * CPUS * self.config.contract.mpl
 
 
 class DoubleBooker(Scheduler):
@@ -273,9 +267,17 @@ class DoubleBooker(Scheduler):
     rules_type = _Doubling
 
 
-class _DeafToOwners(_Resizing):
-    def places(self, name: str) -> int:
-        return CPUS * self.config.contract.mpl
+class _Unowned(NodeEntry):
+    def offers(self, contract: SocialContract) -> Node:
+        assert self.hello is not None
+        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
+
+
+class _DeafToOwners(_Rules):
+    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        for entry in self.book:
+            entry.__class__ = _Unowned
+        return super().handle(happened, now_s)
 
 
 class IgnoresOwners(Scheduler):
@@ -368,7 +370,7 @@ SCHEDULERS: dict[type[Scheduler], str] = {
     DeafToFlapping: "O5",
     DoubleBooker: "P6",
     IgnoresOwners: "P6",
-    BelievesWallClock: "O3",
+    BelievesWallClock: "O10",
     TellsEpochFirst: "",
     KeepsOldTotals: "O11",
     Starver: "P4",

@@ -1,7 +1,8 @@
 """The person at a desk, what an agent sees of him, and what the guard makes the kernel hold: the contract's CPU limit.
 
-Real: who counts as present (``policy.contract.judged``), whether the limit may be relaxed (``decided``), and the guard's
-``Limiter`` with its ends. Made: signs of presence, the kernel, which keeps what was written though agent and guard die.
+Real: who counts as present (``policy.contract.judged``), whether the limit may be relaxed (``decided``), and the
+guard's ``Limiter`` with its ends. Made: signs of presence, and the kernel, which keeps what was written though agent
+and guard die.
 Sites: ``owner`` (comes or goes), ``owner storm`` (comes and goes many times a second, and pauses), ``presence unknown``
 (every source fails), ``paused`` (desk pause, at the node alone: no scheduler is asked).
 """

@@ -3,8 +3,8 @@
 The journal is real, SQLite on files in memory. A crash leaves the files as they are at that moment, its log included; a
 *torn* write leaves a piece of the last transaction, with what was there before behind it, or garbage. While the disk
 fails, a write ends in its midst (by the kernel's limit on the size of files, ``EFBIG``: SQLite's disk I/O error) or the
-file has no room for another page (SQLite's *full*). Damage is done to a copy: it has to be refused, or what is read from it has to be
-the beginning of what was written.
+file has no room for another page (SQLite's *full*). Damage is done to a copy: it has to be refused, or what is read
+from it has to be the beginning of what was written.
 """
 
 import resource

@@ -101,9 +101,7 @@ class History:
 
         self.schedulers = Schedulers(world, self.directory, make)
         self.nodes = {
-            name: node_type(
-                world, name, self.schedulers.dial, key.public_key(), self._runs, self._started, self._ended
-            )
+            name: node_type(world, name, self.schedulers.dial, key.public_key(), self._runs, self._started, self._ended)
             for name in names
         }
         self.judge = Judge(world, self.schedulers, self.nodes)
@@ -123,7 +121,7 @@ class History:
             world.after(20 * S, self._cancel)
             world.after(S, self.judge.look)
             for seconds in range(0, 120, 30):
-                world.at(BUSY_US + seconds * S, lambda: self.schedulers.now.resume_all())
+                world.at(BUSY_US + seconds * S, self.schedulers.resume_all)
             if not world.run(BUSY_US + TAIL_US, self.judge.settled):
                 raise Violation(f"not at rest after the clean tail: {self.judge.unsettled()}")
             states = self.judge.verdict()

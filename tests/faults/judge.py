@@ -65,7 +65,7 @@ class Judge:
                 self._starts(scheduler, instruction)
 
     def _lost(self, scheduler: Scheduler, name: str) -> None:
-        """O3, O5: a node is lost when it was silent for a lease, by a clock that nobody sets; and not again and again."""
+        """O3, O5: a node is lost when it was silent for a lease, whoever sets a clock; and set aside after some."""
         silent_us = self.world.now_us - scheduler.heard_us[name]
         if silent_us < _LEASE_US - _UNTOLD_US:
             raise Violation(f"O3, O5: {name} is lost, and was heard {silent_us / S:.1f} s ago")

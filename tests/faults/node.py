@@ -1,10 +1,10 @@
 """A workstation in the simulated world: the real AgentCore, the guard's model, and a shell with a disk that lasts.
 
 What the agent has persisted outlives it; groups outlive agent and guard; nothing but the disk outlives a reboot. Sites:
-``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``, ``crash
-after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended), ``node slow``
-(its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner contract`` (the owner
-has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk (``desk``) have theirs.
+``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
+``crash after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended),
+``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner
+contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk (``desk``) have theirs.
 """
 
 from collections import deque

@@ -43,7 +43,6 @@ from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.joining import checked_hello
 
-
 #: Policies of clusters where jobs share nodes, and where they do not.
 SHARING = ("normal", "3dbf-light", "uniform-light")
 APART = ("easy", "fcfs", "conservative", "firstfit")
@@ -365,9 +364,7 @@ class Scheduler:
                 self.world.say(f"a job is refused: {error}")
 
         if self.alive:
-            self.worker.put(
-                Work(lambda core, now_us: core.submit(job, submission, "ann", now_us), answered, wish=True)
-            )
+            self.worker.put(Work(lambda core, now_us: core.submit(job, submission, "ann", now_us), answered, wish=True))
 
     def cancel(self, job_id: int) -> None:
         """Somebody does not want a job any more."""

@@ -3,8 +3,8 @@
 A *second scheduler* is started on the journal that one works with: it has to be refused. *Taken over*: the scheduler
 stands still, or its machine does, its leases run out, an operator starts another one on a copy of its journal; then the
 old one wakes up and does not know. Nodes are given the new address, and what they had sent to the old one is lost; a
-node that has obeyed the new may reach the old by mistake. (A node that has not, and reaches the old one only, obeys it: two
-journals are two clusters' worth of decisions, and no epoch can fence who was never heard.)
+node that has obeyed the new may reach the old by mistake. (A node that has not, and reaches the old one only, obeys
+it: no epoch can fence a scheduler at a node that has not heard of the newer one.)
 """
 
 from collections.abc import Callable
@@ -80,6 +80,10 @@ class Schedulers:
         if obeyed is not None and hasattr(self.now, "fence") and obeyed == self.now.fence and old:
             return self.world.random.choice([*old, self.now]).accept(connection)
         return self.now.accept(connection)
+
+    def resume_all(self) -> None:
+        """An operator takes back all nodes that were set aside."""
+        self.now.resume_all()
 
     def stop(self) -> None:
         """All of them."""

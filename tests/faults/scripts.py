@@ -1,4 +1,4 @@
-"""The scripts that run on a node: how much each has left to do, and until when it may. Both stop while they are held."""
+"""The scripts that run on a node: how much each has left to do, and until when it may; both stop while held."""
 
 from collections.abc import Callable
 from functools import partial

@@ -17,7 +17,16 @@ from cosched.model.job import JobState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Anchor
-from space_scheduler.service.journal.reading import Chosen, Entry, Run, Saved, read_entries, read_runs, read_snapshot, sealed
+from space_scheduler.service.journal.reading import (
+    Chosen,
+    Entry,
+    Run,
+    Saved,
+    read_entries,
+    read_runs,
+    read_snapshot,
+    sealed,
+)
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.journal.schema import (
     JournalRefused,

@@ -105,8 +105,8 @@ def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
 def sealed(run: Run, cluster_id: str) -> str:
     """A start as the journal has it: with a checksum, over the cluster's id too, as its last field.
 
-    Rules are read from it, so a digit that is another would be believed. Older software leaves the field out of account,
-    and its own rows have none.
+    Rules are read from it, so a digit that is another would be believed. Older software leaves the field out of
+    account, and its own rows have none.
     """
     body = msgspec.json.encode(run).decode()
     return f'{body[:-1]},"checksum":{checksum(cluster_id, body)}}}'

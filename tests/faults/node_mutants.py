@@ -68,11 +68,16 @@ class ObeysTwice(Node):
 
 
 class ForgetsAttempts(Node):
-    """Nothing that the agent knows outlives it."""
+    """Nothing that the agent knows outlives it, and what its guard has and it does not know is no matter of its own."""
 
     def start(self) -> None:
         self.attempts.clear()
         super().start()
+
+    def _hear_guard(self, event: happened.Input, life: int) -> None:
+        if isinstance(event, happened.GuardReports):
+            event = happened.GuardReports(tuple(each for each in event.groups if self.core.get(*each.key)))
+        super()._hear_guard(event, life)
 
 
 class _ObeysAnybody(AgentCore):
@@ -178,16 +183,16 @@ class RelaxesForEver(Node):
     desk_type = _EndlessDesk
 
 
-#: Each with the promise that the judge names.
-NODES: dict[type[Node], str] = {
-    SwallowsKills: "",
-    ObeysTwice: "P2",
-    ForgetsAttempts: "",
-    ObeysAnybody: "O4",
-    StartsInPauses: "D4",
-    GoesOnInPauses: "D4",
-    KeepsGroups: "D6",
-    SeesNobody: "D1",
-    HopesForNobody: "D2",
-    RelaxesForEver: "D3",
+#: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
+NODES: dict[type[Node], tuple[str, int]] = {
+    SwallowsKills: ("", 29),
+    ObeysTwice: ("P2", 3),
+    ForgetsAttempts: ("", 0),
+    ObeysAnybody: ("O4", 0),
+    StartsInPauses: ("D4", 0),
+    GoesOnInPauses: ("D4", 0),
+    KeepsGroups: ("D6", 0),
+    SeesNobody: ("D1", 0),
+    HopesForNobody: ("D2", 0),
+    RelaxesForEver: ("D3", 0),
 }

@@ -4,7 +4,8 @@ What the agent has persisted outlives it; groups outlive agent and guard; nothin
 ``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
 ``crash after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended),
 ``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner
-contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk (``desk``) have theirs.
+contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk
+(``desk``) have theirs.
 """
 
 from collections import deque

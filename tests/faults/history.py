@@ -132,7 +132,9 @@ class History:
         finally:
             self.schedulers.stop()
             shutil.rmtree(self.directory, ignore_errors=True)
-        return Result(self.seed, violation, world.fired, world.faults, world.trace, states)
+        # the same lines wherever it is lived
+        trace = [(at_us, what.replace(str(self.directory), "")) for at_us, what in world.trace]
+        return Result(self.seed, violation.replace(str(self.directory), ""), world.fired, world.faults, trace, states)
 
     def _submit(self) -> None:
         chance = self.world.random

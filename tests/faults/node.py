@@ -203,7 +203,10 @@ class Node:
 
     def _judge_not_obeyed(self, order: wire.Order, effects: list[fx.Effect]) -> None:
         """O4: nothing follows from an order of a scheduler that is not the one that was welcomed."""
-        if any(not isinstance(each, _NOTHING_DONE) for each in effects):
+        answers = [each.message for each in effects if isinstance(each, fx.Tell)]
+        if any(not isinstance(each, _NOTHING_DONE) for each in effects) or any(
+            not isinstance(each, wire.Refused) or each.code != "fenced" for each in answers
+        ):
             raise Violation(f"O4: {self.name} obeys epoch {order.fence.epoch}, after {self.fence}: {effects}")
 
     def _carry_out(self, effect: fx.Effect) -> None:

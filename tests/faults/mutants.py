@@ -368,7 +368,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     Leaker: ("D6", 0),
     IgnoresTimeouts: ("P1", 57),
     DeafToFlapping: ("O5", 47),
-    DoubleBooker: ("P6", 7),
+    DoubleBooker: ("P6", 72),
     IgnoresOwners: ("P6", 1),
     BelievesWallClock: ("O10", 69),
     TellsEpochFirst: ("", 0),

@@ -54,6 +54,11 @@ class Field(StrEnum):
 
 FIELDS: Final = frozenset(Field)
 
+# What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
+# (``cosched.model.job.QUEUED``).
+_NOT_ENOUGH_FREE: Final = Why.NOT_ENOUGH_FREE
+_WOULD_DELAY_RESERVATION: Final = Why.WOULD_DELAY_RESERVATION
+
 
 class Place(NamedTuple):
     """A way of laying a job's tasks on nodes, and what it declares of itself.
@@ -89,9 +94,9 @@ def obstacle(
     Intervals are half-open: a job that ends at the shadow time does not delay the reservation.
     """
     if procs > free_procs:
-        return Why.NOT_ENOUGH_FREE
+        return _NOT_ENOUGH_FREE
     if procs > extra_procs and now_us + estimate_us > shadow_us:
-        return Why.WOULD_DELAY_RESERVATION
+        return _WOULD_DELAY_RESERVATION
     return None
 
 
@@ -284,16 +289,28 @@ class Room:
         for share in allocation.nodes:
             if share.node not in index:
                 return f"node {share.node} is not in service"
-            takes = self.tasks_at(index[share.node], job)
-            if not 1 <= share.tasks <= takes:
-                return f"{share.tasks} tasks on node {share.node}, which takes {takes}"
+            if problem := self._share_too_much(index[share.node], job, share):
+                return problem
         if len({share.node for share in allocation.nodes}) != len(allocation.nodes):
             return "a node is named twice"
-        if not allocation.procs == job.procs == sum(share.tasks for share in allocation.nodes):
-            return f"places for {sum(share.tasks for share in allocation.nodes)} tasks"
+        tasks, procs = (sum(share.tasks for share in allocation.nodes), sum(share.procs for share in allocation.nodes))
+        if (tasks, procs) != (allocation.processes, allocation.procs) or tasks != job.procs:
+            return f"places for {tasks} tasks"
         if len(allocation.nodes) > self.most_nodes:
             return f"{len(allocation.nodes)} nodes, and a job may use {self.most_nodes}"
         return None
+
+    def _share_too_much(self, at: int, job: Job, share: Share) -> str | None:
+        """What is wrong with a share on the node of that index, in words, or None."""
+        if share.cpus is None:
+            takes = self.tasks_at(at, job)
+            return (
+                None if 1 <= share.tasks <= takes else f"{share.tasks} tasks on node {share.node}, which takes {takes}"
+            )
+        needed_bytes = share.tasks * job.memory_bytes  # folded: tasks share processors, each has its memory
+        if share.node in job.avoid or share.cpus > self.procs[at] or needed_bytes > max(0, self.memory_bytes[at]):
+            return f"{share.tasks} tasks on {share.cpus} CPUs of node {share.node}, which has {self.procs[at]} free"
+        return None if 0 <= share.cpus <= share.tasks else f"{share.tasks} tasks on {share.cpus} CPUs of {share.node}"
 
     def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
         """What is wrong with this place for a job that holds the old one, in words, or None. What it keeps, it has.
@@ -307,6 +324,8 @@ class Room:
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
             return f"{len(new.nodes)} nodes, and a job may use {self.most_nodes}"
         more = new.beyond(old)
+        if new.folded or old.folded:  # the same processes on more processors
+            return f"fewer processors are free than {more.procs} more" if self.lacks(job, more) else None
         return self._too_much(job.at(more.procs), more)
 
     def lacks(self, job: Job, allocation: Allocation) -> bool:
@@ -314,18 +333,20 @@ class Room:
         index = self.index
         for share in allocation.nodes:
             at = index.get(share.node)
-            if at is None or share.tasks > self.procs[at] or share.tasks * job.memory_bytes > self.memory_bytes[at]:
+            if at is None or share.procs > self.procs[at]:
+                return True
+            if share.tasks and share.tasks * job.memory_bytes > self.memory_bytes[at]:
                 return True
         return False
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
         free_procs = self.free_procs
-        for i, tasks in self.indices(allocation):
-            free_procs -= max(0, self.procs[i]) - max(0, self.procs[i] - tasks)
-            self.procs[i] -= tasks
-            self.memory_bytes[i] -= tasks * job.memory_bytes
-            self.residents[i] = (*self.residents[i], resident(job, tasks))
+        for i, share in self._shares(allocation):
+            free_procs -= max(0, self.procs[i]) - max(0, self.procs[i] - share.procs)
+            self.procs[i] -= share.procs
+            self.memory_bytes[i] -= share.tasks * job.memory_bytes
+            self.residents[i] = (*self.residents[i], resident(job, share.tasks))
         self._free_procs = free_procs
         if self._nodes_of is not None:
             held = {*self._nodes_of.get(job.id, ()), *(i for i, _ in self.indices(allocation))}
@@ -334,10 +355,10 @@ class Room:
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""
         free_procs = self.free_procs
-        for i, tasks in self.indices(allocation):
-            free_procs += max(0, self.procs[i] + tasks) - max(0, self.procs[i])
-            self.procs[i] += tasks
-            self.memory_bytes[i] += tasks * job.memory_bytes
+        for i, share in self._shares(allocation):
+            free_procs += max(0, self.procs[i] + share.procs) - max(0, self.procs[i])
+            self.procs[i] += share.procs
+            self.memory_bytes[i] += share.tasks * job.memory_bytes
             self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
         self._free_procs = free_procs
         if self._nodes_of is not None:
@@ -354,8 +375,11 @@ class Room:
 
     def indices(self, allocation: Allocation) -> list[tuple[int, int]]:
         """(index of a node, tasks) of an allocation, without the nodes that are none of these."""
+        return [(at, share.tasks) for at, share in self._shares(allocation)]
+
+    def _shares(self, allocation: Allocation) -> list[tuple[int, Share]]:
         index = self.index
-        return [(index[share.node], share.tasks) for share in allocation.nodes if share.node in index]
+        return [(index[share.node], share) for share in allocation.nodes if share.node in index]
 
 
 def resident(job: Job, tasks: int) -> Resident:

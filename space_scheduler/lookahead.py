@@ -16,7 +16,10 @@ from space_scheduler.progress import ALONE_PPM, Occupancy, Rate, end_us
 
 
 class Progress(NamedTuple):
-    """A job that runs: what it holds, the work it had left at a time, and its rate since."""
+    """A job that runs: what it holds, the work it had left at a time, and its rate since.
+
+    The time may be to come: until then it does nothing, since what it holds has just been changed.
+    """
 
     job: Job
     allocation: Allocation
@@ -26,7 +29,7 @@ class Progress(NamedTuple):
 
     def left_at(self, now_us: int) -> Rate:
         """Work that is left then, if its rate stays."""
-        return max(0, self.left - (now_us - self.as_of_us) * self.rate_ppm)
+        return max(0, self.left - max(0, now_us - self.as_of_us) * self.rate_ppm)
 
     @property
     def end_us(self) -> int:
@@ -72,16 +75,16 @@ class LookAhead:
 
     def ends_us(self, job: Job, allocation: Allocation) -> int:
         """When a job would end that starts now on nodes that nobody else is on."""
-        occupancy = Occupancy(self._occupancy.sharing)
+        occupancy = Occupancy(self._occupancy.sharing, self._occupancy.fold_cost_ppm)
         occupancy.nodes = {share.node: self._occupancy.nodes[share.node] for share in allocation.nodes}
         occupancy.enter(job, allocation)
-        return end_us(self.now_us, job.estimate_us * ALONE_PPM, occupancy.rates_ppm(occupancy.nodes)[job.id])
+        return end_us(self.now_us, job.alone_us * ALONE_PPM, occupancy.rates_ppm(occupancy.nodes)[job.id])
 
     def start(self, job: Job, allocation: Allocation) -> None:
         """Suppose that a job starts now."""
         self.room.take(job, allocation)
         self._occupancy.enter(job, allocation)
-        self._running[job.id] = Progress(job, allocation, job.estimate_us * ALONE_PPM, self.now_us, 0)
+        self._running[job.id] = Progress(job, allocation, job.alone_us * ALONE_PPM, self.now_us, 0)
         self._repace(allocation)
 
     def next_us(self) -> int:

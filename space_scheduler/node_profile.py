@@ -51,7 +51,7 @@ class NodeProfile:
             for share in allocation.nodes:
                 if (i := profile._index.get(share.node)) is not None:
                     last_us, procs, memory_bytes = steps[i][-1]
-                    step = (end_us, procs + share.tasks, memory_bytes + share.tasks * job.memory_bytes)
+                    step = (end_us, procs + share.procs, memory_bytes + share.tasks * job.memory_bytes)
                     steps[i] = (*(steps[i][:-1] if last_us == end_us else steps[i]), step)
                     if profile._stays is not None:
                         stay = (now_us, end_us, resident(job, share.tasks))
@@ -141,10 +141,11 @@ class NodeProfile:
         end_us = start_us + job.estimate_us
         for share in allocation.nodes:
             if (i := self._index.get(share.node)) is not None:
-                tasks = sign * share.tasks
                 if sign > 0 or start_us > self._steps[i][0][0]:
                     self._falling.add(i)
-                self._steps[i] = _changed(self._steps[i], start_us, end_us, tasks, tasks * job.memory_bytes)
+                self._steps[i] = _changed(
+                    self._steps[i], start_us, end_us, sign * share.procs, sign * share.tasks * job.memory_bytes
+                )
                 if self._stays is not None:
                     others = tuple(each for each in self._stays[i] if each[2].job_id != job.id)
                     stay = (start_us, end_us, resident(job, share.tasks))

@@ -8,20 +8,27 @@ Intervals are half-open. All costs are linear in the number of periods, which is
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from cosched.model.time import FOREVER_US
+
+#: What was done to a profile: (start, end, processors) changed, or (now,) advanced to.
+Step = tuple[int, ...]
+
 
 class Profile:
     """Free processors over time. Plain lists and bisection: short steps, no hidden cost.
 
     ``settled``: nothing has been given back since somebody found that no reservation can move up. It isn't kept with
-    the rest in a journal: who doesn't know looks again.
+    the rest in a journal: who doesn't know looks again. ``steps``: where somebody keeps account of what is done to it;
+    a copy is nobody's.
     """
 
-    __slots__ = ("free", "settled", "times")
+    __slots__ = ("free", "settled", "steps", "times")
 
     def __init__(self, now_us: int, free_procs: int) -> None:
         self.times = [now_us]
         self.free = [free_procs]
         self.settled = False
+        self.steps: list[Step] | None = None
 
     @classmethod
     def of_running(cls, now_us: int, free_procs: int, ends: Iterable[tuple[int, int, int]]) -> "Profile":
@@ -43,6 +50,7 @@ class Profile:
         other.times = self.times.copy()
         other.free = self.free.copy()
         other.settled = self.settled
+        other.steps = None
         return other
 
     def packed(self) -> tuple[list[int], list[int]]:
@@ -55,7 +63,15 @@ class Profile:
         profile = cls.__new__(cls)
         profile.times, profile.free = list(plain[0]), list(plain[1])
         profile.settled = False
+        profile.steps = None
         return profile
+
+    def take_step(self, step: Step) -> None:
+        """Do again what was done to another profile."""
+        if len(step) == 1:
+            self.advance(step[0])
+        else:
+            self.change(*step)
 
     def advance(self, now_us: int) -> None:
         """Forget what lies before ``now_us``; the profile then starts there."""
@@ -65,26 +81,27 @@ class Profile:
             del self.free[:past]
         if self.times[0] < now_us:
             self.times[0] = now_us
+        if self.steps is not None:
+            self.steps.append((now_us,))
 
     def free_at(self, time_us: int) -> int:
         """Processors free at a time (not before the profile's start)."""
         return self.free[max(0, bisect_right(self.times, time_us) - 1)]
 
-    def earliest(self, procs: int, duration_us: int, after_us: int) -> int:
+    def earliest(self, procs: int, duration_us: int, after_us: int, until_us: int = FOREVER_US) -> int:
         """The anchor point: the earliest start from ``after_us`` on with ``procs`` free for the whole duration.
 
-        The last period must have ``procs`` free (the caller refuses jobs wider than the machine); else ValueError.
+        ``until_us`` where there is none before that. Up to FOREVER_US the last period must have ``procs`` free (the
+        caller refuses jobs wider than the machine); else ValueError.
         """
         times, free = self.times, self.free
         count = len(times)
+        end = count if until_us == FOREVER_US else bisect_left(times, until_us)
         i = max(0, bisect_right(times, after_us) - 1)
-        while True:
-            while free[i] < procs:
+        while i < end:
+            if free[i] < procs:
                 i += 1
-                if i == count:
-                    raise ValueError(
-                        f"{procs} processors are never free together: {free[-1]} at the end of the profile"
-                    )
+                continue
             start_us = times[i]
             if start_us < after_us:
                 start_us = after_us
@@ -94,6 +111,9 @@ class Profile:
                 i += 1
             if i == count or times[i] >= end_us:
                 return start_us
+        if until_us == FOREVER_US:
+            raise ValueError(f"{procs} processors are never free together: {free[-1]} at the end of the profile")
+        return until_us
 
     def change(self, start_us: int, end_us: int, delta_procs: int) -> None:
         """Add ``delta_procs`` over [start, end). Periods that become equal are merged at the rims."""
@@ -101,6 +121,8 @@ class Profile:
             return
         if delta_procs > 0:
             self.settled = False
+        if self.steps is not None:
+            self.steps.append((start_us, end_us, delta_procs))
         times, free = self.times, self.free
         first = bisect_left(times, start_us)
         if first == len(times) or times[first] != start_us:

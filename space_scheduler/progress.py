@@ -90,25 +90,27 @@ class Load(NamedTuple):
 class Occupancy:
     """Who is where. A copy costs little: what it holds for a node or a job is a value that is never changed."""
 
-    __slots__ = ("_on", "jobs", "nodes", "sharing")
+    __slots__ = ("_on", "fold_cost_ppm", "jobs", "nodes", "sharing")
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0) -> None:
+        """``fold_cost_ppm`` as for :func:`speed_up`."""
         self.sharing = sharing
+        self.fold_cost_ppm = fold_cost_ppm
         self.nodes: dict[str, NodeCpu] = {}
         self.jobs: dict[int, Load] = {}
         self._on: dict[str, tuple[int, ...]] = {}
 
     def copy(self) -> "Occupancy":
         """An independent copy."""
-        other = Occupancy(self.sharing)
+        other = Occupancy(self.sharing, self.fold_cost_ppm)
         other.nodes, other.jobs, other._on = self.nodes.copy(), self.jobs.copy(), self._on.copy()
         return other
 
     def enter(self, job: Job, allocation: Allocation) -> None:
         """A job begins there."""
-        tasks = {share.node: share.tasks for share in allocation.nodes}
+        tasks = {share.node: share.procs for share in allocation.nodes}  # a job's own folded tasks are no company
         cpu = max(_LEAST_CPU, job.cpu_permille / 1000)
-        self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed_up(job, allocation))
+        self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed_up(job, allocation, self.fold_cost_ppm))
         for name in tasks:
             self._on[name] = (*self._on.get(name, ()), job.id)
 
@@ -221,13 +223,24 @@ class Occupancy:
         return cost / 1000 * (1 + node.lacking_permille * self.sharing.paging_permille / 1_000_000)
 
 
-def speed_up(job: Job, allocation: Allocation) -> Rate:
-    """How fast a job would be with nobody beside it: 1 with as many processes as it asked for."""
-    if allocation.procs == job.procs:
+def speed_up(job: Job, allocation: Allocation, fold_cost_ppm: int = 0) -> Rate:
+    """How fast a job would be with nobody beside it: 1 with as many processes as it asked for, each on a CPU.
+
+    With n processes on c CPUs the most loaded CPU decides: 1 / ⌈n/c⌉ of the speed of n on n (design, section 3), less
+    what folding costs beyond that, in millionths of the rate.
+    """
+    if allocation.procs == job.procs and not allocation.folded:
         return 1
+    processes = allocation.processes
     if isinstance(job.shape, Range):
-        return whole(Fraction(job.shape.speed(allocation.procs), job.shape.speed(job.procs)))
-    return whole(Fraction(allocation.procs, job.procs))
+        speed = Fraction(job.shape.speed(processes), job.shape.speed(job.procs))
+    else:
+        speed = Fraction(processes, job.procs)
+    if not allocation.procs:
+        return 0
+    if (fold := allocation.fold) > 1:
+        speed *= Fraction(ALONE_PPM - fold_cost_ppm, ALONE_PPM * fold)
+    return whole(speed)
 
 
 def whole(value: Fraction) -> Rate:

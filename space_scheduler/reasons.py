@@ -19,6 +19,8 @@ class Why(StrEnum):
     BACKFILLED_ON_EXTRA = "backfilled: on extra processors that the reservation leaves over"
     BACKFILLED_BESIDE = "backfilled: the reservation keeps its time on other nodes, or on what is left of them"
     BACKFILLED_IN_HOLE = "backfilled: delays no reservation of this pass"
+    BACKFILLED_MOULDED = "backfilled: moulded to what is free while the head of the queue waits"
+    ADMITTED = "admitted: its minimum fits beside the minima of all that run"
     RESERVATION_DUE = "the reserved start has come"
     # a job waits
     NOT_ENOUGH_FREE = "fewer processors are free than the job needs"
@@ -43,6 +45,14 @@ class Why(StrEnum):
     WIDENED = "widened: processors are free that it can use"
     ABORTED = "ended to make room, and waits again in its old place: it runs from its beginning"
     AWAITS_PROCESSORS = "starts when jobs that shrink or are ended have given back what it needs"
+    FOLDED = "folded: its processes share fewer processors, so that the head of the queue can start"
+    UNFOLDED = "unfolded: processors are free for processes that shared one"
+    SUSPENDED = "suspended: its processes wait without a processor, so that the head of the queue can start"
+    RESUMED = "resumed: processors are free for it again"
+    NOT_FOLDABLE = "jobs before which it waits may not be folded, or compute while they wait for messages"
+    ASKED = "given what it asked for while it ran"
+    ASK_REFUSED = "what it asked for while it ran is not free beside the minima of others: it keeps what it has"
+    ASK_WAITS = "waits for what it asked for while it ran: it is not free beside the minima of others"
     RESIZE_REFUSED = "what was to be changed stays as it was: a job could not be resized, or nodes are away"
     # a promise is made or moved
     RESERVED = "reserved: the earliest start that delays nobody ahead"

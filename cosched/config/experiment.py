@@ -8,7 +8,9 @@ from cosched.config.site import SiteSettings
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
 from cosched.model.time import US_PER_S
+from cosched.workload import speedups
 from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
+from cosched.workload.shapes import Work
 
 MAX_DELAY_US: Final = 30 * 86_400 * US_PER_S
 
@@ -32,6 +34,12 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     launch_delay: str = "0s"
     strict: bool = False
     site: SiteSettings | None = None
+    shapes: str = ""
+    work: Work = Work.LOGGED
+    speed_up: str = "linear"
+    fjt: str = "largest"
+    fold_cost: float = 0.0
+    resize_cost: str = "0s"
 
     def checked(self, where: str) -> "Experiment":
         """Itself, when the settings make sense together; else :class:`BadInput` with the key's path."""
@@ -53,6 +61,13 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 raise bad("procs", self.procs, f"nothing beside the site's {self.site.nodes} nodes")
             if self.ties != "batch":
                 raise bad("ties", self.ties, "batch: rules of other simulators know no shared nodes")
+        speedups.parse(self.speed_up, f"{where}: speed_up" if where else "--speed-up")
+        if not 0 <= self.fold_cost < 1:
+            raise bad("fold_cost", self.fold_cost, "the part of its rate that a folded job loses: from 0 to below 1")
+        if self.shapes and self.ties != "batch":
+            raise bad("ties", self.ties, "batch: rules of other simulators know no jobs of several widths")
+        if duration_us(self.resize_cost, f"{where}: resize_cost" if where else "--resize-cost") > MAX_DELAY_US:
+            raise bad("resize_cost", self.resize_cost, "30 days at most")
         if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:
             raise bad("launch_delay", self.launch_delay, "30 days at most")
         return self
@@ -66,6 +81,16 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             negative_times=self.negative_times,
             at_limit=self.at_limit,
         )
+
+    @property
+    def fold_cost_ppm(self) -> int:
+        """By how many millionths a folded job is slower than its processors say."""
+        return round(self.fold_cost * 1_000_000)
+
+    @property
+    def resize_cost_us(self) -> int:
+        """How long a running job does nothing after a change of its processes, microseconds."""
+        return duration_us(self.resize_cost, "resize_cost")
 
     @property
     def launch_delay_us(self) -> int:

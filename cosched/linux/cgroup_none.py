@@ -8,10 +8,12 @@ import contextlib
 import os
 import resource
 import signal
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from cosched.linux import process
 from cosched.linux.cgroups import MARK, Cgroups, GroupUsage
+from cosched.linux.cpusets import keep_to
 from cosched.linux.weights import NONE, Weights, disks
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -26,6 +28,7 @@ class _Watched:
     def __init__(self) -> None:
         self.mark = b""
         self.supervisors: dict[int, int] = {}  # pid -> start, for numbers are used again
+        self.cpus: set[int] | None = None  # of its own, of those that all may use
         self.forked_on: dict[int, set[int]] = {}  # pid of one whose command has not begun -> processors allowed then
         self.memory_bytes: int | None = None
 
@@ -53,8 +56,7 @@ class CgroupsNone(Cgroups):
             self._allowed = allowed
             scan = _Scan()
             for name in self._groups:
-                for pid in self._members(scan, name):
-                    self._place(pid)
+                self._place(name, self._members(scan, name))
         problems = [f"memory limit {memory_bytes}: not without cgroups ({self._why})"]
         if cpus is not None and count > cpus:
             problems.append(f"CPU ceiling {cpus}: {count} whole CPU, by affinity")
@@ -73,6 +75,7 @@ class CgroupsNone(Cgroups):
             "idle class": "only among one user's own processes, by SCHED_IDLE: no group beside the desk's",
             "memory limit": "no: only a limit on the data of each process by itself (RLIMIT_DATA)",
             "job kill": "by looking for descendants and marks: misses one that sheds both after its supervisor died",
+            "cpu sets": "by affinity: no cgroups" if several else "no: one CPU",
             "held turns": "no: jobs cannot be held without cgroups",
             "job weights": "no: jobs have no weights against each other without cgroups; no coscheduling",
             "processes limit": "no: RLIMIT_NPROC would count all of the user's processes",
@@ -92,7 +95,7 @@ class CgroupsNone(Cgroups):
         if self._weights.io:
             with contextlib.suppress(OSError):  # a wish: nothing is a reason not to run the job
                 process.disks_idle_class()
-        os.sched_setaffinity(0, self._allowed)
+        os.sched_setaffinity(0, self._allowed_for(name))
         limit = self._groups[name].memory_bytes
         if limit is not None:
             hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -104,9 +107,9 @@ class CgroupsNone(Cgroups):
         found, group = process.stat_of(pid), self._groups.get(name)
         if found is None or group is None:
             return  # it has ended
-        if group.forked_on.pop(found.parent, self._allowed) != self._allowed:
-            for each in {pid, *self.procs(name)}:
-                self._place(each)
+        allowed = self._allowed_for(name)
+        if group.forked_on.pop(found.parent, allowed) != allowed:
+            self._place(name, {pid, *self.procs(name)})
 
     def watch_over(self, name: str, mark: str, supervisor: int | None, memory_bytes: int | None) -> None:
         """As the interface says."""
@@ -117,7 +120,7 @@ class CgroupsNone(Cgroups):
             found = process.stat_of(supervisor)
             if found is not None:
                 group.supervisors[supervisor] = found.start_ticks
-                group.forked_on[supervisor] = self._allowed
+                group.forked_on[supervisor] = self._allowed_for(name)
 
     def names(self) -> list[str]:
         """As the interface says."""
@@ -177,12 +180,23 @@ class CgroupsNone(Cgroups):
                 break
             stopped = count
 
-    def _place(self, pid: int) -> None:
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(thread), self._allowed)
-        except OSError:
-            pass  # it has ended
+    def confine(self, name: str, cpus: Collection[int] | None) -> bool:
+        """By affinity, which a command may change until this is asked for again; the ceiling's CPUs come first."""
+        group = self._groups.setdefault(name, _Watched())
+        wanted = None if cpus is None else set(cpus)
+        changed, group.cpus = group.cpus != wanted, wanted
+        self._place(name, self.procs(name), strays_only=not changed)
+        return True
+
+    def _allowed_for(self, name: str) -> set[int]:
+        """The CPUs of a job: its own of those that are allowed, if there are any."""
+        own = self._groups[name].cpus
+        return (self._allowed & own if own is not None else set()) or self._allowed
+
+    def _place(self, name: str, pids: Iterable[int], *, strays_only: bool = False) -> None:
+        for pid in pids:
+            with contextlib.suppress(OSError):  # it has ended
+                keep_to([pid], self._allowed_for(name), strays_only=strays_only)
 
 
 class _Scan:

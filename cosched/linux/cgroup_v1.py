@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
@@ -34,6 +34,7 @@ from cosched.linux.cgroups import (
     read_pids,
     remove_directories,
 )
+from cosched.linux.cpusets import CpusetTree
 
 _NEEDED: Final = ("cpu", "memory")
 _USED: Final = ("freezer", "pids", "cpu", "cpuacct", "memory")
@@ -48,6 +49,8 @@ _MOST_SHARES: Final = 1 << 18
 #: As the owner has, who computes: the quota is what protects him.
 _ENDINGS_SHARES: Final = _NORMAL_SHARES
 _FREEZING_S: Final = 0.02
+#: In which all processes of a job are taken into a group; each takes in what was forked in the one before.
+_ROUNDS: Final = 8
 
 
 class CgroupsV1(Cgroups):
@@ -61,6 +64,7 @@ class CgroupsV1(Cgroups):
         self._mount = mount
         self._sides: dict[str, str] = {}
         self._weights = wanted
+        self._cpusets = CpusetTree(mount, cosched)
         more = ((_WEIGHS_IO, wanted.io), (_WEIGHS_PACKETS, wanted.network_priority))
         for controller in (*_USED, *(name for name, weight in more if weight)):
             top = os.path.join(mount, controller)
@@ -136,6 +140,7 @@ class CgroupsV1(Cgroups):
             "memory limit": YES,
             "job kill": YES if "freezer" in self._sides else "yes, but without a freezer a fork bomb takes longer",
             "processes limit": YES if "pids" in self._sides else "no: no controller pids",
+            "cpu sets": YES if self._cpusets.there else "by affinity: no controller cpuset",
             "held turns": can_hold() if has_quota else "no: no CFS bandwidth",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
@@ -157,9 +162,10 @@ class CgroupsV1(Cgroups):
         if memory_bytes is not None:
             group = os.path.join(self._sides["memory"], name)
             try:
-                files.write(os.path.join(group, "memory.limit_in_bytes"), str(memory_bytes))
-                if os.path.exists(swap := os.path.join(group, "memory.memsw.limit_in_bytes")):
-                    files.write(swap, str(memory_bytes))
+                limits = [os.path.join(group, f"memory.{kind}limit_in_bytes") for kind in ("", "memsw.")]
+                grows = read_number(limits[0]) < memory_bytes  # that of memory alone is never above the other one
+                for limit in filter(os.path.exists, reversed(limits) if grows else limits):
+                    files.write(limit, str(memory_bytes))
             except OSError as error:
                 problems.append(f"memory limit {memory_bytes}: {error.strerror}")
         if "pids" in self._sides:
@@ -172,6 +178,7 @@ class CgroupsV1(Cgroups):
         """As the interface says: in every tree."""
         for side in self._trees:
             files.write(os.path.join(side, name, "cgroup.procs"), "0")
+        self._cpusets.enter(name)
 
     def names(self) -> list[str]:
         """As the interface says."""
@@ -198,6 +205,20 @@ class CgroupsV1(Cgroups):
             read_number(os.path.join(memory, "memory.max_usage_in_bytes")),
             read_fields(os.path.join(memory, "memory.oom_control")).get("oom_kill", 0),
         )
+
+    def confine(self, name: str, cpus: Collection[int] | None) -> bool:
+        """As the interface says. Who is forked by one that is not there yet is taken there in the next round."""
+        if not self._cpusets.there:
+            return False
+        try:
+            for _ in range(_ROUNDS):
+                missing = set(self.procs(name)) - set(self._cpusets.has(name))
+                self._cpusets.confine(name, cpus, missing)
+                if not missing:
+                    break
+        except OSError:  # it is not ours to write to
+            return False
+        return True
 
     def weigh(self, name: str, percent: int, idle: bool) -> None:
         """As the interface says. The kernel refuses weights while the flag is set, and forgets them when it goes."""
@@ -285,6 +306,7 @@ class CgroupsV1(Cgroups):
 
     def remove(self, name: str) -> None:
         """As the interface says."""
+        self._cpusets.remove(name)
         for side in (*self._trees, self._endings):
             with contextlib.suppress(FileNotFoundError):
                 os.rmdir(os.path.join(side, name))
@@ -296,6 +318,7 @@ class CgroupsV1(Cgroups):
             for group in (os.path.join(self._sides["cpu"], VISITORS), os.path.join(endings, VISITORS), endings):
                 with contextlib.suppress(OSError):
                     os.rmdir(group)
+        self._cpusets.close()
         remove_directories(self._made)
         self._made = []
 

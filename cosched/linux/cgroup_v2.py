@@ -5,7 +5,7 @@ import errno
 import math
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
@@ -30,6 +30,7 @@ from cosched.linux.cgroups import (
     read_pids_below,
     remove_directories,
 )
+from cosched.linux.cpusets import listed
 
 _NEEDED: Final = ("cpu", "memory")
 _USED: Final = (*_NEEDED, "pids")
@@ -40,6 +41,7 @@ _LOWEST_WEIGHT: Final = 1
 _NORMAL_WEIGHT: Final = 100
 _MOST_WEIGHT: Final = 10_000
 _OWN_LEAF: Final = "guard"
+_SET: Final = "cpuset.cpus"
 _DECOYS: Final = "cosched-decoys"
 
 
@@ -72,6 +74,7 @@ class CgroupsV2(Cgroups):
                 self._enable(way)
                 way = os.path.join(way, part)
             self._enable(self._side)
+            self._enable_sets()
             os.rmdir(_made(os.path.join(self._side, f"try-{os.getpid()}")))
         except OSError as error:
             self.close()
@@ -122,13 +125,15 @@ class CgroupsV2(Cgroups):
         """What the tree offers."""
         has_idle = os.path.exists(self._path("cpu.idle"))
         has_quota = os.path.exists(self._path("cpu.max"))
-        has_pids = "pids" in files.read(self._path("cgroup.subtree_control")).split()
+        given = files.read(self._path("cgroup.subtree_control")).split()
+        has_pids = "pids" in given
         return self._can_weigh() | {
             "cpu ceiling": YES if has_quota else "no: no cpu.max",
             "idle class": YES if has_idle else "no: no cpu.idle in this kernel; lowest weight instead",
             "memory limit": YES,
             "job kill": YES,
             "processes limit": YES if has_pids else "no: no controller pids",
+            "cpu sets": YES if "cpuset" in given else "by affinity: no controller cpuset here",
             "held turns": can_hold() if has_quota else "no: no cpu.max",
             "job weights": YES if has_idle else "yes, but no cpu.idle in this kernel: the lowest weight instead",
         }
@@ -198,6 +203,13 @@ class CgroupsV2(Cgroups):
             read_number(self._path(name, "memory.peak")),  # since Linux 5.19
             read_fields(self._path(name, "memory.events")).get("oom_kill", 0),
         )
+
+    def confine(self, name: str, cpus: Collection[int] | None) -> bool:
+        """As the interface says, where the side has the controller; an empty set is that of the group above."""
+        if not os.path.exists(there := self._path(name, _SET)):
+            return False
+        files.write(there, listed(cpus or ()) + "\n")
+        return True
 
     def weigh(self, name: str, percent: int, idle: bool) -> None:
         """As the interface says. The kernel refuses weights while the flag is set, and forgets them when it goes."""
@@ -315,6 +327,12 @@ class CgroupsV2(Cgroups):
         top = os.path.join(self._mount, os.path.relpath(self._side, self._mount).split("/")[0])
         group = top if self.idle_above() else self._side
         return [path for name in _IO_WEIGHTS if os.path.exists(path := os.path.join(group, name))]
+
+    def _enable_sets(self) -> None:
+        """Give jobs' groups the controller of sets of CPUs, where this side has been given it."""
+        if "cpuset" in files.read(self._path("cgroup.controllers")).split():
+            with contextlib.suppress(OSError):
+                files.write(self._path("cgroup.subtree_control"), "+cpuset")
 
     def _enable(self, group: str) -> None:
         """Give the groups below ``group`` the controllers that it has and we use."""

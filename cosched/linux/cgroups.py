@@ -10,6 +10,7 @@ import math
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
@@ -123,6 +124,18 @@ class Cgroups(ABC):
     @abstractmethod
     def remove(self, name: str) -> None:
         """Remove an empty group; one that isn't there is removed already."""
+
+    def cpus(self) -> list[int]:
+        """The CPUs that jobs' processes may run on at all, by their numbers."""
+        return sorted(os.sched_getaffinity(0))
+
+    def confine(self, name: str, cpus: Collection[int] | None) -> bool:
+        """Have the kernel keep a job's processes, those there are and those to come, to these CPUs; None: to none.
+
+        Whether it does: where not, it is left to affinities (:mod:`cosched.linux.cpusets`). Raises OSError.
+        """
+        del name, cpus
+        return False
 
     def weigh(self, name: str, percent: int, idle: bool) -> None:
         """A job's weight against other jobs (100: as all are made), or the idle class: it runs where no other would.

@@ -59,6 +59,25 @@ def of_replications(values: Sequence[float] | Floats, level: float = 0.95) -> In
     return Interval(mean, mean - half, mean + half, level, len(sample) - 1)
 
 
+def difference_of_independent(first: Interval, second: Interval) -> Interval:
+    """One mean less another that comes of other replications (Welch); of intervals by Student's t, of one level.
+
+    Its bounds are infinite where one of the two has none.
+    """
+    mean, level = first.mean - second.mean, first.level
+    if first.degrees_of_freedom is None or second.degrees_of_freedom is None:
+        return Interval(mean, -math.inf, math.inf, level)
+    from scipy.stats import t  # noqa: PLC0415 (as above)
+
+    degrees = np.array([first.degrees_of_freedom, second.degrees_of_freedom])
+    halves = np.array([first.half_width, second.half_width])
+    variances = (halves / t.ppf((1 + level) / 2, degrees)) ** 2
+    total, spread = float(variances.sum()), float((variances**2 / degrees).sum())
+    together = max(1, math.floor(total**2 / spread)) if spread else 1
+    half = float(t.ppf((1 + level) / 2, together)) * math.sqrt(total)
+    return Interval(mean, mean - half, mean + half, level, together)
+
+
 def by_batch_means(values: Floats, batches: int = 30, level: float = 0.95) -> Interval:
     """The mean of one dependent series and its interval, from the means of ``batches`` consecutive stretches.
 

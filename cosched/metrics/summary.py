@@ -67,12 +67,12 @@ def summarise(schedule: Schedule, bound_s: float = BOUND_S) -> Summary:
     """All measures of a schedule of at least one job."""
     load = schedule.workload
     jobs = per_job(schedule, bound_s)
-    start_us, end_us, procs = schedule.start_us, schedule.end_us, load.procs
+    end_us = schedule.end_us
     first_us, last_us = int(load.submit_us.min()), int(load.submit_us.max())
     makespan_us = int(end_us.max()) - first_us
-    used = float(np.dot(procs, (end_us - start_us).astype(np.float64)))
+    used = schedule.used_us()
     arrivals_us = last_us - first_us
-    used_arrivals = float(np.dot(procs, (np.minimum(end_us, last_us) - np.minimum(start_us, last_us)).astype(float)))
+    used_arrivals = schedule.used_us(last_us)
     return Summary(
         jobs=len(load),
         mean_wait_s=float(jobs.wait_s.mean()),

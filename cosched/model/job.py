@@ -1,11 +1,12 @@
 """What a job is, and the states of its life (design, section 3)."""
 
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final
 
 import msgspec
 
-from cosched.model.width import Rigid, Shape, Width
+from cosched.model.width import Range, Rigid, Shape, Width
 
 #: Of a job whose submitter says none; what most systems give their users.
 DEFAULT_UMASK: Final = 0o022
@@ -23,6 +24,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     None: none); ``procs`` is one of them then, and the estimate is the time in that one. Jobs of one ``program`` (empty
     where that is not known) behave alike. ``coscheduling`` is its own mode (``cosched.model.coscheduling.Mode``; empty:
     the machine's).
+
+    ``work_us`` is the estimate as work, for a job of other widths: microseconds at speed 1, which is one process where
+    its shape has no ``speeds``; the estimate is that divided by its speed in its own width, rounded up (0: the estimate
+    is exact). ``long``: of the class of long jobs (Utrera et al. 2005, Table 1). ``foldable``: its processes may share
+    processors.
     """
 
     id: int
@@ -38,6 +44,17 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     shape: Shape | None = None
     program: str = ""
     coscheduling: str = ""
+    work_us: int = 0
+    long: bool = False
+    foldable: bool = True
+
+    @property
+    def alone_us(self) -> int | Fraction:
+        """The time alone that was estimated, in its own width, before it was rounded up to microseconds."""
+        if not self.work_us:
+            return self.estimate_us
+        exact = Fraction(self.work_us, self.shape.speed(self.procs) if isinstance(self.shape, Range) else self.procs)
+        return exact.numerator if exact.denominator == 1 else exact
 
     @property
     def width(self) -> Width:

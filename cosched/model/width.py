@@ -5,6 +5,8 @@ The names are those of Feitelson & Rudolph, "Toward convergence in job scheduler
 runs. A range says which widths there are; whether a job is moulded or resized is the policy's choice.
 """
 
+from bisect import bisect_right
+
 import msgspec
 
 
@@ -13,22 +15,36 @@ class Rigid(msgspec.Struct, frozen=True, gc=False):
 
     procs: int
 
+    @property
+    def least(self) -> int:
+        """Its only width."""
+        return self.procs
+
     def allows(self, procs: int) -> bool:
         """Whether the job can have so many processes."""
         return procs == self.procs
+
+    def largest(self, most: int) -> int | None:
+        """The largest width of at most so many processes, or None."""
+        return self.procs if self.procs <= most else None
 
 
 class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="range"):
     """From ``least`` to ``most`` processes, both at least 1; where ``sizes`` are given, one of them, rising.
 
     ``speeds`` says how fast the job is with each of the sizes, in any unit, as whole numbers above 0; without it, twice
-    as many processes do twice as much.
+    as many processes do twice as much. A ``malleable`` job can be given another width while it runs, a moldable one
+    only when it starts. An evolving job asks for others itself: for up to ``ask_more`` above ``most`` and up to
+    ``ask_fewer`` below ``least``.
     """
 
     least: int
     most: int
     sizes: tuple[int, ...] = ()
     speeds: tuple[int, ...] = ()
+    malleable: bool = False
+    ask_more: int = 0
+    ask_fewer: int = 0
 
     def speed(self, procs: int) -> int:
         """How fast the job is with so many processes, in the same unit for all of its sizes."""
@@ -36,12 +52,23 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
 
     def allows(self, procs: int) -> bool:
         """Whether the job can have so many processes."""
-        return self.least <= procs <= self.most and (not self.sizes or procs in self.sizes)
+        if self.sizes:
+            return procs in self.sizes
+        return self.least - self.ask_fewer <= procs <= self.most + self.ask_more
+
+    def largest(self, most: int) -> int | None:
+        """The largest width of at most so many processes that it can be started with, or None."""
+        if self.sizes:
+            at = bisect_right(self.sizes, most)
+            return self.sizes[at - 1] if at else None
+        return min(self.most, most) if most >= self.least else None
 
     def trouble(self) -> str | None:
         """What is wrong with it, in words, or None."""
         if not 1 <= self.least <= self.most:
             return f"from {self.least} to {self.most} processes"
+        if self.ask_more < 0 or not 0 <= self.ask_fewer < self.least or (self.sizes and self.ask_more + self.ask_fewer):
+            return f"asks for up to {self.ask_more} more or {self.ask_fewer} fewer than {self.sizes or self.least}"
         if list(self.sizes) != sorted({*self.sizes}):
             return f"sizes {self.sizes} do not rise"
         if self.sizes and not (self.least <= self.sizes[0] and self.sizes[-1] <= self.most):
@@ -56,9 +83,18 @@ class Components(msgspec.Struct, frozen=True, gc=False, tag="components"):
 
     procs: tuple[int, ...]
 
+    @property
+    def least(self) -> int:
+        """All of its parts together."""
+        return sum(self.procs)
+
     def allows(self, procs: int) -> bool:
         """Whether the job can have so many processes: all of its parts together."""
         return procs == sum(self.procs)
+
+    def largest(self, most: int) -> int | None:
+        """All of its parts together, if they are at most so many, or None."""
+        return self.least if self.least <= most else None
 
     def trouble(self) -> str | None:
         """What is wrong with it, in words, or None."""

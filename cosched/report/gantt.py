@@ -1,45 +1,67 @@
 """Gantt charts: jobs as rectangles of processors × time; on named nodes a row for each node, with a lane for each task.
 
 A dedicated machine's processors are a pool with a count; the rows are given out for the drawing alone, lowest free row
-first, and a job may be drawn in several pieces.
+first, and a job may be drawn in several pieces. A job that changes shape keeps as many of its rows as it can; where its
+processes share processors its bar is hatched, and what it did before it was ended to wait again is pale.
 """
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cosched.model.time import US_PER_S
 from cosched.report.palette import COLOURS, DAY_US, span_unit
-from cosched.workload.schedule import Schedule
+from cosched.workload.schedule import Schedule, Stretch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_JOBS = 400
+#: Of jobs that change shape so many have their numbers in their bars.
+_MOST_NUMBERED = 25
+_FULL, _PALE = 0.85, 0.35
+_HATCH = "////"
+_NO_ROWS: Final = np.array([], np.int64)
 #: From and until when a chart is drawn, in microseconds since the start of the log.
 Window = tuple[int, int]
+
+
+class Bar(NamedTuple):
+    """A stretch of a job, or a part of it, as it is drawn: from which row on, and how many rows."""
+
+    stretch: Stretch
+    low: float
+    height: float
 
 
 def gantt(axes: "Axes", schedule: Schedule, name: str, window: Window | None = None) -> None:
     """The jobs that execute in a window of time, by default around the time when most jobs wait."""
     begin_us, end_us = window or common_window([schedule])
-    shown = np.flatnonzero((schedule.start_us < end_us) & (schedule.end_us > begin_us))
-    shown = shown[np.argsort(schedule.start_us[shown], kind="stable")]
+    held = replace(schedule, holdings=None) if schedule.nodes else schedule  # on nodes: where it was started
+    stretches = [each for each in held.stretches() if each.begin_us < end_us and each.end_us > begin_us]
     unit_us, unit = span_unit(end_us - begin_us)
     backfilled = schedule.backfilled
-    rows = _by_node(schedule, shown.tolist()) if schedule.nodes else _by_processor(schedule, shown.tolist())
-    for index, low, height in rows:
-        left = (max(int(schedule.start_us[index]), begin_us) - begin_us) / unit_us
-        right = (min(int(schedule.end_us[index]), end_us) - begin_us) / unit_us
+    bars = _by_node(schedule, stretches) if schedule.nodes else _by_processor(schedule.workload.procs_total, stretches)
+    numbered = schedule.holdings is not None and len({each.job for each in stretches}) <= _MOST_NUMBERED
+    for stretch, low, height in bars:
+        left = (max(stretch.begin_us, begin_us) - begin_us) / unit_us
+        right = (min(stretch.end_us, end_us) - begin_us) / unit_us
         axes.broken_barh(
             [(left, right - left)],
             (low, height),
-            facecolor=COLOURS[1] if backfilled[index] else COLOURS[0],
+            facecolor=COLOURS[1] if backfilled[stretch.job] else COLOURS[0],
             edgecolor="white",
             linewidth=0.3,
-            alpha=0.85,
+            alpha=_PALE if stretch.lost else _FULL,
+            hatch=_HATCH if stretch.folded else None,
         )
+        if numbered:
+            number = str(schedule.workload.job_id[stretch.job])
+            axes.text((left + right) / 2, low + height / 2, number, ha="center", va="center", fontsize=8, color="white")
     axes.set(xlim=(0, (end_us - begin_us) / unit_us))
     if schedule.nodes:
         _name_nodes(axes, schedule.nodes)
@@ -47,11 +69,17 @@ def gantt(axes: "Axes", schedule: Schedule, name: str, window: Window | None = N
         axes.set(ylim=(0, schedule.workload.procs_total), ylabel="processors")
     since_us, since = (unit_us, unit[:-1]) if begin_us < DAY_US else (DAY_US, "day")
     axes.set_xlabel(f"{unit} since {since} {begin_us / since_us:.2f} of the log")
-    whole = "" if len(shown) == len(schedule.start_us) else " around the longest queue"
-    jobs = "1 job" if len(shown) == 1 else f"{len(shown)} jobs"
+    shown = len({each.job for each in stretches})
+    whole = "" if shown == len(schedule.start_us) else " around the longest queue"
+    jobs = "1 job" if shown == 1 else f"{shown} jobs"
     axes.set_title(f"{name} on {schedule.workload.name}: {jobs}{whole}", loc="left")
     for colour, label in ((COLOURS[0], "started in order"), (COLOURS[1], "backfilled past an earlier job")):
         axes.plot([], [], color=colour, linewidth=6, label=label)
+    if any(each.folded for each in stretches):
+        label = "folded: processes share processors"
+        axes.fill_between([], [], [], facecolor="grey", edgecolor="white", hatch=_HATCH, label=label)
+    if any(each.lost for each in stretches):
+        axes.plot([], [], color="grey", alpha=_PALE, linewidth=6, label="ended, and waits again")
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
 
 
@@ -64,7 +92,7 @@ def common_window(schedules: Iterable[Schedule]) -> Window:
     every = list(schedules)
     first = every[0]
     starts = np.sort(first.start_us)
-    begin_us = min(int(each.start_us.min()) for each in every)
+    begin_us = min(_first_us(each) for each in every)
     end_us = max(int(each.end_us.max()) for each in every)
     if len(starts) > _MOST_JOBS or end_us - begin_us > 6 * DAY_US:
         peak_us = _most_wait_us(first)
@@ -85,34 +113,46 @@ def _most_wait_us(schedule: Schedule) -> int:
     return int(times[order][np.cumsum(change).argmax()])
 
 
-def _by_processor(schedule: Schedule, shown: list[int]) -> list[tuple[int, float, float]]:
-    """(job, lowest row, rows) of each rectangle."""
-    free_at = np.zeros(schedule.workload.procs_total, np.int64)
-    drawn = []
-    for index in shown:
-        rows = np.flatnonzero(free_at <= int(schedule.start_us[index]))[: int(schedule.workload.procs[index])]
-        free_at[rows] = int(schedule.end_us[index])
-        pieces = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-        drawn += [(index, float(piece[0]), float(len(piece))) for piece in pieces]
-    return drawn
+def _first_us(schedule: Schedule) -> int:
+    """When the first job started, be it a start that came to nothing."""
+    return min([int(schedule.start_us.min()), *(each.at_us for each in (schedule.holdings or ())[:1])])
 
 
-def _by_node(schedule: Schedule, shown: list[int]) -> list[tuple[int, float, float]]:
-    """(job, where its lane begins, how high it is): a node's row is 1 high, cut into as many lanes as it ever needs."""
+def _by_processor(procs_total: int, stretches: list[Stretch]) -> Iterator[Bar]:
+    """The bars on rows that are processors: a job keeps what it held until then, the others have the lowest free."""
+    free_at = np.zeros(procs_total, np.int64)
+    held: dict[int, tuple[int, NDArray[np.int64]]] = {}  # of each job: until when, and which rows
+    for begin_us, group in groupby(stretches, key=lambda each: each.begin_us):
+        together, kept = [*group], dict[int, NDArray[np.int64]]()
+        for each in together:
+            until_us, rows = held.get(each.job, (-1, _NO_ROWS))
+            kept[each.job] = rows[: each.procs] if until_us == begin_us else _NO_ROWS
+            free_at[kept[each.job]] = each.end_us
+        for each in together:
+            more = np.flatnonzero(free_at <= begin_us)[: each.procs - len(kept[each.job])]
+            free_at[more] = each.end_us
+            rows = np.sort(np.concatenate([kept[each.job], more]))
+            held[each.job] = each.end_us, rows
+            for piece in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+                yield Bar(each, float(piece[0]), float(len(piece)))
+
+
+def _by_node(schedule: Schedule, stretches: list[Stretch]) -> list[Bar]:
+    """The bars in lanes: a node's row is 1 high, cut into as many lanes as it ever needs."""
     assert schedule.placed is not None
     free_at: dict[str, list[int]] = {node: [] for node in schedule.nodes}
-    found: list[tuple[int, str, int]] = []
-    for index in shown:
-        for node, tasks in schedule.placed[index]:
+    found: list[tuple[Stretch, str, int]] = []
+    for each in stretches:
+        for node, tasks in schedule.placed[each.job]:
             lanes = free_at[node]
             for _ in range(tasks):
-                lane = next((at for at, until in enumerate(lanes) if until <= schedule.start_us[index]), len(lanes))
-                lanes[lane : lane + 1] = [int(schedule.end_us[index])]
-                found.append((index, node, lane))
+                lane = next((at for at, until in enumerate(lanes) if until <= each.begin_us), len(lanes))
+                lanes[lane : lane + 1] = [each.end_us]
+                found.append((each, node, lane))
     row = {node: at for at, node in enumerate(schedule.nodes)}
     return [
-        (index, row[node] + 0.06 + 0.88 * lane / len(free_at[node]), 0.88 / len(free_at[node]))
-        for index, node, lane in found
+        Bar(each, row[node] + 0.06 + 0.88 * lane / len(free_at[node]), 0.88 / len(free_at[node]))
+        for each, node, lane in found
     ]
 
 

@@ -105,7 +105,8 @@ def over_time(axes: "Axes", schedules: dict[str, Schedule], what: str) -> None:
         if what == "queue":
             begin, end, weight = load.submit_us, schedule.start_us, np.ones(len(load))
         else:
-            begin, end, weight = schedule.start_us, schedule.end_us, load.procs / load.procs_total
+            _, begin, end, procs, *_ = (np.array(each) for each in zip(*schedule.stretches(), strict=True))
+            weight = procs / load.procs_total
         since_us, mean = _mean_over(width_us, begin, end, weight)
         last_us = int(since_us[-1]) + width_us  # nothing is left from then on
         edges = np.append(since_us, [last_us, max(last_us, begin_us + span_us)]) / unit_us

@@ -17,6 +17,7 @@ from cosched.workload.log import FIELDS, Field, Header, Log
 from cosched.workload.schedule import Schedule
 
 COLUMNS: Final = ("job_id", "submit", "start", "end", "procs", "requested")
+HOLDING_COLUMNS: Final = ("job_id", "at_s", "processes", "cpus", "why")
 FORMATS: Final = (".csv", ".parquet", ".swf", ".swf.gz")
 
 
@@ -41,7 +42,7 @@ def write(schedule: Schedule, path: Path) -> None:
             "end": schedule.end_us / US_PER_S,
             "requested": load.request_us / US_PER_S,
         }
-        columns = {"job_id": load.job_id, "procs": load.procs} | seconds
+        columns = {"job_id": load.job_id, "procs": schedule.processes} | seconds
         write_parquet(path, {name: columns[name] for name in COLUMNS})
     else:
         swf.write(as_log(schedule), path)
@@ -55,10 +56,21 @@ def _write_csv(schedule: Schedule, path: Path) -> None:
         (column // US_PER_S).tolist() if whole else [plain_seconds(value) for value in column.tolist()]
         for column in times
     )
-    rows = zip(load.job_id.tolist(), submit, start, end, load.procs.tolist(), requested, strict=True)
+    rows = zip(load.job_id.tolist(), submit, start, end, schedule.processes.tolist(), requested, strict=True)
     with path.open("w", encoding="ascii", newline="") as file:
         file.write(",".join(COLUMNS) + "\n")
         file.writelines([f"{a},{b},{c},{d},{e},{f}\n" for a, b, c, d, e, f in rows])
+
+
+def write_holdings(schedule: Schedule, path: Path) -> None:
+    """Write what each job held from when on, as CSV: ``job_id,at_s,processes,cpus,why`` (design, section 7)."""
+    numbers = schedule.workload.job_id.tolist()
+    rows = schedule.holdings or ()
+    with path.open("w", encoding="ascii", newline="") as file:
+        file.write(",".join(HOLDING_COLUMNS) + "\n")
+        file.writelines(
+            [f"{numbers[row]},{plain_seconds(at)},{processes},{cpus},{why}\n" for row, at, processes, cpus, why in rows]
+        )
 
 
 def as_log(schedule: Schedule) -> Log:
@@ -69,7 +81,7 @@ def as_log(schedule: Schedule) -> Log:
     rows[:, Field.SUBMIT_S] = load.submit_us / US_PER_S
     rows[:, Field.WAIT_S] = (schedule.start_us - load.submit_us) / US_PER_S
     rows[:, Field.RUN_S] = (schedule.end_us - schedule.start_us) / US_PER_S
-    rows[:, Field.PROCS_ALLOCATED] = load.procs
+    rows[:, Field.PROCS_ALLOCATED] = schedule.processes
     rows[:, Field.PROCS_REQUESTED] = load.procs
     rows[:, Field.REQUEST_S] = load.request_us / US_PER_S
     rows[:, Field.STATUS] = np.where(load.timed_out, 0, 1)

@@ -49,6 +49,17 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     umask: int = DEFAULT_UMASK  # of all its processes, and of the files of output and error
     hold: bool = False
     requeue: bool = False  # when it loses a node, it waits again and runs from its beginning
+    # instead of one number of tasks: what it can be started with, or between which numbers it can be resized
+    sizes: str | None = None  # 8, 1-8, 4;8;16, pow2 or square
+    min_tasks: int | None = None
+    max_tasks: int | None = None
+    fold: bool | None = None  # whether its tasks may share processors; yes where absent
+    job_class: str | None = None  # "long" or "short"; short where absent
+
+    @property
+    def several_sizes(self) -> bool:
+        """Whether it says more than one number of tasks."""
+        return self.sizes is not None or self.min_tasks is not None or self.max_tasks is not None
 
 
 class WhyDoc(msgspec.Struct, frozen=True):
@@ -64,6 +75,22 @@ class ShareDoc(msgspec.Struct, frozen=True):
 
     name: str
     tasks: int
+
+
+class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job says of its shape: numbers of tasks from ``min_tasks`` to ``max_tasks``, of them ``sizes`` alone.
+
+    No ``sizes``: each between. ``malleable``: it can have others while it runs, not only when it starts. ``fold`` and
+    ``job_class`` as they were submitted. ``note``: what the service makes of all that, in words.
+    """
+
+    min_tasks: int
+    max_tasks: int
+    sizes: list[int] = []
+    malleable: bool = False
+    fold: bool | None = None
+    job_class: str | None = None
+    note: str
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -102,6 +129,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/jobs/ID: a job, alive or ended.
 
     ``kind_from``: "declared", or "measured" when a job of the same program ran before; ``effort``: of an ended job.
+    ``tasks``: how many it has; ``shape``: what it says of other numbers and of folding, where it says anything.
     """
 
     job_id: int
@@ -110,6 +138,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     reason: WhyDoc | None = None
     tasks: int
+    shape: ShapeDoc | None = None
     kind: str | None = None
     kind_from: str = ""
     time_limit_s: float
@@ -140,7 +169,11 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown."""
+    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
+
+    ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
+    why the agent that called last may not join.
+    """
 
     name: str
     state: str
@@ -159,6 +192,8 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[int] = []
     last_heard: str | None = None
     address: str = ""
+    version: int | None = None
+    refused: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -342,6 +377,7 @@ class Explanation(msgspec.Struct, frozen=True):
     promised_start: str | None = None
     coscheduling: CoschedulingDoc | None = None  # while it holds nodes
     nodes: list[OnNodeDoc] = []  # while it waits
+    shape: ShapeDoc | None = None  # where it says anything of it
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -2,6 +2,9 @@
 
 Signed with Ed25519 by a key that only the scheduler has; its public half lies beside every node's certificate. A grant
 names the cluster and the epoch, so that one of another lab or of a replaced scheduler is worth nothing.
+
+A grant is renewed when the job's nodes change: for the same attempt, with a higher serial number. Nodes keep the newest
+that they were given, and refuse older ones.
 """
 
 import msgspec
@@ -14,7 +17,7 @@ _SIGNATURE_BYTES = 64
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Ranks of this attempt at this job may run as ``user`` on ``nodes`` (names)."""
+    """Ranks of this attempt at this job may run as ``user`` on ``nodes`` (names). ``serial``: how often renewed."""
 
     cluster_id: str
     epoch: int
@@ -22,11 +25,18 @@ class Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     attempt: int
     user: str
     nodes: tuple[str, ...]
+    serial: int = 0
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Which of two grants for an attempt is the newer one: each scheduler begins to count anew."""
+        return self.epoch, self.serial
 
 
 def signed(grant: Grant, key: Ed25519PrivateKey) -> bytes:
-    """The grant with its signature in front."""
-    payload = msgspec.msgpack.encode(grant)
+    """The grant with its signature in front. One that was never renewed is as agents of version 1 know it."""
+    fields = msgspec.structs.astuple(grant)
+    payload = msgspec.msgpack.encode(fields if grant.serial else fields[:-1])
     return key.sign(payload) + payload
 
 

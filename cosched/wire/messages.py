@@ -1,4 +1,4 @@
-"""The messages between scheduler and agents, version 1 (design, section 4). Encoded with MessagePack, one a frame.
+"""The messages between scheduler and agents, version 2 (design, section 4). Encoded with MessagePack, one a frame.
 
 The agent dials out and says :class:`Hello`; the scheduler answers :class:`Welcome` or :class:`Rejected`. Then the agent
 sends :class:`Heartbeat` every ``heartbeat_us``; a scheduler that has heard nothing for ``lease_us`` counts the node as
@@ -9,12 +9,22 @@ recorded, repeated or put in another order is refused.
 
 Orders carry a :class:`Fence` and an :class:`OrderId`. An agent persists the highest epoch before it obeys, refuses
 orders of a lower one, or of the same one by another instance, and obeys an order once: on a second arrival of the same
-id it only answers again. Whatever it doesn't know is refused (:class:`Refused`), counted, and logged once a minute.
+id it only answers again, so an answer that was lost is had by giving the order again. One with a lower number than the
+last that was obeyed, and without an answer that still holds, is stale. Whatever it doesn't know is refused
+(:class:`Refused`), counted, and logged once a minute.
 
 A job's way over its nodes: :class:`Prepare` to all of them, each answers :class:`Prepared` or :class:`Refused`; when
 all have, :class:`Run` to the first, which answers :class:`Started`; when the script ends, :class:`ProgramEnded`; then
 :class:`Kill` to all (whatever ranks are left), and :class:`GroupEnded` from each, when its cgroup is empty;
 :class:`Forget` lets the agent drop what it kept. :class:`Kill` may come at any time, also for what was never prepared.
+
+A job that runs may change its shape: :class:`Resize` to each node that it keeps, :class:`Prepare` to each that joins
+(later than the others, with the job's renewed grant), :class:`Kill` to each that it leaves, once all others have
+answered. A node that leaves and joins again is made ready anew.
+
+Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`. Each side says with its first message which
+version it speaks; what is spoken is the lower one (:func:`spoken`), and nodes whose agents speak version 1 are served
+all that it had. An agent whose hello is refused because of its version says the next one in version 1.
 """
 
 from typing import Final, TypeVar
@@ -28,7 +38,11 @@ from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 from cosched.wire.sequence import HEADER_BYTES
 
-VERSION: Final = 1
+VERSION: Final = 2
+#: Of agents that resize no job, and give a job that runs no further node.
+RIGID_VERSION: Final = 1
+#: What a refusal begins with that is because of the version of a hello; version 1 began it so, too.
+WRONG_VERSION: Final = "hello: version"
 MAX_FRAME_BYTES: Final = 4 << 20
 #: A cluster's epochs count its scheduler's starts. Another cluster's scheduler is obeyed only if it was told to take
 #: over: its epochs begin at the seconds since 1970, which no count reaches, and a later take-over is the higher one.
@@ -46,7 +60,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class OrderId(msgspec.Struct, frozen=True, order=True):
-    """The n-th order for one attempt at one job."""
+    """The n-th order for one attempt at one job, to one node. Numbers rise; a later scheduler's are all higher."""
 
     job_id: int
     attempt: int
@@ -98,10 +112,10 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 class Hello(Message, frozen=True):
     """The first message of an agent. ``procs`` and ``memory_bytes`` are the node's, all of them.
 
-    ``owner`` is what its owner leaves to parallel work at most: the scheduler counts with the stricter of it and the
-    cluster's contract; ``obeyed`` is whom it has obeyed last, ``session`` what the scheduler's frames shall carry.
-    After the welcome the agent says again every :class:`ProgramEnded` and :class:`GroupEnded` that no :class:`Forget`
-    has acknowledged.
+    ``version`` is the latest that it speaks. ``owner`` is what its owner leaves to parallel work at most: the scheduler
+    counts with the stricter of it and the cluster's contract; ``obeyed`` is whom it has obeyed last, ``session`` what
+    the scheduler's frames shall carry. After the welcome the agent says again every :class:`ProgramEnded` and
+    :class:`GroupEnded` that no :class:`Forget` has acknowledged.
     """
 
     version: int
@@ -191,6 +205,16 @@ class Started(Message, frozen=True):
     pid: int
 
 
+class Resized(Message, frozen=True):
+    """The job has what the order gave it, and nothing else here. ``cpus``: the node's numbers of those it may use.
+
+    Empty: all that parallel work may use there.
+    """
+
+    order: OrderId
+    cpus: tuple[int, ...] = ()
+
+
 class Refused(Message, frozen=True):
     """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, paused,
     failed."""
@@ -249,9 +273,9 @@ class Surveyed(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """The agent belongs to this cluster from now on. ``session`` is what its frames shall carry, ``hello`` its own.
+    """The agent belongs to this cluster from now on. ``version`` is what is spoken on this link.
 
-    ``revoked``: see :class:`Revoked`.
+    ``session`` is what the agent's frames shall carry, ``hello`` its own. ``revoked``: see :class:`Revoked`.
     """
 
     version: int
@@ -290,6 +314,9 @@ class Order(Message, frozen=True):
 class Prepare(Order, frozen=True, omit_defaults=True):
     """Make ready for ranks of a job. ``grant`` is a signed :class:`cosched.wire.grant.Grant`.
 
+    For an attempt that is here already, the same order but for ``peers``, ``environment`` and a grant that is no older
+    renews what ranks born later are told of the job's nodes.
+
     ``memory_bytes`` is for one task, None for no limit of its own; ``limit_us`` the run time at which the first node
     ends the job, with ``grace_us`` between SIGTERM and SIGKILL. ``environment`` is the same on all nodes, except that
     the agent puts its own for values that are, as a whole, one of :data:`LOCAL_VALUES`: ``{node_file}``,
@@ -321,6 +348,20 @@ class Run(Order, frozen=True):
     arguments: tuple[str, ...]
     output: str | None = None
     error: str | None = None
+
+
+class Resize(Order, frozen=True):
+    """A job that runs is to have another share of this node, and other nodes beside it, from now on.
+
+    ``tasks`` are its places here, by which its memory goes. Its processes, those there are and those to come, may use
+    ``cpus`` CPUs together; None: all that parallel work may use. ``peers`` and ``grant`` are the job's nodes now, the
+    grant renewed. Either all of it holds when :class:`Resized` is said, or nothing has changed.
+    """
+
+    tasks: int
+    cpus: int | None
+    peers: tuple[Peer, ...]
+    grant: bytes
 
 
 class Kill(Order, frozen=True):
@@ -365,8 +406,10 @@ class ReadOutput(Message, frozen=True):
     max_bytes: int
 
 
-FromAgent = Hello | Heartbeat | Prepared | Started | Refused | ProgramEnded | GroupEnded | OutputChunk | Surveyed
-ToAgent = Welcome | Rejected | Revoked | Prepare | Run | Kill | Forget | Discard | ReadOutput | Survey | Turns
+FromAgent = (
+    Hello | Heartbeat | Prepared | Started | Resized | Refused | ProgramEnded | GroupEnded | OutputChunk | Surveyed
+)
+ToAgent = Welcome | Rejected | Revoked | Prepare | Run | Resize | Kill | Forget | Discard | ReadOutput | Survey | Turns
 
 #: Values in ``Prepare.environment`` that each agent replaces by what they are on its node.
 LOCAL_VALUES: Final = (
@@ -377,6 +420,11 @@ Kind = TypeVar("Kind")
 _encoder = msgspec.msgpack.Encoder()
 _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
 _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
+
+
+def spoken(version: int) -> int:
+    """The version that is spoken with a side that speaks this one and those before it; 0 where there is none."""
+    return min(version, VERSION) if version >= RIGID_VERSION else 0
 
 
 def encode(message: FromAgent | ToAgent) -> bytes:

@@ -9,7 +9,8 @@ without a positive run time or size counts as one second on what it had, at leas
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NoReturn
+from fractions import Fraction
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from cosched.errors import BadInput
 from cosched.model.time import FOREVER_US, US_PER_S
+from cosched.model.width import Range
 from cosched.workload.log import Field, Log
 
 Times = NDArray[np.int64]
@@ -94,6 +96,27 @@ class Tasks:
     program: Sequence[int] = ()
 
 
+class Ask(NamedTuple):
+    """What an evolving job asks for: when this part of its work is done, so many processes more (negative: fewer)."""
+
+    part: Fraction
+    procs: int
+
+
+class Shaped(NamedTuple):
+    """A job of several widths: its work and that of its estimate (in microseconds at speed 1), its class, its requests.
+
+    ``long``, ``foldable`` and ``shape`` as for :class:`cosched.model.job.Job`.
+    """
+
+    shape: Range
+    work_us: int
+    estimate_work_us: int
+    long: bool = False
+    foldable: bool = True
+    asks: tuple[Ask, ...] = ()
+
+
 @dataclass(frozen=True)
 class Workload:
     """Jobs ready to be scheduled, in order of submission (file order within an instant). All arrays have shape (n,).
@@ -102,7 +125,8 @@ class Workload:
     integer microseconds since the start of the log. ``estimate_us`` is what the scheduler is told, ``run_us`` how long
     the job really runs, ``request_us`` what the log's user asked for, raised to the logged run time where that is
     longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts. ``tasks`` is for
-    machines whose nodes have names.
+    machines whose nodes have names. ``shapes`` has each job's widths, None for one that is as the log has it; empty:
+    all are. Where a job has several, the columns are those of its largest one, times rounded up.
     """
 
     name: str
@@ -123,6 +147,7 @@ class Workload:
     timezone: str | None = None
     timezone_offset_s: int | None = None
     tasks: Tasks | None = None
+    shapes: Sequence[Shaped | None] = ()
 
     def __len__(self) -> int:
         return len(self.job_id)

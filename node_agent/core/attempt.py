@@ -4,13 +4,23 @@ from typing import Final
 
 import msgspec
 
-from cosched.wire.messages import Exit, GroupEnded, GroupReport, Prepare, Prepared, ProgramEnded, Refused, Started
+from cosched.wire.messages import (
+    Exit,
+    GroupEnded,
+    GroupReport,
+    Prepare,
+    Prepared,
+    ProgramEnded,
+    Refused,
+    Resized,
+    Started,
+)
 
 #: An attempt's name among others: the job's number, and the attempt's.
 Key = tuple[int, int]
 #: What a script writes to, by the names that messages and files have for it.
 STREAMS: Final = ("stdout", "stderr")
-Answer = Prepared | Started | Refused
+Answer = Prepared | Started | Resized | Refused
 
 
 def key_name(job_id: int, attempt: int) -> str:
@@ -21,9 +31,11 @@ def key_name(job_id: int, attempt: int) -> str:
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt. ``prepare`` is None for one that was never prepared here, or that only the guard knew of.
 
-    ``answers``: what was answered to each order, by its number; ``asked_kill_us``: the grace of a Kill that was obeyed;
-    ``elsewhere``: where the user has the script's output, by stream, if not in the spool; ``empty``: the guard's last
-    word that nothing runs; ``ended``: the same after a Kill, so nothing will run any more.
+    It is as the orders after it have made it: places, peers and grant are the latest. ``answers``: what was answered to
+    each order, by its number, of Resizes to the last alone, whose number is ``resize_order``; ``asked_kill_us``: the
+    grace of a Kill that was obeyed; ``elsewhere``: where the user has the script's output, by stream, if not in the
+    spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill, so nothing will run
+    any more.
     """
 
     job_id: int
@@ -33,6 +45,7 @@ class Attempt(msgspec.Struct, frozen=True):
     prepare: Prepare | None = None
     last_order: int = 0
     answers: dict[int, Answer] = {}
+    resize_order: int = 0
     elsewhere: dict[str, str] = {}
     commands: int = 0
     ran: bool = False

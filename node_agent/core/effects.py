@@ -44,6 +44,18 @@ class Spawn(msgspec.Struct, frozen=True):
     stream: str | None = None
 
 
+class ResizeGroup(msgspec.Struct, frozen=True):
+    """Give an attempt so many places, and its processes so many CPUs (None: all that parallel work may use).
+
+    ``n`` is the order's number: the guard does nothing that is older than what it has done. Reply: ``GroupResized``.
+    """
+
+    key: Key
+    n: int
+    tasks: int
+    cpus: int | None
+
+
 class KillGroup(msgspec.Struct, frozen=True):
     """End all of an attempt: SIGTERM, the grace in microseconds, SIGKILL until nothing is left; ``empty`` follows."""
 
@@ -57,7 +69,7 @@ class ForgetGroup(msgspec.Struct, frozen=True):
     key: Key
 
 
-GuardRequest = PrepareGroup | Spawn | KillGroup | ForgetGroup
+GuardRequest = PrepareGroup | Spawn | ResizeGroup | KillGroup | ForgetGroup
 
 # questions about the node
 

@@ -1,8 +1,9 @@
 """The guard as the agent's core sees it, without processes: what it promises, for tests and measurements.
 
 Its promises: groups outlive the agent and the guard; a command is started once by its number, and never after a kill;
-a kill is followed by the word that nothing is left; what happens while no agent listens is in the next report; while
-somebody at the desk has paused parallel work, nothing is prepared and nothing started.
+a kill is followed by the word that nothing is left; a group has the share of the newest order that was obeyed, also
+when agent and guard have been started anew; what happens while no agent listens is in the next report; while somebody
+at the desk has paused parallel work, nothing is prepared and nothing started.
 """
 
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.groups import SCRIPT
-from node_agent.core.replies import Declined, Done, Reply
+from node_agent.core.replies import Declined, Done, GroupResized, Reply
 
 FIRST_PID = 4711
 KILLED = Exit(signal=9, cause="killed")
@@ -23,6 +24,9 @@ class ModelGroup:
 
     def __init__(self, prepare: Prepare) -> None:
         self.prepare = prepare
+        self.tasks = prepare.tasks
+        self.cpus: int | None = None
+        self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
         self.ending = False
         self.told_empty = True
@@ -59,9 +63,16 @@ class GuardModel:
             return Declined("unknown", f"attempt {request.key[1]} at job {request.key[0]} is not known here")
         if isinstance(request, fx.Spawn):
             return self._spawn(request, group)
-        if isinstance(request, fx.KillGroup):
-            group.ending, group.told_empty = True, False
-            return Done()
+        if isinstance(request, fx.ResizeGroup):
+            return self._resize(request, group)
+        return self._kill(group) if isinstance(request, fx.KillGroup) else self._forget(request, group)
+
+    @staticmethod
+    def _kill(group: ModelGroup) -> Reply:
+        group.ending, group.told_empty = True, False
+        return Done()
+
+    def _forget(self, request: fx.ForgetGroup, group: ModelGroup) -> Reply:
         if group.running or not group.told_empty:
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is alive; kill it first")
         del self.groups[request.key]
@@ -82,6 +93,14 @@ class GuardModel:
         group.commands[request.n] = None
         group.told_empty = False
         return Done(FIRST_PID + request.n)
+
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        if group.ending:
+            return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
+        if request.n < group.resize_order:
+            return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
+        group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
+        return GroupResized(() if request.cpus is None else tuple(range(request.cpus)))
 
     def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:
         """Why a command is not started; None where it is."""

@@ -1,9 +1,7 @@
 """The rules of orders: the fence first, then the number, then the deed, then the answer (``wire.messages``)."""
 
 from collections.abc import Callable
-from typing import Final
 
-from cosched.wire.grant import Grant
 from cosched.wire.messages import (
     Discard,
     Forget,
@@ -13,6 +11,7 @@ from cosched.wire.messages import (
     Prepare,
     Prepared,
     Refused,
+    Resize,
     Run,
     Started,
 )
@@ -21,10 +20,8 @@ from node_agent.core.attempt import STREAMS, Answer, Attempt, Key
 from node_agent.core.fence import Fenced, check_order
 from node_agent.core.groups import SCRIPT, GroupRules
 from node_agent.core.memory import Memory
-from node_agent.core.works import GuardAway, GuardWait, Refusal, Steps, Unable, asked, grant_read
-
-#: For how long an order or a command waits for a guard that is being started anew.
-GUARD_WAIT_US: Final = 5_000_000
+from node_agent.core.reshaping import fitting_grant, opened, renewed, reshaped
+from node_agent.core.works import GUARD_WAIT_US, GuardAway, GuardWait, Refusal, Steps, Unable, asked
 
 
 def order_key(order: Order) -> Key:
@@ -96,15 +93,22 @@ class OrderRules:
             return
         if isinstance(message, Forget) and isinstance(answer, Refused):
             return  # it may be asked again
-        n = message.order.n
-        answers = attempt.answers if answer is None else {**attempt.answers, n: answer}
-        self._memory.keep(attempt, last_order=n, answers=answers)
+        n, answers = message.order.n, dict(attempt.answers)
+        if answer is not None:
+            answers[n] = answer
+        resize_order = attempt.resize_order
+        if isinstance(message, Resize):  # what was answered to the one before holds no more
+            answers.pop(resize_order, None)
+            resize_order = n
+        self._memory.keep(attempt, last_order=n, answers=answers, resize_order=resize_order)
 
     def _do(self, message: Order, attempt: Attempt | None) -> Steps[Answer | None]:
         if isinstance(message, Prepare):
             return (yield from self._prepare(message, attempt))
         if isinstance(message, Run):
             return (yield from self._run(message, attempt))
+        if isinstance(message, Resize):
+            return (yield from reshaped(self._memory, message, attempt))
         if isinstance(message, Kill):
             yield from self._kill(message, attempt)
         elif isinstance(message, Forget):
@@ -117,12 +121,10 @@ class OrderRules:
         return None
 
     def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
-        if attempt is not None:
-            raise Refusal("busy", f"job {attempt.key} is still here")
         key, memory = order_key(message), self._memory
-        read = yield from grant_read(message.grant)
-        if problem := misfit(read.grant, message, memory.node):
-            raise Refusal("failed", problem)
+        if attempt is not None:
+            return (yield from renewed(memory, message, attempt))
+        yield from fitting_grant(memory.node, message, message.user)
         yield from asked(GuardWait(GUARD_WAIT_US))
         yield from asked(fx.MakeReady(key, message.peers))
         made = memory.new(key, message.fence.cluster_id)
@@ -136,13 +138,9 @@ class OrderRules:
         return Prepared(message.order)
 
     def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:
-        if attempt is None or attempt.prepare is None:
-            raise Refusal("unknown", "the job was not prepared here")
-        self._refuse_unless_open(attempt)
+        memory, attempt, prepare = self._memory, *opened(attempt)
         yield from asked(GuardWait(GUARD_WAIT_US))
-        memory, prepare = self._memory, attempt.prepare
-        attempt = memory.get(attempt.id) or attempt
-        self._refuse_unless_open(attempt)
+        attempt, prepare = opened(memory.get(attempt.id) or attempt)
         if attempt.ran:  # obeyed just before this agent was killed: never twice
             return Started(message.order, 0)
         named = zip(STREAMS, (message.output, message.error), strict=True)
@@ -161,11 +159,6 @@ class OrderRules:
         memory.change(memory.get(attempt.id) or attempt, ran=True)
         memory.say("info", f"job {attempt.key}: its script runs as process {done.pid}")
         return Started(message.order, done.pid)
-
-    @staticmethod
-    def _refuse_unless_open(attempt: Attempt) -> None:
-        if not attempt.open:
-            raise Refusal("stale", f"job {attempt.key} is being killed")
 
     def _kill(self, message: Kill, attempt: Attempt | None) -> Steps[None]:
         if attempt is None:  # never prepared here: nothing of it may come later either
@@ -186,18 +179,3 @@ class OrderRules:
         if not attempt.forgotten:
             yield from self._groups.forget(attempt.id)
         self._groups.discard(attempt.id)
-
-
-def misfit(grant: Grant, prepare: Prepare, node: str) -> str:
-    """Why a grant is not the one that goes with a Prepare for this node; empty when it is."""
-    order = prepare.order
-    if (grant.job_id, grant.attempt) != (order.job_id, order.attempt):
-        return f"the grant is for job {grant.job_id}.{grant.attempt}"
-    if grant.cluster_id != prepare.fence.cluster_id or grant.epoch > prepare.fence.epoch:
-        return f"the grant is of epoch {grant.epoch} of another cluster or scheduler"
-    if grant.user != prepare.user:
-        return f"the grant is for user {grant.user!r}, the order for {prepare.user!r}"
-    if node not in grant.nodes:
-        return f"the grant does not name {node}"
-    strangers = {peer.name for peer in prepare.peers} - set(grant.nodes)
-    return f"the grant does not name {', '.join(sorted(strangers))}" if strangers else ""

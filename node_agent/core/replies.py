@@ -11,6 +11,12 @@ class Done(msgspec.Struct, frozen=True):
     pid: int = 0
 
 
+class GroupResized(msgspec.Struct, frozen=True):
+    """The guard has given a job these CPUs, by the node's numbers; none: all that parallel work may use."""
+
+    cpus: tuple[int, ...]
+
+
 class Declined(msgspec.Struct, frozen=True):
     """The guard does not do it; ``code`` as in ``wire.messages.Refused``."""
 
@@ -42,4 +48,4 @@ class ErrorTail(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Reply = Done | Declined | NoGuard | Failed | GrantRead | ErrorTail
+Reply = Done | GroupResized | Declined | NoGuard | Failed | GrantRead | ErrorTail

@@ -6,13 +6,13 @@ reply. Works of one lane run one after another, in the order in which they were 
 
 from collections import deque
 from collections.abc import Generator, Hashable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from node_agent.core import effects as fx
 from node_agent.core.memory import Memory
-from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
+from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, GroupResized, NoGuard, Reply
 
 
 class GuardWait(msgspec.Struct, frozen=True):
@@ -26,6 +26,9 @@ class Pause(msgspec.Struct, frozen=True):
 
     for_us: int
 
+
+#: For how long an order waits for a guard that is being started anew.
+GUARD_WAIT_US: Final = 5_000_000
 
 Wish = fx.GuardRequest | fx.NodeQuestion | GuardWait | Pause
 Result = TypeVar("Result")
@@ -50,6 +53,20 @@ class Unable(Exception):
 
 def asked(wish: Wish) -> Steps[Done]:
     """Ask, and wait for the reply. Raises :class:`Refusal`, :class:`GuardAway`, :class:`Unable`."""
+    reply = yield from _granted(wish)
+    assert isinstance(reply, Done), reply
+    return reply
+
+
+def resized(request: fx.ResizeGroup) -> Steps[tuple[int, ...]]:
+    """Have the guard resize a group; the CPUs that it has now. Raises as :func:`asked`."""
+    reply = yield from _granted(request)
+    assert isinstance(reply, GroupResized), reply
+    return reply.cpus
+
+
+def _granted(wish: Wish) -> Steps[Reply]:
+    """Any reply but a refusal."""
     reply = yield wish
     if isinstance(reply, Declined):
         raise Refusal(reply.code, reply.message)
@@ -57,15 +74,12 @@ def asked(wish: Wish) -> Steps[Done]:
         raise GuardAway(reply.message)
     if isinstance(reply, Failed):
         raise Unable(reply.message)
-    assert isinstance(reply, Done), reply
     return reply
 
 
 def grant_read(blob: bytes) -> Steps[GrantRead]:
     """Have a grant read. Raises :class:`Unable` for one that is not the scheduler's."""
-    reply = yield fx.ReadGrant(blob)
-    if isinstance(reply, Failed):
-        raise Unable(reply.message)
+    reply = yield from _granted(fx.ReadGrant(blob))
     assert isinstance(reply, GrantRead), reply
     return reply
 

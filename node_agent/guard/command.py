@@ -8,6 +8,7 @@ import errno
 import os
 import resource
 import stat
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from cosched.linux import files, namespaces, process, users
@@ -83,10 +84,15 @@ def settle(place: Place, directory: str) -> None:
         ) from None
 
 
-def become(command: Command, place: Place, cgroups: Cgroups, name: str) -> None:
-    """Turn the calling process into the command. Returns never; raises :class:`StepFailed`."""
+def become(command: Command, place: Place, cgroups: Cgroups, name: str, cpus: Collection[int]) -> None:
+    """Turn the calling process into the command. Returns never; raises :class:`StepFailed`.
+
+    ``cpus``: those that it is to begin with; none: as it comes.
+    """
     try:
         cgroups.enter(name)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
     except OSError as error:
         raise StepFailed("failed", f"entering the job's cgroup: {_story(error)}") from None
     os.setsid()

@@ -59,6 +59,8 @@ class Group:
         self.watch_fd: int | None = None
         self.removing = False
         self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
+        self.processors: tuple[int, ...] = ()  # of the node's, that it may use alone; none: any (``cpu_sets``)
+        self.resize_order = 0  # the number of the newest order that has changed its share
         self.eased = False  # its one stretch beside the owner has begun (``easing``)
         self.problems: list[str] = []
 
@@ -105,6 +107,8 @@ class Group:
             "ending": self.ending,
             "kill_at_us": self.kill_at_us,
             "eased": self.eased,
+            "processors": list(self.processors),
+            "resize_order": self.resize_order,
         }
 
     @classmethod
@@ -116,4 +120,6 @@ class Group:
         group.ending = record["ending"]
         group.kill_at_us = record["kill_at_us"]
         group.eased = bool(record.get("eased", False))
+        group.processors = tuple(int(each) for each in record.get("processors", ()))
+        group.resize_order = int(record.get("resize_order", 0))
         return group

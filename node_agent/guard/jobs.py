@@ -13,13 +13,14 @@ from cosched.linux.cgroups import MARK, Cgroups
 from node_agent.guard import command, groups, supervisor
 from node_agent.guard.adoption import adopted
 from node_agent.guard.children import Children
+from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.easing import Easing
 from node_agent.guard.endings import Emit, Endings
 from node_agent.guard.groups import Command, Group
 from node_agent.guard.levers import Levers
 from node_agent.guard.loop import Loop
 from node_agent.guard.records import Record, Records
-from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Signal, Slots, Spawn, Weigh, Whose
+from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Resize, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.sandboxes import Sandboxes
 from node_agent.guard.settings import Settings
 
@@ -63,6 +64,7 @@ class Jobs:
         self._sandboxes = Sandboxes(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, holds)
+        self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self.levers.spare
         self.easing = Easing(
@@ -78,6 +80,8 @@ class Jobs:
                 if found.pidfd is not None:
                     self._follow(group, found, found.pidfd)
             self.endings.look_in(group, 0)
+            with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
+                self.cpu_sets.apply(group)
         self.levers.undo_all(self.groups)
         self.easing.end_all()
         for group in self.groups.values():
@@ -156,13 +160,17 @@ class Jobs:
             self._jobs_fd,
             self._cgroups.usage(group.name).oom_kills,
             self._boot_id,
+            self.cpu_sets.affinity(group),
         )
+        begun_on = group.processors
         started = Command(request.n)
 
         def heard(found: dict[str, Any]) -> None:
             if "pid" in found:
                 started.pid, started.state = found["pid"], "running"
                 self._cgroups.began(group.name, started.pid)
+                if group.processors != begun_on:  # it was forked before that changed
+                    self.cpu_sets.apply(group)
                 answer({"pid": started.pid})
             elif "exited" in found:
                 self._ended(group, started, found["exited"])
@@ -193,6 +201,35 @@ class Jobs:
         with contextlib.suppress(OSError):
             started.pidfd = os.pidfd_open(pid)  # it is a child, and is not reaped before the loop goes on
         self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
+
+    def resize(self, request: Resize) -> dict[str, Any]:
+        """Another share of the node: all of it, or none. What is there already changes nothing."""
+        group = self._known(request.job, request.attempt)
+        if group.ending or group.removing or group.user is None:
+            raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
+        if request.n < group.resize_order:
+            raise Refusal("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
+        before = group.request
+        group.request = before._replace(tasks=request.tasks)
+        try:
+            if request.tasks != before.tasks:
+                self._fit_memory(group)
+            self.cpu_sets.give(group, request.cpus)
+        except (OSError, Refusal):
+            group.request = before
+            self._cgroups.create(group.name, group.memory_bytes, group.processes)
+            raise
+        group.resize_order = request.n
+        self.endings.save(group)
+        return {"cpus": list(self.cpu_sets.cpus(group))}
+
+    def _fit_memory(self, group: Group) -> None:
+        """Have the job's limits follow its places. Raises :class:`Refusal`, OSError."""
+        self._admit(group)
+        used = self._cgroups.usage(group.name).memory_bytes
+        if group.memory_bytes is not None and used > group.memory_bytes:
+            raise Refusal("memory", f"its processes use {used} bytes; {group.memory_bytes} would be left to them")
+        group.problems = self._cgroups.create(group.name, group.memory_bytes, group.processes)
 
     def signal(self, request: Signal) -> dict[str, Any]:
         """To the process group that the command leads, as far as it is in the job's cgroup."""
@@ -253,6 +290,7 @@ class Jobs:
                     "deadline_us": group.deadline_us,
                     "cpu_us": used[0],
                     "memory_peak_bytes": used[1],
+                    "cpus": list(self.cpu_sets.cpus(group)),
                     "ranks": self.easing.ranks(group.key),
                     "commands": [found.status_fields() for found in group.commands.values()],
                 }
@@ -311,7 +349,8 @@ class Jobs:
     def _admit(self, group: Group) -> None:
         """Refuse what would not fit beside the others: limits promised are the last line before the owner's memory."""
         wanted = group.memory_bytes or 0
-        promised = sum(other.memory_bytes or 0 for other in self.groups.values() if other.state != "ended")
+        others = (other for other in self.groups.values() if other is not group and other.state != "ended")
+        promised = sum(other.memory_bytes or 0 for other in others)
         if wanted and promised + wanted > self.memory_bytes:
             raise Refusal(
                 "memory",
@@ -331,6 +370,7 @@ class Jobs:
                 os.close(group.watch_fd)
             self._records.drop(*group.key)
             self.levers.forget(group.key)
+            self.cpu_sets.forget(group.key)
             self.groups.pop(group.key, None)
             answer({})
 

@@ -108,6 +108,7 @@ class Guard:
             Duty("keeping decoys", self._keep_decoys, lambda: None),
             Duty("keeping turns", self._jobs.levers.tick, self._jobs.levers.due_us),
             Duty("keeping periods", lambda _: self._periods.keep(), self._periods.due_us),
+            Duty("keeping jobs to their CPUs", self._jobs.cpu_sets.tick, self._jobs.cpu_sets.due_us),
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
@@ -140,6 +141,8 @@ class Guard:
                 self._jobs.prepare(request, answer)
             case requests.Spawn():
                 self._jobs.spawn(request, fds, answer)
+            case requests.Resize():
+                answer(self._jobs.resize(request))
             case requests.Signal():
                 answer(self._jobs.signal(request))
             case requests.Kill():

@@ -22,6 +22,10 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               supervisor keeps the streams, for whom the agent connects to ``state/jobs/JOB.ATTEMPT/STREAM``
               (``guard.streams``), and a second command of that name is refused (busy). Answers {pid} when the command
               has been executed, or why it could not be.
+    resize    {job, attempt, n, tasks, cpus}            another share of the node: memory by its tasks, and so many CPUs
+              for its processes, those there are and those to come (null: any). By a controller cpuset where there is
+              one, else by the affinity of every thread, looked after. It outlasts agent and guard. ``n`` below that of
+              the last one obeyed is refused (stale). Answers {cpus: [their numbers]}, none where any may be used
     signal    {job, attempt, n, signal}                 to that command's process group; answers {sent: processes}
     kill      {job, attempt, grace_us}                  SIGTERM to all, grace, SIGKILL until the cgroup is empty;
               ``empty`` follows, also where nothing was left; nothing can be spawned any more
@@ -34,7 +38,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               Both are undone: when they expire, when the agent goes, when the guard ends or starts
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
     list      {}                                        answers {groups: [{job, attempt, user, state, ending,
-              deadline_us, cpu_us, memory_peak_bytes, commands: [{n, state, pid, status, signal, cause}]}]}
+              deadline_us, cpu_us, memory_peak_bytes, cpus, commands: [{n, state, pid, status, signal, cause}]}]}
               state: preparing, prepared, running, empty (nothing runs, more may come), ending, ended
               a command's state: starting, running, ended (the last three fields, only then)
     status    {}                                        answers {armed, until_us, epoch, contract, limits: {cpus, idle,

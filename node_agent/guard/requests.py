@@ -75,6 +75,19 @@ class Spawn(NamedTuple):
     stream: fields.Stream = None
 
 
+class Resize(NamedTuple):
+    """Another share of the node for an attempt: places, and so many CPUs (None: any) for its processes.
+
+    ``n`` is the number of the scheduler's order: what is older than the newest that was obeyed is refused.
+    """
+
+    job: fields.Job
+    attempt: fields.Attempt
+    n: fields.Order
+    tasks: fields.Tasks
+    cpus: fields.Cpus
+
+
 class Signal(NamedTuple):
     """Send a signal to a command's process group."""
 
@@ -148,6 +161,7 @@ Request = (
     | Arm
     | Prepare
     | Spawn
+    | Resize
     | Signal
     | Kill
     | Forget

@@ -35,7 +35,8 @@ class CommandPlan(NamedTuple):
     """What a supervisor is to start and to watch.
 
     ``script_fd`` has the script's text, ``stream`` names the streams to keep for the agent (None: the command has its
-    own), ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were.
+    own), ``jobs_fd`` is the directory of all jobs, ``oom_kills`` how many there were; ``cpus`` it begins with, if
+    any.
     """
 
     job: int
@@ -50,6 +51,7 @@ class CommandPlan(NamedTuple):
     jobs_fd: int
     oom_kills: int
     boot_id: str
+    cpus: tuple[int, ...]
 
 
 def close_all_but(keep: Iterable[int]) -> None:
@@ -126,7 +128,7 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
             for fd in (go_write, failed_read, report_fd, records.fd):
                 os.close(fd)
             if os.read(go_read, 1):
-                command.become(plan.command, plan.place, cgroups, plan.group)
+                command.become(plan.command, plan.place, cgroups, plan.group, plan.cpus)
         except command.StepFailed as error:
             _tell(failed_write, {"error": error.code, "message": str(error)})
         except BaseException as error:

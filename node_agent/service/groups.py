@@ -21,7 +21,7 @@ from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Key
-from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
+from node_agent.core.replies import Declined, Done, ErrorTail, Failed, GrantRead, GroupResized, NoGuard, Reply
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused, Message
 from node_agent.service.attempts import AttemptFiles
@@ -218,6 +218,8 @@ def _reply_of(found: Message | GuardGone) -> Reply:
         return NoGuard(str(found))
     if "error" in found:
         return Declined(str(found["error"]), str(found.get("message", "")))
+    if "cpus" in found:
+        return GroupResized(tuple(int(cpu) for cpu in found["cpus"]))
     return Done(int(found.get("pid", 0)))
 
 

@@ -28,6 +28,8 @@ class Requests:
                 yield self._spawn(request), descriptors
             elif isinstance(request, fx.PrepareGroup):
                 yield _prepare(request), descriptors
+            elif isinstance(request, fx.ResizeGroup):
+                yield requests.Resize(*request.key, request.n, request.tasks, request.cpus), descriptors
             elif isinstance(request, fx.KillGroup):
                 yield requests.Kill(*request.key, request.grace_us), descriptors
             else:

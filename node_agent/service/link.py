@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 from urllib.parse import urlsplit
 
+import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
@@ -17,7 +18,9 @@ from cosched.identity import tls
 from cosched.identity.names import SCHEDULER
 from cosched.wire.messages import (
     MAX_FRAME_BYTES,
+    RIGID_VERSION,
     VERSION,
+    WRONG_VERSION,
     FromAgent,
     Hello,
     Order,
@@ -81,6 +84,7 @@ class Link:
         self._url, self._identity = url, identity
         self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
         shell.tell, shell.hang_up = self.tell, self._hang_up
+        self._speaks = VERSION  # in the next hello
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
@@ -130,7 +134,8 @@ class Link:
             user_agent_header=None,
         ) as connection:
             tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
-            hello = self._hello()
+            hello = msgspec.structs.replace(self._hello(), version=self._speaks)
+            self._speaks = VERSION
             await connection.send(encode(hello))
             welcome = await self._welcomed(connection, hello)
             self._problem = ""
@@ -153,11 +158,14 @@ class Link:
         async with asyncio.timeout(_PATIENCE_S):
             answer = to_agent(_binary(await connection.recv()))
         if isinstance(answer, Rejected):
+            if answer.reason.startswith(WRONG_VERSION) and hello.version > RIGID_VERSION:
+                self._speaks = RIGID_VERSION  # it may be an older scheduler
             self._not_wanted(answer)
         if not isinstance(answer, Welcome):
             raise LinkEnded(f"it began with {type(answer).__name__}")
-        if answer.version != VERSION:
-            raise LinkEnded(f"it speaks version {answer.version}, this agent {VERSION}")
+        if not RIGID_VERSION <= answer.version <= hello.version:
+            words = f"this agent {RIGID_VERSION} to {VERSION}, and said {hello.version}"
+            raise LinkEnded(f"it speaks version {answer.version}, {words}")
         if answer.hello != hello.session:
             raise LinkEnded("it answers another hello than this one: a welcome that was replayed")
         checked_session(answer.session, "welcome")

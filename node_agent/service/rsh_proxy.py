@@ -253,6 +253,8 @@ class RshProxy:
         ours = verified(attempt.prepare.grant, load_grant_pub(self._identity))
         if grant.cluster_id != ours.cluster_id or grant.epoch < ours.epoch:
             raise NotAllowed(f"a grant of epoch {grant.epoch}; this job was prepared in epoch {ours.epoch}")
+        if grant.age < ours.age and caller not in ours.nodes:
+            raise NotAllowed(f"{caller} is not a node of job {attempt.key} any more: its grant is of before")
         if grant.user != ours.user:
             raise NotAllowed(f"the grant is for {grant.user}, job {attempt.key} is {ours.user}'s")
         return attempt

@@ -126,7 +126,7 @@ class PooledCapacity:
         """A job holds this from now on."""
         self.free_procs -= allocation.procs
         for share in allocation.nodes:
-            self.free[share.node] -= share.tasks
+            self.free[share.node] -= share.procs
 
     def change(self, job: Job, old: Allocation, new: Allocation) -> None:
         """A job that held the old holds the new, in one step."""
@@ -137,7 +137,7 @@ class PooledCapacity:
         """A job holds this no more."""
         self.free_procs += allocation.procs
         for share in allocation.nodes:
-            self.free[share.node] += share.tasks
+            self.free[share.node] += share.procs
 
     def room(self) -> "PooledRoom":
         """What is free; a copy."""
@@ -175,29 +175,28 @@ class PooledRoom:
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with this place for this job, in words, or None."""
         for share in allocation.nodes:
-            if share.tasks > self.free.get(share.node, 0):
-                return f"{share.tasks} processors of {share.node}, where {self.free.get(share.node, 0)} are free"
-        return obstacle(job.procs, job.estimate_us, 0, self.free_procs)
+            if share.procs > self.free.get(share.node, 0):
+                return f"{share.procs} processors of {share.node}, where {self.free.get(share.node, 0)} are free"
+        return obstacle(allocation.procs, job.estimate_us, 0, self.free_procs)
 
     def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
         """What is wrong with this place for a job that holds the old one, in words, or None."""
-        more = new.beyond(old)
-        return self.misfit(job.at(more.procs), more)
+        return self.misfit(job, new.beyond(old))
 
     def lacks(self, job: Job, allocation: Allocation) -> bool:
         """Whether the job would hold more than is free, of all of them or of some pool."""
         return allocation.procs > self.free_procs or any(
-            share.tasks > self.free.get(share.node, 0) for share in allocation.nodes
+            share.procs > self.free.get(share.node, 0) for share in allocation.nodes
         )
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold."""
         self.free_procs -= allocation.procs
         for share in allocation.nodes:
-            self.free[share.node] -= share.tasks
+            self.free[share.node] -= share.procs
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held."""
         self.free_procs += allocation.procs
         for share in allocation.nodes:
-            self.free[share.node] += share.tasks
+            self.free[share.node] += share.procs

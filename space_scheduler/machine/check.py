@@ -4,11 +4,19 @@ from collections.abc import Mapping
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
+from cosched.model.width import Range
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.machine.view import MachineView
-from space_scheduler.policy.interface import Plan, PlannedChange, PlannedResize, PlannedStart
+from space_scheduler.policy.interface import (
+    Plan,
+    PlannedAnswer,
+    PlannedChange,
+    PlannedRequeue,
+    PlannedResize,
+    PlannedStart,
+)
 
 Records = Mapping[int, Record]
 
@@ -26,7 +34,7 @@ def in_order(plan: Plan, records: Records) -> Plan:
             return 2
         if isinstance(change, PlannedResize):
             return 1 if (record := records.get(change.job.id)) and change.allocation.procs < record.procs else 2
-        return 0
+        return 0 if isinstance(change, PlannedRequeue) else 3
 
     return Plan(sorted(plan.changes, key=turn), plan.memory, plan.wake_us, plan.told)
 
@@ -39,7 +47,7 @@ def placed(machine: MachineView, plan: Plan) -> Plan:
     changes: list[PlannedChange] = []
     for change in plan.changes:
         if not isinstance(change, PlannedStart):
-            if not _problem(change, records.get(change.job.id)):
+            if not isinstance(change, PlannedAnswer) and not _problem(change, records.get(change.job.id)):
                 _take(room, change, records)
             changes.append(change)
             continue
@@ -69,14 +77,18 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
     queue, records, room = machine.jobs.queue, machine.jobs.records, machine.capacity.room()
     free_procs = room.free_procs
     changed: set[int] = set()
+    answered: set[int] = set()
     for change in plan.changes:
         job = change.job
+        if isinstance(change, PlannedAnswer):
+            _check_answer(change, records.get(job.id), answered)
+            continue
         if isinstance(change, PlannedStart):
             allocation = change.allocation or Allocation(job.procs)
-            if allocation.procs == job.procs:
+            if allocation.procs == job.procs and not allocation.folded:
                 problem = room.misfit(job, allocation)
             else:
-                problem = _width(job, allocation) or room.misfit(job.at(allocation.procs), allocation)
+                problem = _width(job, allocation) or room.misfit(job.at(allocation.processes), allocation)
             room.take(job, allocation)
             if job.id in changed or not queue.has(job):
                 waits = job.id in queue and job.id not in changed
@@ -93,7 +105,22 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
     return changed
 
 
-def _check_running(room: Free, change: PlannedChange, records: Records, changed: set[int]) -> None:
+def _check_answer(change: PlannedAnswer, record: Record | None, answered: set[int]) -> None:
+    """Raise :class:`BadPlan` unless a running job asked for what it is given."""
+    job_id, shape = change.job.id, change.job.shape
+    problem = "the plan answers it twice" if job_id in answered else None
+    if record is None or record.job != change.job or not record.holds_processors:
+        problem = "it is not here"
+    elif not record.asks or change.left not in {record.asks[at:] for at in range(len(record.asks) + 1)}:
+        problem = f"it asked for {record.asks}"
+    elif not isinstance(shape, Range) or not -shape.ask_fewer <= record.given + change.given <= shape.ask_more:
+        problem = f"it cannot be given {change.given} more: {shape}"
+    answered.add(job_id)
+    if problem:
+        raise BadPlan(f"job {job_id} cannot be answered: {problem}")
+
+
+def _check_running(room: Free, change: PlannedResize | PlannedRequeue, records: Records, changed: set[int]) -> None:
     """Have a running job hold what the change says, or raise :class:`BadPlan`."""
     job_id = change.job.id
     problem = "the plan changes it twice" if job_id in changed else _problem(change, records.get(job_id))
@@ -105,13 +132,29 @@ def _check_running(room: Free, change: PlannedChange, records: Records, changed:
 
 
 def _width(job: Job, allocation: Allocation) -> str | None:
-    """What is wrong with so many processors for a job, in words, or None."""
-    if job.width.allows(allocation.procs):
-        return None
-    return f"it cannot have {allocation.procs} processors: {job.width}"
+    """What is wrong with so many processes on so many processors for a job, in words, or None."""
+    processes, procs = allocation.processes, allocation.procs
+    if not job.width.allows(processes):
+        return f"it cannot have {processes} processors: {job.width}"
+    if allocation.folded and (procs >= processes or (procs and not job.foldable)):
+        return f"its {processes} processes cannot be folded to {procs} processors"
+    return None
 
 
-def _problem(change: PlannedChange, record: Record | None) -> str | None:
+def _whole(allocation: Allocation) -> bool:
+    """Whether the shares of nodes are the whole allocation, each with a process and a processor at least."""
+    shares = allocation.nodes
+    both = sum(share.tasks for share in shares), sum(share.procs for share in shares)
+    return both == (allocation.processes, allocation.procs) and all(
+        0 <= each.procs <= each.tasks >= 1 for each in shares
+    )
+
+
+def _processes(allocation: Allocation) -> object:
+    return {share.node: share.tasks for share in allocation.nodes} or allocation.processes
+
+
+def _problem(change: PlannedResize | PlannedRequeue, record: Record | None) -> str | None:
     """Why a job cannot be changed, whatever is free, or None."""
     if record is None or record.job != change.job:
         return "it is not here"
@@ -120,18 +163,20 @@ def _problem(change: PlannedChange, record: Record | None) -> str | None:
     return None if record.change is None else "a change of it is under way"
 
 
-def _take(room: Free, change: PlannedChange, records: Records) -> str | None:
+def _take(room: Free, change: PlannedResize | PlannedRequeue, records: Records) -> str | None:
     """Have a running job hold what the change says; what is wrong with it, in words, or None."""
     job, old = change.job, records[change.job.id].allocation
     assert old is not None
     if not isinstance(change, PlannedResize):
         room.give(job, old)
         return None
-    new, tasks = change.allocation, [share.tasks for share in change.allocation.nodes]
+    new, shares = change.allocation, change.allocation.nodes
     if new == old:
         return "it holds that already"
-    if bool(new.nodes) != bool(old.nodes) or (tasks and (sum(tasks) != new.procs or min(tasks) < 1)):
+    if bool(shares) != bool(old.nodes) or (shares and not _whole(new)):
         return f"{new} is nothing that it can hold"
+    if (new.folded or old.folded) and _processes(new) != _processes(old):
+        return f"it is folded: its {old.processes} processes stay where they are"
     problem = _width(job, new)
     if problem is None and new.beyond(old).procs:
         problem = room.misfit_wider(job, old, new)

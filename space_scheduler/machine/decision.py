@@ -9,6 +9,7 @@ from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.rules import BadPlan
 from space_scheduler.policy.interface import (
     Plan,
+    PlannedAnswer,
     PlannedChange,
     PlannedRequeue,
     PlannedResize,
@@ -43,8 +44,17 @@ class DecidedRequeue(msgspec.Struct, frozen=True, gc=False, tag_field="change", 
     reason: Reason
 
 
+class DecidedAnswer(msgspec.Struct, frozen=True, gc=False, tag_field="change", tag="answer"):
+    """An answer to a running job that asked for other numbers of processes, and why."""
+
+    job_id: int
+    reason: Reason
+    given: int
+    left: tuple[int, ...]
+
+
 #: All of them, for decoding: the tag says which.
-DecidedChange = DecidedStart | DecidedResize | DecidedRequeue
+DecidedChange = DecidedStart | DecidedResize | DecidedRequeue | DecidedAnswer
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,6 +99,8 @@ def _decided(change: PlannedChange) -> DecidedChange:
         return DecidedStart(job.id, change.allocation or Allocation(job.procs), reason)
     if isinstance(change, PlannedResize):
         return DecidedResize(job.id, change.allocation, reason)
+    if isinstance(change, PlannedAnswer):
+        return DecidedAnswer(job.id, reason, change.given, change.left)
     return DecidedRequeue(job.id, reason)
 
 
@@ -113,6 +125,8 @@ def _planned(decided: DecidedChange, jobs: JobBook) -> PlannedChange:
     job = jobs.records[job_id].job
     if isinstance(decided, DecidedResize):
         return PlannedResize(job, reason, decided.allocation)
+    if isinstance(decided, DecidedAnswer):
+        return PlannedAnswer(job, reason, decided.given, decided.left)
     return PlannedRequeue(job, reason)
 
 

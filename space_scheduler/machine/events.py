@@ -82,6 +82,13 @@ class JobProgress(Event, frozen=True, gc=False):
     done_us: int
 
 
+class ResizeAsked(Event, frozen=True, gc=False):
+    """A running job, an evolving one, wants ``procs`` processes more than until now (negative: fewer)."""
+
+    job_id: int
+    procs: int
+
+
 class ReceivesSeen(Event, frozen=True, gc=False):
     """The processes of a job are seen to wait for messages in these ways, on all of its nodes together."""
 
@@ -201,6 +208,7 @@ AnyEvent = (
     | JobResized
     | ResizeFailed
     | JobProgress
+    | ResizeAsked
     | ReceivesSeen
     | ProgramMeasured
     | NodesJoined

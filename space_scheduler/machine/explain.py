@@ -58,7 +58,8 @@ def explain(machine: MachineView, record: Record) -> Reason:
     job = record.job
     promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
     if blocked := _obstacle(machine, job):
-        return Reason(blocked.why, {**blocked.numbers, **promise}, blocked.node)
+        told = record.reason.why is Why.NOT_FOLDABLE and blocked.why is Why.NOT_ENOUGH_FREE
+        return Reason(Why.NOT_FOLDABLE if told else blocked.why, {**blocked.numbers, **promise}, blocked.node)
     if promise:
         return Reason(Why.RESERVED_LATER, promise)
     head = machine.jobs.queue.head()

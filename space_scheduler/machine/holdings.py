@@ -14,10 +14,10 @@ from cosched.model.time import FOREVER_US
 from space_scheduler.machine import explain
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.events import AnyEvent
-from space_scheduler.machine.instructions import Instruction, RateChanged, Resize, Start, Tell
+from space_scheduler.machine.instructions import Answer, Instruction, RateChanged, Resize, Start, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Change, Record
-from space_scheduler.progress import ALONE_PPM, end_us, speed_up, whole
+from space_scheduler.progress import ALONE_PPM, Rate, end_us, speed_up, whole
 from space_scheduler.reasons import Reason, Why
 
 NOTHING = Allocation(0)
@@ -36,7 +36,7 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
     if machine.rates is not None:
         machine.rates.begin(record, now_us)
         machine.see(share.node for share in allocation.nodes)
-    elif allocation.procs != job.procs:
+    elif allocation.procs != job.procs or allocation.folded:
         _follow_width(machine, record)
     if not machine.changing:
         return _started(machine, record, event)
@@ -68,6 +68,21 @@ def requeue(machine: Machine, record: Record, event: AnyEvent) -> list[Instructi
     return [kill]
 
 
+def answer(machine: Machine, record: Record, given: int, left: tuple[int, ...], event: AnyEvent) -> list[Instruction]:
+    """A running job has an answer to what it asked for; with some of it left it waits, and does nothing."""
+    waited, record.waits = record.waits, bool(left)
+    record.asks, record.given = left, record.given + given
+    told: list[Instruction] = []
+    if given or not left or not waited:
+        told = [Answer(record.job.id, given, record.waits, event, record.reason)]
+    if waited == record.waits:
+        return told
+    if machine.rates is not None:
+        machine.rates.move(record, record.allocation or NOTHING)
+        return told
+    return [*told, paced(record, event, record.reason)] if _follow_width(machine, record) else told
+
+
 def defer(machine: Machine, record: Record, old: Allocation | None) -> None:
     """A job is to hold something else than it holds, and the host has not been told."""
     record.change = Change(old, sent=False)
@@ -96,6 +111,8 @@ def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction
     if old is not None:
         record.change = Change(old, sent=True)
         resized = Resize(record.job.id, old, record.allocation, event, record.reason)
+        if machine.rules.resize_cost_us and old.processes != record.allocation.processes:
+            return [resized, *_moved(machine, record, old, event, machine.rules.resize_cost_us)]
         return [resized, *_moved(machine, record, old, event)]
     record.change = None
     del machine.changing[record.job.id]
@@ -112,30 +129,57 @@ def _started(machine: Machine, record: Record, event: AnyEvent) -> list[Instruct
     return [started]
 
 
-def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent) -> list[Instruction]:
-    """From now on a job goes as fast as what it is to hold lets it."""
+def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent, still_us: int = 0) -> list[Instruction]:
+    """From now on a job goes as fast as what it is to hold lets it, after it has stood still for so long."""
     if machine.rates is not None:
         machine.rates.move(record, old)
+        if still_us:
+            _stand_still(machine, record, still_us)
         return []  # its rate follows with those of everybody else
-    return [paced(record, event, record.reason)] if _follow_width(machine, record) else []
+    return [paced(record, event, record.reason)] if _follow_width(machine, record, still_us) else []
 
 
-def _follow_width(machine: Machine, record: Record) -> bool:
-    """The rate and the end of a job of another width where no rates are kept; whether they are others than before."""
+def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
+    """The rate and the end of a job of another width where no rates are kept; whether the rate is another."""
     assert record.allocation is not None
-    if record.state is STARTING:
-        record.begin_work(record.job.estimate_us, machine.now_us)
-    elif record.left:
-        record.settle(machine.now_us)
-    else:  # until its first change no work was kept: its end says what is left
-        record.left = (record.end_us - machine.now_us) * ALONE_PPM
-        record.as_of_us = machine.now_us
-    rate = whole(Fraction(ALONE_PPM * speed_up(record.job, record.allocation)))
+    _count_work(machine, record)
+    speed = 0 if record.waits else speed_up(record.job, record.allocation, machine.rules.fold_cost_ppm)
+    rate = whole(Fraction(ALONE_PPM * speed))
+    if still_us:
+        _stand_still(machine, record, still_us)
     if rate == record.rate_ppm:
         return False
     record.rate_ppm = rate
-    machine.jobs.predict(record, end_us(machine.now_us, record.left, rate))
+    machine.jobs.predict(record, end_us(record.as_of_us, record.left, rate))
     return True
+
+
+def _count_work(machine: Machine, record: Record) -> None:
+    """What a job has left to do is known from now on, where no rates are kept."""
+    if record.state is STARTING:
+        record.begin_work(record.job.alone_us, machine.now_us)
+    else:
+        record.left = work_left(record, machine.now_us)
+        record.as_of_us = max(machine.now_us, record.as_of_us)
+
+
+def work_left(record: Record, now_us: int) -> Rate:
+    """What a job has left to do then, in millionths of a microsecond alone in its own width."""
+    if record.left:
+        return record.progress().left_at(now_us)
+    # until its first change no work was kept: its start says how much is left, or its end where that was moved
+    job = record.job
+    assert record.started_us is not None
+    if job.work_us and now_us < record.end_us == record.started_us + job.estimate_us:
+        return (job.alone_us - (now_us - record.started_us)) * ALONE_PPM  # not rounded up
+    return (record.end_us - now_us) * record.rate_ppm
+
+
+def _stand_still(machine: Machine, record: Record, still_us: int) -> None:
+    """A job does nothing for so long, counted from its latest change."""
+    record.settle(machine.now_us)
+    record.stand_still(machine.now_us + still_us)
+    machine.jobs.predict(record, end_us(record.as_of_us, record.left, record.rate_ppm))
 
 
 def paced(record: Record, event: AnyEvent, reason: Reason) -> RateChanged:
@@ -165,7 +209,7 @@ def send_due(machine: Machine, event: AnyEvent) -> list[Instruction]:
     for record in _awaiting(machine):
         if record.change is not None and record.change.old is None:
             record.started_us = machine.now_us
-            machine.work_anew(record, record.job.estimate_us)
+            machine.work_anew(record, record.job.alone_us)
         told += _send(machine, record, event)
     return told
 

@@ -82,6 +82,19 @@ class RateChanged(Instruction, frozen=True, gc=False, omit_defaults=True, tag="P
         return self.rate_ppm if self.per == 1 else Fraction(self.rate_ppm, self.per)
 
 
+class Answer(Instruction, frozen=True, gc=False):
+    """A running job that asked for other numbers of processes is given so many more (negative: fewer; 0: refused).
+
+    What it holds is changed by a :class:`Resize`. ``waits``: it does nothing until it is answered again.
+    """
+
+    job_id: int
+    given: int
+    waits: bool
+    cause: AnyEvent
+    reason: Reason
+
+
 class Turn(msgspec.Struct, frozen=True, gc=False):
     """A job has the turn ``row`` of ``rows``, on all of its nodes."""
 
@@ -99,4 +112,4 @@ class SharePlan(Instruction, frozen=True, gc=False):
 
 
 #: All of them, for decoding: the tag says which.
-AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged | SharePlan
+AnyInstruction = Start | Resize | Kill | SetTimer | Tell | RateChanged | SharePlan | Answer

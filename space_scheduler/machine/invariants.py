@@ -1,5 +1,6 @@
 """What always holds in a machine: walked after every step of a test."""
 
+from cosched.model.allocation import Share
 from cosched.model.job import TERMINAL, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
@@ -33,32 +34,35 @@ def walk(machine: MachineView) -> None:
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
         waits = record.state in (JobState.QUEUED, JobState.HELD)
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
-        assert record.allocation is None or record.job.width.allows(record.allocation.procs), f"{record.allocation}"
+        assert record.allocation is None or record.job.width.allows(record.allocation.processes), f"{record.allocation}"
         assert (record.change is not None) == (job_id in machine.changing), f"job {job_id}: {record.change}"
         assert record.story[-1][1] is record.state
 
 
 def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
     """What the nodes' books say is what the jobs hold; no node in service is over-committed unless it has shrunk."""
-    used: dict[str, list[tuple[int, int, int]]] = {}
+    used: dict[str, list[tuple[int, Share, int]]] = {}
     most = machine.rules.max_nodes_per_job
     for record in machine.jobs.running():
         assert record.allocation is not None
         shares, job = record.allocation.nodes, record.job
-        assert sum(share.tasks for share in shares) == record.procs, f"job {job.id}: {shares} for {record.procs} tasks"
+        both = sum(share.tasks for share in shares), sum(share.procs for share in shares)
+        assert both == (record.allocation.processes, record.procs), f"job {job.id}: {record.allocation}"
         assert len({share.node for share in shares}) == len(shares), f"job {job.id} has a node twice"
         assert most is None or len(shares) <= max(most, capacity.widest), (
             f"job {job.id} lies on {len(shares)} nodes, {most} may be used"
         )
         for share in shares:
-            assert share.tasks >= 1
-            used.setdefault(share.node, []).append((job.id, share.tasks, share.tasks * job.memory_bytes))
+            assert 0 <= share.procs <= share.tasks >= 1, f"job {job.id}: {share}"
+            used.setdefault(share.node, []).append((job.id, share, share.tasks * job.memory_bytes))
             if capacity[share.node].lost:
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
     for status in capacity.status():
         name, jobs = status.node.name, used.pop(status.node.name, [])
-        assert status.tasks == {job_id: tasks for job_id, tasks, _ in jobs}, f"{name} has other jobs than it says"
-        assert status.used_procs == sum(tasks for _, tasks, _ in jobs), f"{name}: {status.used_procs} used, {jobs}"
+        assert status.tasks == {job_id: share.tasks for job_id, share, _ in jobs}, f"{name} has other jobs than it says"
+        assert status.used_procs == sum(share.procs for _, share, _ in jobs), (
+            f"{name}: {status.used_procs} used, {jobs}"
+        )
         assert status.used_memory_bytes == sum(held for *_, held in jobs), f"{name}: {status.used_memory_bytes}, {jobs}"
         assert status.used_procs <= status.most_procs, f"{name} is over-committed: {status}"
         assert status.used_memory_bytes <= status.most_memory_bytes, f"{name} has too little memory: {status}"

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cosched.model.job import ENDING, NODE_LOST, RUNNING, TERMINAL, JobState
 from cosched.model.time import FOREVER_US, US_PER_S
+from cosched.model.width import Range
 from space_scheduler.machine import events as ev
 from space_scheduler.machine import explain, holdings
 from space_scheduler.machine.instructions import Instruction, Tell
@@ -113,7 +114,7 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
         raise record.illegal(JobState.RUNNING, machine.now_us)
     machine.jobs.become(record, RUNNING, machine.now_us)
     if record.started_us != machine.now_us and not record.released:
-        machine.work_anew(record, record.job.estimate_us)
+        machine.work_anew(record, record.job.alone_us)
         machine.disturbed(Why.LATE_LAUNCH, event)
     return []
 
@@ -175,6 +176,23 @@ def _resizing(machine: Machine, event: ev.JobResized | ev.ResizeFailed) -> Recor
     return record
 
 
+def resize_asked(machine: Machine, event: ev.ResizeAsked) -> list[Instruction]:
+    """A running job wants another number of processes: the policy decides in the coming pass."""
+    record, procs = machine.jobs[event.job_id], event.procs
+    shape = record.job.shape
+    wanted = record.given + sum(record.asks) + procs
+    if not isinstance(shape, Range) or not -shape.ask_fewer <= wanted <= shape.ask_more:
+        raise ValueError(f"job {event.job_id} of width {record.job.width} cannot ask for {procs} processes more")
+    if record.state is not JobState.RUNNING or record.released:
+        return []  # it asked just before it was ended
+    if not record.asks:
+        record.asked_us = machine.now_us
+    record.asks = (*record.asks, procs)
+    machine.trigger = event
+    machine.changes.asked = True
+    return []
+
+
 def progressed(machine: Machine, event: ev.JobProgress) -> list[Instruction]:
     """A job is not as far as was predicted, or further: its end is predicted anew, by the rate that it has."""
     record = machine.jobs[event.job_id]
@@ -229,6 +247,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.ResizeFailed: resize_failed,
     ev.JobProgress: progressed,
     ev.ReceivesSeen: receives_seen,
+    ev.ResizeAsked: resize_asked,
     ev.ProgramMeasured: measured,
     ev.RulesChanged: rules_changed,
 }

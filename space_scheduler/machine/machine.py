@@ -21,7 +21,7 @@ from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.turns import Turns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
-from space_scheduler.progress import end_us
+from space_scheduler.progress import Rate, end_us
 from space_scheduler.reasons import Reason, Why
 
 
@@ -83,7 +83,7 @@ class Machine:
     def name_nodes(self) -> NamedCapacity:
         """From now on nodes have names."""
         self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
-        self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing)
+        self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing, self.rules.fold_cost_ppm)
         self.turns = None if self.rules.coscheduling is None else Turns(self.rules.coscheduling)
         return nodes
 
@@ -139,7 +139,7 @@ class Machine:
         self.trigger = event
         self.changes.submitted.append(job)
 
-    def work_anew(self, record: Record, estimate_us: int) -> None:
+    def work_anew(self, record: Record, estimate_us: Rate) -> None:
         """From now on a job has so much to do, and ends accordingly."""
         record.begin_work(estimate_us, self.now_us)
         self.jobs.predict(record, end_us(self.now_us, record.left, record.rate_ppm))

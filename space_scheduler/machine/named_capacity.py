@@ -126,7 +126,7 @@ class NamedCapacity:
         for share in allocation.nodes:
             member = self.members[share.node]
             self.free_procs -= member.free_procs
-            member.take(job, share.tasks)
+            member.take(job, share)
             self.free_procs += member.free_procs
         if self._room is not None:
             self._room.take(job, allocation)
@@ -146,7 +146,7 @@ class NamedCapacity:
         for share in allocation.nodes:
             member = self.members[share.node]
             self.free_procs -= member.free_procs
-            member.give(job, share.tasks)
+            member.give(job, share)
             self.free_procs += member.free_procs
         if self._room is not None:
             self._room.give(job, allocation)

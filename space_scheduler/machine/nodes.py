@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from cosched.model.allocation import Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from space_scheduler.feasibility import Resident, resident
@@ -101,17 +102,17 @@ class Member:
         """How many tasks of each job are there."""
         return {job_id: each.tasks for job_id, each in self.residents.items()}
 
-    def take(self, job: Job, tasks: int) -> None:
-        """So many tasks of a job are there from now on."""
-        self.residents[job.id] = resident(job, tasks)
-        self.used_procs += tasks
-        self.used_memory_bytes += tasks * job.memory_bytes
+    def take(self, job: Job, share: Share) -> None:
+        """A job has this share of it from now on."""
+        self.residents[job.id] = resident(job, share.tasks)
+        self.used_procs += share.procs
+        self.used_memory_bytes += share.tasks * job.memory_bytes
 
-    def give(self, job: Job, tasks: int) -> None:
-        """They are not there any more."""
+    def give(self, job: Job, share: Share) -> None:
+        """It has it no more."""
         del self.residents[job.id]
-        self.used_procs -= tasks
-        self.used_memory_bytes -= tasks * job.memory_bytes
+        self.used_procs -= share.procs
+        self.used_memory_bytes -= share.tasks * job.memory_bytes
         before_procs, before_bytes = self.before
         self.before = (min(before_procs, self.used_procs), min(before_bytes, self.used_memory_bytes))
 

@@ -15,8 +15,9 @@ from space_scheduler.progress import NodeCpu, Occupancy, Sharing
 class Rates:
     """The rates of a machine's jobs. ``occupancy`` is who is where, for whoever wants to look ahead."""
 
-    def __init__(self, sharing: Sharing) -> None:
-        self.occupancy = Occupancy(sharing)
+    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0) -> None:
+        """``fold_cost_ppm`` as for ``progress.speed_up``."""
+        self.occupancy = Occupancy(sharing, fold_cost_ppm)
         self._touched: set[str] = set()
 
     def see(self, member: Member) -> None:
@@ -36,7 +37,7 @@ class Rates:
     def begin(self, record: Record, now_us: int) -> None:
         """A job has been given its nodes; it goes as it would alone in its width until rates are asked for."""
         assert record.allocation is not None
-        record.begin_work(record.job.estimate_us, now_us)
+        record.begin_work(record.job.alone_us, now_us)
         self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in record.allocation.nodes)
 
@@ -71,6 +72,8 @@ class Rates:
         found = []
         for job_id, rate_ppm in rates.items():
             record = records[job_id]
+            if record.waits:
+                rate_ppm = 0  # noqa: PLW2901
             if record.rate_ppm != rate_ppm:
                 record.settle(now_us)
                 record.rate_ppm = rate_ppm

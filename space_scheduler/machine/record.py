@@ -46,7 +46,9 @@ class Record:
     is (:attr:`holds`). ``requeues``: it is being ended by a plan, and waits again then.
 
     Where jobs share nodes, or it has another width than it asked for, it had ``left`` to do ``as_of_us`` and does
-    ``rate_ppm`` of it each microsecond (``rates``).
+    ``rate_ppm`` of it each microsecond from then on (``rates``). ``asks``: how many processes more, or fewer, it asks
+    for, each request for itself, those since ``asked_us``; ``given``: how many it was given since it started, all
+    together. ``waits``: it does nothing until it has been answered.
     ``failed_launches`` counts those that were tried again, ``overruns`` how often its predicted end has been moved on.
     ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
     """
@@ -54,12 +56,15 @@ class Record:
     __slots__ = (
         "allocation",
         "as_of_us",
+        "asked_us",
+        "asks",
         "cause",
         "change",
         "decided_us",
         "end_us",
         "failed_launches",
         "first_promise_us",
+        "given",
         "job",
         "left",
         "overruns",
@@ -72,6 +77,7 @@ class Record:
         "started_us",
         "state",
         "story",
+        "waits",
     )
 
     def __init__(self, job: Job, rank: int, now_us: int, cause: Event | None = None) -> None:
@@ -88,6 +94,9 @@ class Record:
         self.change: Change | None = None
         self.released = self.requeues = False
         self.failed_launches = 0
+        self.asks: tuple[int, ...] = ()
+        self.asked_us = self.given = 0
+        self.waits = False
         self.overruns = 0
         self.promise_us: int | None = None
         self.first_promise_us: int | None = None
@@ -98,11 +107,13 @@ class Record:
     def wait_again(self) -> None:
         """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
         self.allocation = self.started_us = self.promise_us = self.change = None
-        self.end_us = self.overruns = self.left = 0
+        self.end_us = self.overruns = self.left = self.given = self.asked_us = 0
+        self.asks = ()
+        self.waits = False
         self.rate_ppm = ALONE_PPM
         self.released = self.requeues = False
 
-    def begin_work(self, estimate_us: int, now_us: int) -> None:
+    def begin_work(self, estimate_us: Rate, now_us: int) -> None:
         """From now on it has so much to do in the width it asked for, by the rate it has."""
         self.left = estimate_us * ALONE_PPM
         self.as_of_us = now_us
@@ -110,7 +121,11 @@ class Record:
     def settle(self, now_us: int) -> None:
         """Count what it has done until now, at the rate it had."""
         self.left = self.progress().left_at(now_us)
-        self.as_of_us = now_us
+        self.as_of_us = max(now_us, self.as_of_us)
+
+    def stand_still(self, until_us: int) -> None:
+        """It does nothing until then, since what it holds has just been changed; what it has done is counted."""
+        self.as_of_us = until_us
 
     def progress(self) -> Progress:
         """How far it is, while it holds nodes."""
@@ -132,7 +147,7 @@ class Record:
 
     @property
     def procs(self) -> int:
-        """How many processors it is to hold; as many as it asks for while it waits."""
+        """How many processors it is to hold; while it waits, as many as it has processes."""
         return self.job.procs if self.allocation is None else self.allocation.procs
 
     @property

@@ -5,7 +5,7 @@ import msgspec
 from cosched.errors import Failed
 from cosched.model.coscheduling import Mode
 from space_scheduler.policy.place import PLACES
-from space_scheduler.progress import Sharing
+from space_scheduler.progress import ALONE_PPM, Sharing
 
 
 class MachineRules(msgspec.Struct, frozen=True):
@@ -18,6 +18,9 @@ class MachineRules(msgspec.Struct, frozen=True):
     again on other nodes ``launch_retries`` times. ``sharing``: how jobs advance that share nodes (None: as if alone);
     ``mpl``: how many tasks may share a CPU (None: as many as nodes offer). ``coscheduling``: the mode of jobs that have
     none of their own, by which it is decided who takes turns (None: nobody does).
+
+    ``fold_cost_ppm``: by how many millionths of its rate a folded job is slower than n / ⌈n/c⌉ says.
+    ``resize_cost_us``: how long a running job does nothing after a change of the number of its processes.
     """
 
     kill_at_limit: bool = True
@@ -29,6 +32,8 @@ class MachineRules(msgspec.Struct, frozen=True):
     sharing: Sharing | None = None
     mpl: int | None = None
     coscheduling: Mode | None = None
+    fold_cost_ppm: int = 0
+    resize_cost_us: int = 0
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]
@@ -36,6 +41,8 @@ class MachineRules(msgspec.Struct, frozen=True):
             raise ValueError(f"no way of placing is called {self.place!r}; there are {', '.join(names)}")
         if self.max_nodes_per_job is not None and self.max_nodes_per_job < 1:
             raise ValueError(f"a job cannot lie on {self.max_nodes_per_job} nodes: at least 1")
+        if not 0 <= self.fold_cost_ppm < ALONE_PPM or self.resize_cost_us < 0:
+            raise ValueError(f"no fold costs {self.fold_cost_ppm} millionths, and no resize {self.resize_cost_us} µs")
 
 
 class BadPlan(Failed):

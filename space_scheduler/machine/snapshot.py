@@ -49,6 +49,10 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     rate_per: int = 1
     change: Change | None = None
     requeues: bool = False
+    asks: tuple[int, ...] = ()
+    asked_us: int = 0
+    given: int = 0
+    waits: bool = False
 
 
 class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +75,7 @@ class SavedChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     due: bool = False
     disturbed: Why | None = None
     resized: bool = False
+    asked: bool = False
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,6 +119,7 @@ def encode(machine: Machine, passes: int, memory: Any, forgotten: bool) -> Saved
             changes.due,
             changes.disturbed,
             changes.resized,
+            changes.asked,
         ),
         changing=tuple(machine.changing),
         turns=SavedTurns() if machine.turns is None else machine.turns.saved(),
@@ -136,6 +142,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         changes.due,
         changes.disturbed,
         changes.resized,
+        changes.asked,
     )
     if saved.nodes is None:
         machine.capacity = counted = PooledCapacity(saved.procs_total)
@@ -183,6 +190,10 @@ def _saved_job(record: Record) -> SavedJob:
         record.rate_ppm.denominator,
         record.change,
         record.requeues,
+        record.asks,
+        record.asked_us,
+        record.given,
+        record.waits,
     )
 
 
@@ -202,6 +213,7 @@ def _record(saved: SavedJob) -> Record:
     record.left = whole(Fraction(saved.left, saved.left_per))
     record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
     record.as_of_us, record.change, record.requeues = saved.as_of_us, saved.change, saved.requeues
+    record.asks, record.asked_us, record.given, record.waits = saved.asks, saved.asked_us, saved.given, saved.waits
     return record
 
 

@@ -13,7 +13,7 @@ batch runs one pass:
 :meth:`SchedulerState.replay` takes the recorded decision in place of step 4, and asks nobody.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
+from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
 from space_scheduler.machine import check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
@@ -40,6 +41,7 @@ from space_scheduler.policy.interface import (
     Changes,
     Nodes,
     Plan,
+    PlannedAnswer,
     PlannedResize,
     PlannedStart,
     Policy,
@@ -180,6 +182,8 @@ class SchedulerState:
             plan = check.in_order(plan, machine.jobs.records)
             if machine.nodes is not None:
                 plan = check.placed(machine, plan)
+        if machine.changes.asked or machine.changes.resized:
+            plan = _answered(plan, machine)
         instructions: list[Instruction] = []
         if plan.changes or plan.told or plan.wake_us is not None:
             self._check(plan)  # 5. check and apply
@@ -214,6 +218,8 @@ class SchedulerState:
                 instructions += holdings.start(machine, record, allocation, event)
             elif isinstance(change, PlannedResize):
                 instructions += holdings.resize(machine, record, change.allocation, event)
+            elif isinstance(change, PlannedAnswer):
+                instructions += holdings.answer(machine, record, change.given, change.left, event)
             else:
                 instructions += holdings.requeue(machine, record, event)
         for job_id, promised_us, reason in plan.told:
@@ -232,7 +238,7 @@ class SchedulerState:
         """Predict anew the ends of jobs that go at another rate from now on."""
         machine = self.machine
         for record in rates.changed(self.records, machine.now_us):
-            machine.jobs.predict(record, end_us(machine.now_us, record.left, record.rate_ppm))
+            machine.jobs.predict(record, end_us(record.as_of_us, record.left, record.rate_ppm))
             reason = Reason(Why.PACE, {"rate_ppm": round(record.rate_ppm)})
             self._rated.append(holdings.paced(record, event, reason))
 
@@ -259,7 +265,12 @@ class SchedulerState:
         )
 
     def _running(self) -> list[RunningJob]:
-        return [_running_job(record, self.machine.now_us) for record in self.machine.jobs.running()]
+        machine = self.machine
+        receives = {} if machine.turns is None else machine.turns.receives
+        return [
+            _running_job(record, machine.now_us, Receives.POLLS in receives.get(record.job.id, ()))
+            for record in _in_order(machine.jobs.holding())
+        ]
 
     # looking at it
 
@@ -327,12 +338,41 @@ class SchedulerState:
             self.policy.validate(self.view(Changes()))
 
 
-def _running_job(record: Record, now_us: int) -> RunningJob:
+def _answered(plan: Plan, machine: Machine) -> Plan:
+    """The plan, with a refusal for each request of a job that it does not answer."""
+    answered = {change.job.id for change in plan.changes if isinstance(change, PlannedAnswer)}
+    refusals = [
+        PlannedAnswer(record.job, Reason(Why.ASK_REFUSED, {"asked_procs": sum(record.asks)}))
+        for record in _in_order(each for each in machine.jobs.holding() if each.asks)
+        if not record.waits and record.change is None and record.job.id not in answered
+    ]
+    return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
+
+
+def _in_order(records: Iterable[Record]) -> list[Record]:
+    """The records in the order in which their jobs came."""
+    return sorted(records, key=lambda record: record.rank)
+
+
+def _running_job(record: Record, now_us: int, polls: bool) -> RunningJob:
     assert record.allocation is not None
-    work = record.left and record.progress().left_at(now_us)
-    left_us = Fraction(work, ALONE_PPM) if work else (record.end_us - now_us) * Fraction(record.rate_ppm, ALONE_PPM)
+    left_us = Fraction(holdings.work_left(record, now_us)) / ALONE_PPM
     resizable = record.state is JobState.RUNNING and record.change is None
-    return RunningJob(record.job, record.allocation, record.started_us or 0, left_us, record.rate_ppm, resizable)
+    return RunningJob(
+        record.job,
+        record.allocation,
+        record.started_us or 0,
+        left_us,
+        record.rate_ppm,
+        resizable,
+        record.rank,
+        record.asks,
+        record.asked_us,
+        record.given,
+        record.waits,
+        record.overruns > 0,
+        polls,
+    )
 
 
 def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:

@@ -17,6 +17,7 @@ from space_scheduler.policy.interface import Plan, PlannedChange, Policy, Snapsh
 from space_scheduler.policy.order import Key
 from space_scheduler.policy.place import mpl_of, place_of
 from space_scheduler.policy.presets import PRESETS, compose
+from space_scheduler.policy.presets.reshaping import RESHAPING, reshaping
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -26,8 +27,8 @@ Answer = TypeVar("Answer")
 
 
 def names() -> list[str]:
-    """Every policy that has a name here: presets, then entry points."""
-    return [*PRESETS, *(entry.name for entry in entry_points(group=GROUP))]
+    """Every policy that has a name here: presets, those for jobs of several widths, then entry points."""
+    return [*PRESETS, *RESHAPING, *(entry.name for entry in entry_points(group=GROUP))]
 
 
 def entry_points(group: str) -> "EntryPoints":
@@ -44,10 +45,12 @@ def resolve(
     *,
     where: str = "--policy",
     directory: str | None = None,
+    fjt: str = "largest",
 ) -> Policy:
     """The policy of a name, with another order or selection where given.
 
-    A preset that chooses nodes may have variants of its place, ``uniform-hard(subset)`` (``policy.place``). Raises
+    A preset that chooses nodes may have variants of its place, ``uniform-hard(subset)`` (``policy.place``), and one for
+    jobs of several widths options (``presets.reshaping``); ``fjt`` is the size of a moldable job. Raises
     :class:`BadInput`; ``where`` is the option or key that the name was given by. A module of one's own is looked for in
     ``directory`` first (None: the current one; empty: nowhere but where Python has what is installed).
     """
@@ -62,6 +65,10 @@ def resolve(
         beside = f"{where.removesuffix('policy')}order" if where.endswith("policy") else "--order"
         return compose(order or preset.order, select or preset.select, place, preset.mpl, where=beside)
     assert name is not None
+    if (reshapes := reshaping(name, order, fjt, where)) is not None:
+        if select:
+            raise BadInput(where, f"{name!r} with --select", f"{base} alone: it selects for itself")
+        return reshapes
     if order or select:
         raise BadInput(where, f"{name!r} with --order or --select", "a preset: a policy of your own has its own order")
     if ":" in name:
@@ -128,11 +135,12 @@ def _checked(name: str, found: object) -> Policy:
     return guarded(name, made)  # type: ignore[arg-type]
 
 
-def _check_traits(name: str, policy: Policy) -> None:
+def _check_traits(policy_name: str, policy: Policy) -> None:
     """Raise :class:`BadInput` for what a policy cannot declare."""
-    traits, where = traits_of(policy), f"policy {name}"
-    if not isinstance(traits.shares, bool):
-        raise BadInput(where, f"shares is {traits.shares!r}", "True or False")
+    traits, where = traits_of(policy), f"policy {policy_name}"
+    for name in ("shares", "reshapes"):
+        if not isinstance(value := getattr(traits, name), bool):
+            raise BadInput(where, f"{name} is {value!r}", "True or False")
     if not isinstance(traits.alone_because, str):
         raise BadInput(where, f"alone_because is {traits.alone_because!r}", "a sentence")
     if not isinstance(traits.place, str):
@@ -158,7 +166,7 @@ class _Guarded:
         self._name = name
         self._policy = policy
 
-        self.shares, self.place, self.mpl, self.memory_type, self.alone_because = traits_of(policy)
+        self.shares, self.place, self.mpl, self.memory_type, self.alone_because, self.reshapes = traits_of(policy)
 
     def __str__(self) -> str:
         return f"policy {self._name}"

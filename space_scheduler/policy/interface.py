@@ -29,7 +29,8 @@ class Changes(msgspec.Struct):
     ``vacated`` has (time until which the processors had been expected to be busy, processors) for every job that
     ended; the time is not after now where it ended when expected. ``released`` is set when processors came free at a
     job's limit, by rule, before its end was handled: what had been predicted came true. ``resized`` is set when a job
-    holds what it was resized to. ``disturbed`` is set when
+    holds what it was resized to. ``asked`` is set when
+    a job has asked for more or fewer processes. ``disturbed`` is set when
     predicted ends moved later or the machine's size changed: then no earlier promise holds as such.
     """
 
@@ -40,6 +41,7 @@ class Changes(msgspec.Struct):
     due: bool = False
     disturbed: Why | None = None
     resized: bool = False
+    asked: bool = False
 
     def __bool__(self) -> bool:
         return bool(
@@ -50,6 +52,7 @@ class Changes(msgspec.Struct):
             or self.due
             or self.disturbed
             or self.resized
+            or self.asked
         )
 
 
@@ -73,6 +76,11 @@ class RunningJob(NamedTuple):
 
     ``left_us`` is work, by the user's estimate: microseconds alone in the width that it asked for. ``rate_ppm`` are
     millionths of that width's speed, sharing included. ``resizable``: it runs, and no change of it is under way.
+    ``rank`` is its place in the order of arrival. ``asks``: how many processes more (negative: fewer) it asks for, each
+    request for itself, since ``asked_us``; ``given``: how many more or fewer it was given since it started; ``waits``:
+    it has been told to wait for an answer, and does nothing.
+    ``overran``: it has done the work of its estimate, and still runs. ``polls``: its processes are seen to compute
+    while they wait for messages.
     """
 
     job: Job
@@ -81,6 +89,13 @@ class RunningJob(NamedTuple):
     left_us: Rate
     rate_ppm: Rate
     resizable: bool
+    rank: int = 0
+    asks: tuple[int, ...] = ()
+    asked_us: int = 0
+    given: int = 0
+    waits: bool = False
+    overran: bool = False
+    polls: bool = False
 
 
 @dataclass(slots=True)
@@ -126,8 +141,26 @@ class PlannedRequeue(msgspec.Struct, frozen=True, gc=False):
     reason: Reason
 
 
+class PlannedAnswer(msgspec.Struct, frozen=True, gc=False):
+    """An answer to a running job that asked for other numbers of processes, and why.
+
+    It is given so many more (negative: fewer); what it holds is changed by a :class:`PlannedResize`. ``waits``: to the
+    requests that are ``left`` it has no answer yet, and does nothing until it has; else they are refused.
+    """
+
+    job: Job
+    reason: Reason
+    given: int = 0
+    left: tuple[int, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has to wait."""
+        return bool(self.left)
+
+
 #: What a plan can change, each a type of its own.
-PlannedChange = PlannedStart | PlannedResize | PlannedRequeue
+PlannedChange = PlannedStart | PlannedResize | PlannedRequeue | PlannedAnswer
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -165,7 +198,8 @@ class PolicyTraits(NamedTuple):
     ``shares``: it can be had where jobs share nodes, so that their predicted ends move. ``place``: how tasks are laid
     on named nodes, a name in ``policy.place`` with its variants; empty: as the machine has it. ``mpl``: how many tasks
     may share a CPU; None: as many as nodes offer. ``memory_type``: of what type its memory is (``policy.memory``).
-    ``alone_because``: why it cannot be had where jobs share nodes, for whoever asks it to.
+    ``alone_because``: why it cannot be had where jobs share nodes, for whoever asks it to. ``reshapes``: it gives jobs
+    other widths than they ask for, or changes what they hold while they run.
     """
 
     shares: bool = False
@@ -173,6 +207,7 @@ class PolicyTraits(NamedTuple):
     mpl: int | None = None
     memory_type: Any = None
     alone_because: str = "it does not declare that it goes with predicted ends that move"
+    reshapes: bool = False
 
 
 def traits_of(policy: "Policy") -> PolicyTraits:

@@ -8,7 +8,7 @@ finds, and a queue of ten thousand jobs has only some hundred shapes.
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
@@ -86,7 +86,7 @@ class JobQueue:
         if len(jobs) == self._first or jobs[-1][0] < key:
             jobs.append(entry)
         else:
-            insort(jobs, entry, self._first, key=_key_of)
+            insort(jobs, entry, self._first)  # keys are unique: jobs are never compared
         within = self._by_shape.setdefault(job.procs, {})
         shape = self._within_width(job)
         same = within.get(shape)
@@ -95,26 +95,26 @@ class JobQueue:
         elif same[-1][0] < key:
             same.append(entry)
         else:  # a released job comes back to its old place
-            insort(same, entry, key=_key_of)
+            insort(same, entry)
 
     def remove(self, job: Job) -> None:
         """Take a job out."""
-        key, _ = self._entries.pop(job.id)
+        entry = self._entries.pop(job.id)
         jobs, first = self._sorted, self._first
-        if jobs[first][0] == key:
+        if jobs[first] is entry:
             self._first = first = first + 1
             if first >= _COMPACT_AT and first * 2 >= len(jobs):
                 del jobs[:first]
                 self._first = 0
         else:
-            del jobs[bisect_left(jobs, key, first, key=_key_of)]
+            del jobs[bisect_left(jobs, entry, first)]
         within = self._by_shape[job.procs]
         shape = self._within_width(job)
         same = within[shape]
-        if same[0][0] == key:
+        if same[0] is entry:
             same.popleft()
         else:
-            same.remove((key, job))
+            same.remove(entry)
         if not same:
             del within[shape]
             if not within:
@@ -128,10 +128,28 @@ class JobQueue:
         """The fewest processors any queued job needs (the queue must not be empty)."""
         return min(self._by_shape)
 
-    def scan(self, free_procs: int, *, shortest_first: bool = False, widest_first: bool = False) -> "Scan":
-        """Walk the jobs of at most ``free_procs`` processors, a shape at a time (see :class:`Scan`)."""
+    def scan(
+        self,
+        free_procs: int,
+        *,
+        fits: Callable[[Job], bool] | None = None,
+        shortest_first: bool = False,
+        widest_first: bool = False,
+    ) -> "Scan":
+        """Walk the jobs of at most ``free_procs`` processors, a shape at a time (see :class:`Scan`).
+
+        ``fits`` asks a job of each shape at the outset whether the walk is to have its shape: for whoever asks at
+        little cost what only gets harder during the walk, and finds that most shapes are out.
+        """
         by = _shortest_first if shortest_first else _widest_first if widest_first else None
-        return Scan(self._by_shape, free_procs, by)
+        shapes = [
+            same
+            for procs, within in self._by_shape.items()
+            if procs <= free_procs
+            for same in within.values()
+            if fits is None or fits(same[0][1])
+        ]
+        return Scan(shapes, by)
 
     def _within_width(self, job: Job) -> Rest:
         """The rest of a job's shape: as one number its estimate (below 2 to the 62nd) and above that its memory.
@@ -159,18 +177,10 @@ class Scan:
 
     __slots__ = ("_heap", "_rank")
 
-    def __init__(
-        self,
-        by_shape: dict[int, dict[Rest, deque[Entry]]],
-        free_procs: int,
-        rank: Callable[[Entry], Rank] | None = None,
-    ) -> None:
+    def __init__(self, shapes: Iterable[deque[Entry]], rank: Callable[[Entry], Rank] | None = None) -> None:
         # (sort key, index within the shape, the shape's jobs): keys are unique, so the rest is never compared
         self._heap: list[tuple[Rank, int, deque[Entry]]] = [
-            (rank(same[0]) if rank else same[0][0], 0, same)
-            for procs, within in by_shape.items()
-            if procs <= free_procs
-            for same in within.values()
+            (rank(same[0]) if rank else same[0][0], 0, same) for same in shapes
         ]
         heapify(self._heap)
         self._rank = rank
@@ -195,10 +205,6 @@ class Scan:
             return
         entry = same[index]
         heapreplace(self._heap, (self._rank(entry) if self._rank else entry[0], index, same))
-
-
-def _key_of(entry: Entry) -> Key:
-    return entry[0]
 
 
 def _shortest_first(entry: Entry) -> Rank:

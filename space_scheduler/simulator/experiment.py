@@ -7,9 +7,10 @@ import numpy as np
 
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
-from cosched.workload import catalogue, estimates, scaling, swf
-from cosched.workload.rules import Workload, prepare
+from cosched.workload import catalogue, estimates, scaling, shapes, speedups, swf
+from cosched.workload.rules import Workload, machine_size, prepare
 from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import Policy
 from space_scheduler.simulator.fitting import fitting
 from space_scheduler.simulator.host import Observer, Outcome, Ties, simulate
 from space_scheduler.simulator.shared import site_of, task_rules
@@ -34,22 +35,35 @@ def find_log(name: str) -> Path:
 def prepare_workload(experiment: Experiment, path: Path) -> Workload:
     """The workload that an experiment runs: the log by its rules, its load and its estimates; what fits its site."""
     log = swf.read(path, strict=experiment.strict)
+    lines = shapes.read(Path(experiment.shapes)) if experiment.shapes else {}
+    wide: dict[int, int] = {}
     site, procs = experiment.site, experiment.procs
     if site is not None and site.nodes is not None:
         procs = site.nodes * site.cpus
     if experiment.load is not None:
         log = scaling.to_load(log, experiment.load, procs_total=procs, rules=experiment.input_rules)
     tasks = task_rules(site) if site is not None else None
+    if lines:
+        log, wide = shapes.narrowed(log, lines, machine_size(log, procs)[0])
     load = prepare(log, experiment.input_rules, procs_total=procs, strict=experiment.strict, tasks=tasks)
     if site is not None and len(load):
         names: list[str | None] = [*experiment.policies] or [None]
-        policies = [resolve(name, experiment.order, experiment.select) for name in names]
+        policies = [policy_of(experiment, name) for name in names]
         load = fitting(load, policies, site_of(site, load, experiment.seed), strict=experiment.strict)
     if not len(load):
         skipped = ", ".join(f"{n} {cause}" for cause, n in load.skipped.items()) or "none skipped"
         raise BadInput(str(path), f"no job can be simulated ({skipped})", "at least one usable job")
     rng = np.random.default_rng(experiment.seed)
-    return estimates.with_estimates(load, estimates.parse(experiment.estimates), rng)
+    load = estimates.with_estimates(load, estimates.parse(experiment.estimates), rng)
+    speed_up = speedups.parse(experiment.speed_up)
+    if not lines and experiment.work is shapes.Work.LOGGED and speed_up is None:
+        return load
+    return shapes.apply(load, lines, experiment.work, speed_up, wide)
+
+
+def policy_of(experiment: Experiment, name: str | None, where: str = "--policy") -> Policy:
+    """The policy of a name under an experiment's settings. Raises :class:`BadInput`."""
+    return resolve(name, experiment.order, experiment.select, where=where, fjt=experiment.fjt)
 
 
 def run(
@@ -59,15 +73,19 @@ def run(
     *,
     observer: Observer | None = None,
     progress: Callable[[int], None] | None = None,
+    holdings: bool = False,
 ) -> Outcome:
-    """Run one policy over a workload under the experiment's rules."""
+    """Run one policy over a workload under the experiment's rules; ``holdings`` as for :func:`simulate`."""
     return simulate(
         load,
-        resolve(policy, experiment.order, experiment.select),
+        policy_of(experiment, policy),
         ties=Ties(experiment.ties),
         at_limit=experiment.at_limit,
         launch_delay_us=experiment.launch_delay_us,
         site=site_of(experiment.site, load, experiment.seed) if experiment.site is not None else None,
         observer=observer,
         progress=progress,
+        fold_cost_ppm=experiment.fold_cost_ppm,
+        resize_cost_us=experiment.resize_cost_us,
+        holdings=holdings,
     )

@@ -47,6 +47,7 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
     return replace(
         load,
         tasks=tasks,
+        shapes=[each for each, kept in zip(load.shapes, keep, strict=False) if kept],
         skipped={**load.skipped, CAUSE: int((~keep).sum())},
         **{name: getattr(load, name)[keep] for name in columns},
     )

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cosched.model.time import plain_seconds
 from cosched.workload.rules import AtLimit, Workload
-from cosched.workload.schedule import Schedule
+from cosched.workload.schedule import Schedule, settled
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -112,22 +112,31 @@ def simulate(
     observer: Observer | None = None,
     progress: Callable[[int], None] | None = None,
     validate: bool = False,
+    fold_cost_ppm: int = 0,
+    resize_cost_us: int = 0,
+    holdings: bool = False,
 ) -> Outcome:
     """Run a workload to its end, on ``workload.procs_total`` processors, or on a site.
 
     On a site run times and estimates are those alone on idle nodes. ``observer`` and ``validate`` are those of
-    :func:`drive`; ``progress`` is told how many jobs have been submitted, every few thousand. The same arguments give
+    :func:`drive`; ``progress`` is told how many jobs have been submitted, every few thousand. ``fold_cost_ppm`` and
+    ``resize_cost_us`` are those of :class:`MachineRules`; ``holdings``: the outcome has what each job held from when
+    on, which it also has where the workload has jobs of several widths. The same arguments give
     the same outcome, event by event. Raises :class:`Stuck` when jobs wait and nothing can happen any more.
     """
     kill = at_limit is AtLimit.KILL
     sequential = ties is Ties.SEQUENTIAL
     release = kill and sequential and not launch_delay_us and site is None
-    rules = MachineRules(kill_at_limit=kill, release_at_limit=release)
+    rules = MachineRules(
+        kill_at_limit=kill, release_at_limit=release, fold_cost_ppm=fold_cost_ppm, resize_cost_us=resize_cost_us
+    )
     if site is None:
         run = Run(workload, sequential, launch_delay_us, progress)
     else:
         rules = site_rules(policy, site, rules)
         run = SiteRun(workload, sequential, launch_delay_us, progress, site)
+    run.resize_cost_us = resize_cost_us
+    run.holdings = [] if holdings or workload.shapes else None
     state = SchedulerState(policy, rules)
     if site is not None and site.learns:
         run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state))
@@ -139,12 +148,23 @@ def simulate(
             f"job {first}: {state.explain(first)}"
         )
     reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
-    outcome = Outcome(workload, run.starts_us, run.ends_us, run.promised_us, reasons, state.passes)
+    work_us = (
+        None if site is None and not workload.shapes else np.array([-(-each // 1) for each in run.run_us], np.int64)
+    )
+    outcome = Outcome(
+        workload,
+        np.asarray(run.starts_us),
+        np.asarray(run.ends_us),
+        np.asarray(run.promised_us),
+        reasons,
+        state.passes,
+        work_us=work_us,
+        holdings=None if run.holdings is None else settled(run.holdings),
+    )
     if site is None:
         return outcome
     return replace(
         outcome,
-        work_us=np.array(run.run_us, np.int64),
         placed=[run.placed[index] for index in range(len(workload))],
         nodes=[node.name for node in site.nodes],
     )

@@ -1,18 +1,22 @@
 """The world of a simulation: a workload's jobs come as it has them, and run for as long as it says."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import starmap
+from math import ceil
 from typing import Final, Protocol
 
-import numpy as np
 from msgspec import structs
 
 from cosched.errors import Failed
+from cosched.model.allocation import Allocation
 from cosched.model.job import COMPLETED, TIMED_OUT, Job, JobState
 from cosched.model.time import FOREVER_US
-from cosched.workload.rules import Tasks, Times, Workload
+from cosched.workload.rules import Shaped, Tasks, Workload
+from cosched.workload.schedule import Holding
 from space_scheduler.machine.events import (
     Boundary,
     Event,
@@ -22,15 +26,17 @@ from space_scheduler.machine.events import (
     JobResized,
     JobSubmitted,
     NodesJoined,
+    ResizeAsked,
     TimerDue,
 )
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetTimer, Start, Tell
 from space_scheduler.progress import ALONE_PPM, Rate, end_us
-from space_scheduler.reasons import Why
+from space_scheduler.reasons import Reason, Why
 
 _CHUNK = 4096
 _BOUNDARY: Final = Boundary()
 _IDLE_WAKE_UPS = 100_000
+NOTHING: Final = Allocation(0)
 
 
 class Truth(Protocol):
@@ -66,14 +72,13 @@ class Run:
         self.progress = progress
         self.tell_at = _CHUNK
         count = len(workload)
-        self.starts_us: Times = np.full(count, -1, np.int64)
-        self.ends_us: Times = np.full(count, -1, np.int64)
-        self.promised_us: Times = np.full(count, -1, np.int64)
-        #: The rows that have been told a promise: only the first one counts.
-        self.promised: set[int] = set()
+        #: By row, -1: not yet. Arrays of the standard library: numpy's take several times as long for one number.
+        self.starts_us = array("q", [-1]) * count
+        self.ends_us = array("q", [-1]) * count
+        self.promised_us = array("q", [-1]) * count
         self.reasons: Counter[Why] = Counter()
         #: How long each job runs alone, until it ends or, once it has started under a limit, is killed.
-        self.run_us: list[int] = workload.run_us.tolist()
+        self.run_us: list[Rate] = workload.run_us.tolist()
         #: Where nodes have names: each started job's tasks by node.
         self.placed: dict[int, tuple[tuple[str, int], ...]] = {}
         self.timed_out: list[bool] = workload.timed_out.tolist()
@@ -92,6 +97,16 @@ class Run:
         self.progress_entry: dict[int, int] = {}
         #: Whether jobs were resized or ended by the last pass, so that there is another at the same time.
         self.again = False
+        #: What each job held from when on (None: nobody asks), a row for each change.
+        self.holdings: list[Holding] | None = None
+        #: How long a running job does nothing after a change of the number of its processes.
+        self.resize_cost_us = 0
+        #: Of evolving jobs, how many of their requests have been made, and the entry of the next one.
+        self.asked: dict[int, int] = {}
+        self.ask_entry: dict[int, int] = {}
+        for row, shaped in enumerate(workload.shapes):
+            if shaped is not None:  # not rounded up to microseconds
+                self.run_us[row] = Fraction(shaped.work_us, shaped.shape.speed(int(workload.procs[row])))
         #: What else follows from what happens, where jobs go otherwise than the core knows (``truth``).
         self.truth: Truth | None = None
 
@@ -127,6 +142,9 @@ class Run:
                 yield now_us, event
                 if isinstance(event, JobEnded):
                     del self.rows[event.job_id]
+                elif isinstance(event, ResizeAsked):
+                    self.asked[event.job_id] = self.asked.get(event.job_id, 0) + 1
+                    self._enter_ask(event.job_id)
                 if self.truth is not None:
                     yield from self.truth.follow(event, now_us)
                 if sequential:
@@ -174,8 +192,7 @@ class Run:
                     launched.append(JobLaunched(instruction.job.id))
             elif type(instruction) is Tell:
                 row = self.rows[instruction.job_id]
-                if row not in self.promised:
-                    self.promised.add(row)
+                if self.promised_us[row] < 0 and instruction.promised_us < FOREVER_US:  # only the first one counts
                     self.promised_us[row] = instruction.promised_us
             elif isinstance(instruction, SetTimer):
                 self.timer_us = instruction.at_us
@@ -186,10 +203,13 @@ class Run:
                     self.truth.predicted(instruction.job_id, instruction.rate, now_us)
             elif isinstance(instruction, Resize):
                 self.again = True
+                self.resize(instruction, now_us)
                 launched.append(JobResized(instruction.job_id))
             elif isinstance(instruction, Kill):
                 self.again = True
                 self.end_entry[instruction.job_id] = -1
+                self.ask_entry[instruction.job_id] = -1
+                self._hold(instruction.job_id, NOTHING, instruction.reason, now_us)
                 launched.append(JobEnded(instruction.job_id, JobState.CANCELLED))
         if self.truth is not None:
             self.truth.settle(now_us)
@@ -200,10 +220,13 @@ class Run:
         row = self.rows[start.job.id]
         self.reasons[start.reason.why] += 1
         up_us = now_us + self.launch_delay_us
-        if start.limit_us is not None and self.run_us[row] > start.limit_us:
-            self.run_us[row], self.timed_out[row] = start.limit_us, True
-        until_us = up_us + self.run_us[row]
+        if start.limit_us is not None and self.run_us[row] > start.job.alone_us:
+            self.run_us[row], self.timed_out[row] = start.job.alone_us, True
+        run_us = self.run_us[row]
+        until_us = up_us + (run_us if type(run_us) is int else ceil(run_us))
         self.starts_us[row] = up_us
+        if self.holdings is not None:
+            self._hold(start.job.id, start.allocation, start.reason, up_us)
         self.ends_us[row] = until_us
         if self.launch_delay_us:
             self.enter(up_us, JobLaunched(start.job.id))
@@ -211,26 +234,69 @@ class Run:
         if start.job.id in self.end_entry:  # it has run before, and was queued again
             self.end_entry[start.job.id] = self.entries
             self.paced.pop(start.job.id, None)
+        if start.job.shape is not None:
+            self.asked.pop(start.job.id, None)
+            self._enter_ask(start.job.id)
+
+    def resize(self, resize: Resize, now_us: int) -> None:
+        """A job holds something else from now on; where it has other processes it does nothing for a while."""
+        job_id = resize.job_id
+        self._hold(job_id, resize.new, resize.reason, now_us)
+        if self.resize_cost_us and resize.old.processes != resize.new.processes:
+            work, _, rate_ppm = self._settled(job_id, now_us)
+            self._go_on(job_id, work, now_us + self.resize_cost_us, rate_ppm)
 
     def go_on(self, job_id: int, rate_ppm: Rate, now_us: int) -> None:
         """A job goes at another rate from now on, and ends at another time than was entered."""
+        work, since_us, _ = self._settled(job_id, now_us)
+        self._go_on(job_id, work, since_us, rate_ppm)
+
+    def _settled(self, job_id: int, now_us: int) -> tuple[Rate, int, Rate]:
+        """The work that a job has left, from when on it does any of it, and at which rate."""
         row = self.rows[job_id]
-        up_us = int(self.starts_us[row])
-        work, as_of_us, before_ppm = self.paced.get(job_id) or (self.run_us[row] * ALONE_PPM, up_us, ALONE_PPM)
+        alone = self.run_us[row] * ALONE_PPM, self.starts_us[row], ALONE_PPM
+        work, as_of_us, rate_ppm = self.paced.get(job_id) or alone
         since_us = max(now_us, as_of_us)  # not before it is up
-        work = max(0, work - (since_us - as_of_us) * before_ppm)
+        return max(0, work - (since_us - as_of_us) * rate_ppm), since_us, rate_ppm
+
+    def _go_on(self, job_id: int, work: Rate, since_us: int, rate_ppm: Rate) -> None:
         self.paced[job_id] = work, since_us, rate_ppm
         until_us = end_us(since_us, work, rate_ppm)
-        self.ends_us[row] = until_us
+        self.ends_us[self.rows[job_id]] = until_us
         self.enter(until_us, self.end_of(job_id))
         self.end_entry[job_id] = self.entries
+        if job_id in self.ask_entry:
+            self._enter_ask(job_id)
+
+    def _enter_ask(self, job_id: int) -> None:
+        """Enter when an evolving job makes its next request, if its rate stays and it does not end before."""
+        row, done = self.rows[job_id], self.asked.get(job_id, 0)
+        shaped = self.workload.shapes[row] if self.workload.shapes else None
+        if shaped is None or done >= len(shaped.asks):
+            return
+        self.ask_entry[job_id] = -1
+        part, procs = shaped.asks[done]
+        all_us = Fraction(shaped.work_us, shaped.shape.speed(int(self.workload.procs[row])))
+        work, since_us, rate_ppm = self._settled(job_id, 0)
+        before = work - (self.run_us[row] - all_us * part) * ALONE_PPM  # of its own work, not of what its limit leaves
+        at_us = end_us(since_us, before if before > 0 else 0, rate_ppm)
+        if at_us < end_us(since_us, work, rate_ppm):
+            self.enter(at_us, ResizeAsked(job_id, procs))
+            self.ask_entry[job_id] = self.entries
+
+    def _hold(self, job_id: int, allocation: Allocation, reason: Reason, at_us: int) -> None:
+        if self.holdings is not None:
+            row, why = self.rows[job_id], reason.why.name.lower()
+            self.holdings.append(Holding(row, at_us, allocation.processes, allocation.procs, why))
 
     def _pass_over(self) -> None:
         """Take ends off the agenda that are not their jobs' any more, or never come."""
         agenda = self.agenda
-        while agenda and isinstance(event := agenda[0][2], JobEnded | JobProgress):
+        while agenda and isinstance(event := agenda[0][2], JobEnded | JobProgress | ResizeAsked):
             at_us, entry, _ = agenda[0]
-            entered = self.end_entry if isinstance(event, JobEnded) else self.progress_entry
+            entered = self.end_entry
+            if not isinstance(event, JobEnded):
+                entered = self.progress_entry if isinstance(event, JobProgress) else self.ask_entry
             if entered.get(event.job_id, entry) == entry and at_us < FOREVER_US:
                 return
             heappop(agenda)
@@ -270,11 +336,19 @@ class Submissions:
             part = slice(first, first + _CHUNK)
             columns = ids[part], load.procs[part], load.estimate_us[part], load.submit_us[part], load.user[part]
             jobs = starmap(Job, zip(*(column.tolist() for column in columns), strict=True))
-            if load.tasks is None:
+            if load.tasks is None and not load.shapes:
                 yield from jobs
-            else:
-                for row, job in enumerate(jobs, first):
-                    yield _with_tasks(job, load.tasks, row)
+                continue
+            for row, each in enumerate(jobs, first):
+                job = each if load.tasks is None else _with_tasks(each, load.tasks, row)
+                shaped = load.shapes[row] if load.shapes else None
+                yield job if shaped is None else _with_shape(job, shaped)
+
+
+def _with_shape(job: Job, shaped: Shaped) -> Job:
+    return structs.replace(
+        job, shape=shaped.shape, work_us=shaped.estimate_work_us, long=shaped.long, foldable=shaped.foldable
+    )
 
 
 def _with_tasks(job: Job, tasks: Tasks, row: int) -> Job:

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -236,6 +237,45 @@ async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: C
         await until(lambda: "a" in scheduler.beats, "the agent to be welcome")
 
 
+async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster: Cluster) -> None:
+    """It refuses a hello of version 2 with words that the next hello follows; its orders are numbered by their kind."""
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        welcome = scheduler.welcome
+
+        def of_before(hello: wire.Hello) -> wire.Welcome | wire.Rejected:
+            if hello.version != 1:
+                return wire.Rejected(f"hello: version: found {hello.version}; expected 1")
+            found = welcome(hello)
+            assert isinstance(found, wire.Welcome)
+            return msgspec.structs.replace(found, version=1)
+
+        scheduler.welcome = of_before
+        await until(lambda: "a" in scheduler.beats, "the agent to join")
+        await start(cluster, scheduler, b"exec sleep 600")
+        assert [hello.version for hello in scheduler.hellos] == [2, 1]
+        assert "hello: version: found 2; expected 1" in node.log.read_text()
+    async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
+        await until(lambda: "a" in scheduler.beats, "the agent to join")
+        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (2, "running")
+        order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
+        await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))
+        assert len((await scheduler.next("a", wire.Resized)).cpus) == 1
+        await scheduler.tell("a", wire.Kill(scheduler.fence, wire.OrderId(5, 1, (2 << 20) + 1), 0))
+        await scheduler.next("a", wire.GroupEnded)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(cluster: Cluster, version: int) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        welcome = scheduler.welcome
+        scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)  # type: ignore[type-var]
+        await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
+        assert f"it speaks version {version}, this agent 1 to 2, and said 2" in node.log.read_text()
+        assert "a" not in scheduler.beats
+
+
 async def test_another_cluster_that_takes_over_finds_nothing_of_the_last(cluster: Cluster) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
@@ -256,3 +296,4 @@ async def test_a_silent_scheduler_is_left_after_its_lease(cluster: Cluster) -> N
         transport.pause_reading()  # type: ignore[attr-defined]
         await until(lambda: len(scheduler.hellos) == 2, "the agent to dial again")
         assert "nothing heard for 0.5 s" in node.log.read_text()
+        transport.abort()  # else its end here waits for word of what it does not read

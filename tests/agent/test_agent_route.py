@@ -320,6 +320,30 @@ async def test_what_the_target_refuses(cluster: Cluster) -> None:
         assert mark.exists()
 
 
+async def test_a_node_that_has_left_a_job_calls_in_vain_with_its_old_grant(cluster: Cluster) -> None:
+    """The node that is called goes by the newest grant of the two, as the job's nodes may be told one after another."""
+    a, b, c = cluster.node("a"), cluster.node("b"), cluster.node("c")
+    async with cluster.scheduler() as scheduler:
+        await Job(cluster, scheduler, a, b, c).prepare()
+        of_before = cluster.grant(JOB, ("a", "b", "c"))
+        for caller in (a, c):
+            assert (await call(b, caller.identity, Call(of_before, "b", caller.name, wanted("true"))))[0] is Kind.EXIT
+        renewed = cluster.grant(JOB, ("a", "b"), serial=1)
+        peers = (a.peer(), b.peer())
+        resize = wire.Resize(scheduler.fence, wire.OrderId(JOB, 1, 5), 1, 1, peers, renewed)
+        await scheduler.tell("b", resize)
+        resized = await scheduler.next("b", wire.Resized)
+        assert (resized.order, len(resized.cpus)) == (resize.order, 1)
+        kind, message = await call(b, c.identity, Call(of_before, "b", "c", wanted("true")))
+        assert (kind, message.decode()) == (
+            Kind.FAIL, "c is not a node of job 5.1 any more: its grant is of before",
+        )  # fmt: skip
+        assert (await call(b, a.identity, Call(of_before, "b", "a", wanted("true"))))[0] is Kind.EXIT
+        await scheduler.tell("b", msgspec.structs.replace(resize, order=wire.OrderId(JOB, 1, 6), grant=of_before))
+        refused = await scheduler.next("b", wire.Refused)
+        assert (refused.code, refused.message) == ("stale", "a grant of epoch 1, serial 0; here is 1, 1")
+
+
 async def test_a_call_is_worth_nothing_once_the_job_is_being_killed(cluster: Cluster) -> None:
     a, b = cluster.node("a"), cluster.node("b")
     async with cluster.scheduler() as scheduler:

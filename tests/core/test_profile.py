@@ -81,6 +81,27 @@ def test_earliest_of_a_job_that_never_fits() -> None:
         profile.earliest(4, 5, 0)
 
 
+@given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 90))
+def test_earliest_looks_no_further_than_it_is_asked_to(
+    made: list[Change], procs: int, length: int, after: int, until: int
+) -> None:
+    profile, array = built(8, made)
+    until = max(until, after)
+    assert profile.earliest(procs, length, after, until) == min(until, first_hole(array, procs, length, after))
+
+
+@given(change_lists, st.integers(0, 50), change_lists)
+def test_the_steps_lead_another_profile_to_the_same(made: list[Change], now: int, more: list[Change]) -> None:
+    profile, _ = built(8, made)
+    other, profile.steps = profile.copy(), []
+    profile.advance(now)
+    for start, length, delta in more:
+        profile.change(now + start, now + start + length, delta)
+    for step in profile.steps:
+        other.take_step(step)
+    assert (other.times, other.free) == (profile.times, profile.free)
+
+
 @given(change_lists, st.integers(1, 8), st.integers(1, 20), st.integers(0, 50), st.integers(0, 50) | st.just(0))
 def test_earlier_is_taking_out_and_placing_again(
     made: list[Change], procs: int, length: int, start: int, searched_from: int

@@ -1,5 +1,7 @@
 """The queue and its scans against a sorted list."""
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -90,9 +92,22 @@ class QueueBesideAList(RuleBasedStateMachine):
         expected = [job for job, _ in self.sorted() if job.procs <= free_procs]
         assert seen == [job for job in expected if (job.procs, job.estimate_us) != dropped]
 
+    @rule(free_procs=st.integers(1, 5), out=shapes, shortest_first=st.booleans())
+    def scan_what_fits(self, free_procs: int, out: tuple[int, int], shortest_first: bool) -> None:
+        asked: list[Job] = []
 
-def scanned(queue: JobQueue, free_procs: int, *, shortest_first: bool = False) -> list[Job]:
-    scan = queue.scan(free_procs, shortest_first=shortest_first)
+        def fits(job: Job) -> bool:
+            asked.append(job)
+            return (job.procs, job.estimate_us) != out
+
+        whole = scanned(self.queue, free_procs, shortest_first=shortest_first)
+        found = scanned(self.queue, free_procs, shortest_first=shortest_first, fits=fits)
+        assert found == [job for job in whole if (job.procs, job.estimate_us) != out]
+        assert len(asked) == len({(job.procs, job.estimate_us) for job in whole})
+
+
+def scanned(queue: JobQueue, free_procs: int, **how: Any) -> list[Job]:
+    scan = queue.scan(free_procs, **how)
     jobs = []
     while (job := scan.peek()) is not None:
         jobs.append(job)

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cosched.model.job import Job
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
+from faults import settings, shapes
 from faults.judge import Judge
 from faults.node import Node
-from faults.scheduler import Scheduler, settings_of
+from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
 from faults.violation import Violation
 from faults.world import S, World
@@ -93,7 +94,7 @@ class History:
         self.world = world = World(seed, RATES if rates is None else rates, BUSY_US, only)
         self.directory = Path(tempfile.mkdtemp(prefix="simulated-faults-", dir=_memory()))
         names = ["n1", "n2", "n3"]
-        config = settings_of(world, self.directory, names)
+        config = settings.drawn(world, self.directory, names)
         key = Ed25519PrivateKey.from_private_bytes(bytes(world.random.getrandbits(8) for _ in range(32)))
 
         def make(directory: Path, before: Scheduler | None) -> Scheduler:
@@ -141,9 +142,10 @@ class History:
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
-        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20)
-        answered = partial(self._acknowledge, limit_us)
-        self.schedulers.now.submit(job, submission, answered)
+        scheduler = self.schedulers.now
+        shape = shapes.width(tasks) if scheduler.config.policy == shapes.POLICY else None
+        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20, shape=shape)
+        scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
     def _acknowledge(self, limit_us: int, scheduler: Scheduler, job_id: int) -> None:
         self.judge.acknowledge(scheduler, job_id, limit_us)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit
+from faults import shapes
 from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
@@ -106,7 +107,7 @@ class Judge:
             if key not in self.nodes[peer.name].guard.ever_prepared:
                 raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
         for name, each in self.nodes.items():
-            used = sum(own.prepare.tasks for own in each.model.groups.values() if own.running or not own.told_empty)
+            used = sum(own.tasks for own in each.model.groups.values() if own.running or not own.told_empty)
             if used > _MOST_PLACES:
                 raise Violation(f"P6: {used} tasks on {name}, which has {_MOST_PLACES} places at most")
 
@@ -124,6 +125,7 @@ class Judge:
             self._flaps_us.clear()
             return
         self._look_at_nodes(scheduler)
+        self._look_at_shapes(scheduler)
         self._look_at_launches(scheduler)
         self._looks += 1
         if self._looks % 8 == 0 and not scheduler.core.staged:
@@ -145,6 +147,11 @@ class Judge:
         for name, since_us in self._flaps_us.items():
             if now_us - since_us > _SLACK_US + scheduler.disk.failed_us:
                 raise Violation(f"O5: {name} was lost {scheduler.losses[name]} times, and is not set aside")
+
+    def _look_at_shapes(self, scheduler: Scheduler) -> None:
+        """S1: what a job holds that is not being changed is what the core counts, on every node."""
+        for what in shapes.wrong(scheduler, self.nodes):
+            raise Violation(f"S1: {what}")
 
     def _look_at_launches(self, scheduler: Scheduler) -> None:
         """P1: no job is being launched for longer than the time-out, while somebody counts it."""

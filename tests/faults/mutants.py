@@ -26,8 +26,9 @@ from space_scheduler.service.core.worker_core import Steps, WorkerCore
 from space_scheduler.service.journal import jobs, journal, reading
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
-from space_scheduler.service.launch.gang import Ended, Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.service_core import ServiceCore
 
 # --- the worker -------------------------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ class Node:
             self._hang_up()
             return
         self.feed(happened.Heard())
-        if isinstance(message, wire.Prepare | wire.Run | wire.Kill | wire.Forget | wire.Discard):
+        if isinstance(message, wire.Order):
             self._orders.append(message)
             self.say(f"is ordered {type(message).__name__} {message.order.job_id}.{message.order.attempt}")
             self.feed(happened.Ordered(message))

@@ -19,7 +19,6 @@ from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Declined, Done, Reply
 from node_agent.guard.limiter import Limiter
 from node_agent.policy.contract import Watched
-from space_scheduler.service.launch.gang import OrderKind
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 
@@ -46,13 +45,14 @@ class _Twice(AgentCore):
         if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Run):
             order = event.order.order
             if (attempt := self.get(order.job_id, order.attempt)) is not None:
-                again = msgspec.structs.replace(attempt, last_order=1, ran=False, answers=_but(attempt, OrderKind.RUN))
-                self._memory.keep(again, last_order=1)
+                before = order.n - 1
+                again = msgspec.structs.replace(attempt, last_order=before, ran=False, answers=_but(attempt, order.n))
+                self._memory.keep(again, last_order=before)
         return super().handle(event, now_us)
 
 
-def _but(attempt: Attempt, kind: OrderKind) -> Mapping[int, Any]:
-    return {n: answer for n, answer in attempt.answers.items() if n != kind}
+def _but(attempt: Attempt, number: int) -> Mapping[int, Any]:
+    return {n: answer for n, answer in attempt.answers.items() if n != number}
 
 
 class _Careless(GuardModel):

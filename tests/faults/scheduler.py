@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, Failed
-from cosched.model.contract import SocialContract
 from cosched.model.job import Job
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, Turn
+from faults import settings
 from faults.disk import Disk
 from faults.worker import Worker
 from faults.world import MS, Connection, S, Sleeper, World
@@ -42,26 +42,6 @@ from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.joining import checked_hello
-
-#: Policies of clusters where jobs share nodes, and where they do not.
-SHARING = ("normal", "3dbf-light", "uniform-light")
-APART = ("easy", "fcfs", "conservative", "firstfit")
-
-
-def settings_of(world: World, directory: Path, names: list[str]) -> ClusterConfig:
-    """A cluster of these nodes, under a contract and a policy that are drawn."""
-    mpl = 2 if world.random.random() < 0.4 else 1
-    return ClusterConfig(
-        name="faults",
-        nodes=names,
-        policy=world.random.choice(SHARING if mpl > 1 else APART),
-        contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl),
-        heartbeat="1s",
-        lease="5s",
-        launch_timeout="8s",
-        state=str(directory),
-        identity=str(directory),
-    )
 
 
 class Link:
@@ -128,7 +108,7 @@ class Scheduler:
         if self.no_more:
             return
         if self.starts and world.fault("contract changed"):
-            drawn = settings_of(world, self.path.parent, self.config.nodes)
+            drawn = settings.drawn(world, self.path.parent, self.config.nodes)
             contract = msgspec.structs.replace(drawn.contract, cpu_ratio=world.random.choice((0.5, 1.0)))
             self.config = msgspec.structs.replace(drawn, contract=contract)
             world.say(f"scheduler: the contract is {contract}, the policy {drawn.policy}")
@@ -181,7 +161,8 @@ class Scheduler:
         self.worker = self.thread_type(
             self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
         )
-        self.feed(given.Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns))
+        jobs = tuple(recovered.jobs.values())
+        self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing))
         self._tick(start)
 
     def crash(self) -> None:
@@ -373,8 +354,7 @@ class Scheduler:
 
     def _choose(self) -> None:
         """An operator has another policy decide, until the next start."""
-        shared = self.config.contract.mpl > 1
-        name = self.world.random.choice(SHARING if shared else APART)
+        name = settings.policy(self.world, self.config.contract.mpl)
         policy = self.policy(msgspec.structs.replace(self.config, policy=name))
         rules = rules_of(self.config, policy)
         self.worker.put(

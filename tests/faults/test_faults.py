@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from faults import mutants, node_mutants
+from faults import mutants, node_mutants, shape_mutants
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
+
+SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS
+NODES = node_mutants.NODES | shape_mutants.NODES
 
 #: In this many histories each of the mutants has to be found.
 WITHIN = 200
@@ -37,14 +40,14 @@ def test_without_faults_every_job_ends_as_its_script_does() -> None:
         assert set(result.states) <= {"completed", "failed", "timed out", "cancelled"}
 
 
-@pytest.mark.parametrize("mutant", mutants.SCHEDULERS)
+@pytest.mark.parametrize("mutant", SCHEDULERS)
 def test_a_scheduler_is_found_that(mutant: type[Scheduler]) -> None:
-    found(*mutants.SCHEDULERS[mutant], scheduler_type=mutant)
+    found(*SCHEDULERS[mutant], scheduler_type=mutant)
 
 
-@pytest.mark.parametrize("mutant", node_mutants.NODES)
+@pytest.mark.parametrize("mutant", NODES)
 def test_a_node_is_found_that(mutant: type[Node]) -> None:
-    found(*node_mutants.NODES[mutant], node_type=mutant)
+    found(*NODES[mutant], node_type=mutant)
 
 
 @pytest.mark.parametrize(("mutant", "promise"), [(mutants.no_lock, "O4"), (mutants.no_checksums, "O2")])

@@ -26,7 +26,7 @@ from cosched.identity.requests import new_request, requested_key
 BOUND_S = 60.0
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
 
-pytestmark = pytest.mark.system("openssh-server")
+pytestmark = [pytest.mark.system("openssh-server"), pytest.mark.xdist_group("office")]
 
 
 def wait_for(condition: Any, what: str) -> None:

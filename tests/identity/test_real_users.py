@@ -26,6 +26,8 @@ from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.wire.api import JobDoc
 
+pytestmark = pytest.mark.xdist_group("desk")
+
 BOUND_S = 60.0
 ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node lost"}
 

@@ -360,8 +360,16 @@ class Cluster:
             node.start_agent()
         return node
 
-    def grant(self, job_id: int, nodes: tuple[str, ...], user: str = "root", epoch: int = 1, attempt: int = 1) -> bytes:
-        return signed(Grant(CLUSTER, epoch, job_id, attempt, user, nodes), load_grant_key(self.authority))
+    def grant(
+        self,
+        job_id: int,
+        nodes: tuple[str, ...],
+        user: str = "root",
+        epoch: int = 1,
+        attempt: int = 1,
+        serial: int = 0,
+    ) -> bytes:
+        return signed(Grant(CLUSTER, epoch, job_id, attempt, user, nodes, serial), load_grant_key(self.authority))
 
     def prepare(
         self, fence: wire.Fence, job_id: int, *names: str, user: str = "root", n: int = 1, **more: Any

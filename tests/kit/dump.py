@@ -4,13 +4,13 @@ from typing import Any
 
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.future import Schedule
+from space_scheduler.policy.future import Schedule, Version
 
 
 def dump(state: SchedulerState) -> dict[str, Any]:
     """A copy of all fields of the state but its clock, comparable with ``==``."""
     memory, jobs, changes = state.memory, state.machine.jobs, state.machine.changes
-    if isinstance(memory, Schedule):
+    if isinstance(memory, Schedule | Version):
         memory = (memory.profile.times.copy(), memory.profile.free.copy(), memory.starts_us.copy(), memory.wake_us)
     return {
         "processors": (state.procs_installed, state.procs_total, state.free_procs),

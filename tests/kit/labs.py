@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kit.groups import groups
+from kit.needs import need_namespaces_of, need_root
 from kit.waiting import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,21 @@ def bench(prefix: Sequence[str] = (), python: str = sys.executable, owner: int |
     finally:
         made.call("down", "--all")
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def bench_of(tier: int) -> Iterator[Bench]:
+    """A bench for labs of that tier: root's, an ordinary user's with namespaces, an ordinary user's without."""
+    if tier == 1:
+        need_root()
+        with bench() as made:
+            yield made
+        return
+    prefix, python, uid = ordinary_user()
+    with bench(prefix, python, uid) as made:
+        if tier == 2:
+            need_namespaces_of(tuple(made.prefix), made.python)
+        yield made
 
 
 def ordinary_user() -> tuple[tuple[str, ...], str, int]:

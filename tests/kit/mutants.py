@@ -1,6 +1,6 @@
 """Deliberately bad policies, machines and hosts: each is caught by a property that is named where it is used."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -17,10 +17,9 @@ from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
-from space_scheduler.policy.future import CountedFuture, counted
+from space_scheduler.policy.future import CountedFuture, KeptFuture, counted
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.queue import JobQueue
 from space_scheduler.policy.select import conservative
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.reasons import Reason, Why
@@ -165,16 +164,17 @@ def one_extra_too_many() -> Iterator[None]:
 def compression_moves_later() -> Iterator[None]:
     """Each reservation is taken out and placed again behind all others."""
 
-    def later(future: CountedFuture, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
-        profile = future._whole_profile()
-        waiting = [job for job in queue if future.now_us < starts_us.get(job.id, future.now_us) < FOREVER_US]
+    def later(future: KeptFuture, queue: Iterable[Job]) -> dict[int, int]:
+        table, before = future._table, future.starts_us.copy()
+        waiting = [job for job in queue if future.now_us < before.get(job.id, future.now_us) < FOREVER_US]
         for job in waiting:
-            start_us = max(starts_us[job.id], profile.times[-1])
-            profile.move_up(start_us, starts_us[job.id], job.estimate_us, -job.procs)
-            starts_us[job.id] = start_us
-        return {job.id for job in waiting}
+            start_us = max(before[job.id], table.profile.times[-1])
+            table.profile.move_up(start_us, before[job.id], job.estimate_us, -job.procs)
+            table.note([job.id], start_us)
+        table.shapes = None
+        return before
 
-    with patch.object(CountedFuture, "compress", later):
+    with patch.object(KeptFuture, "compress", later):
         yield
 
 

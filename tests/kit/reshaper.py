@@ -35,11 +35,14 @@ class Reshaper:
     """Draws what to change from a seed and the number of its passes, which is its memory.
 
     Until ``requeues_until`` passes it ends running jobs to queue them again; later it lets them come to their end.
+    Where ``scripts_stay``, what shrinks keeps the first of its nodes, on which its script runs: no live service resizes
+    it otherwise.
     """
 
     seed: int
     requeues_until: int = 60
     order: Order = fcfs
+    scripts_stay: bool = False
     memory_type: ClassVar = int
     shares: ClassVar = True
 
@@ -54,7 +57,7 @@ class Reshaper:
             if dice < 0.08 and passes < self.requeues_until:
                 changes.append(PlannedRequeue(each.job, ABORTED))
                 room.give(each.job, each.allocation)
-            elif dice < 0.4 and (narrower := _part(each, draw)):
+            elif dice < 0.4 and (narrower := _part(each, draw, self.scripts_stay)):
                 changes.append(PlannedResize(each.job, SHRUNK, narrower))
                 room.give(each.job, each.allocation)
                 room.take(each.job, narrower)
@@ -84,7 +87,7 @@ def _widths(job: Job) -> list[int]:
     return [job.procs]
 
 
-def _part(each: RunningJob, draw: Random) -> Allocation | None:
+def _part(each: RunningJob, draw: Random, scripts_stay: bool) -> Allocation | None:
     """A narrower width on what a job holds."""
     narrower = [width for width in _widths(each.job) if width < each.allocation.procs]
     if not narrower:
@@ -93,7 +96,10 @@ def _part(each: RunningJob, draw: Random) -> Allocation | None:
     if not each.allocation.nodes:
         return Allocation(width)
     kept, left = [], width
-    for share in draw.sample(each.allocation.nodes, len(each.allocation.nodes)):
+    shares = draw.sample(each.allocation.nodes, len(each.allocation.nodes))
+    if scripts_stay:
+        shares.sort(key=lambda share: share != each.allocation.nodes[0])
+    for share in shares:
         if tasks := min(share.tasks, left):
             kept.append(Share(share.node, tasks))
             left -= tasks
@@ -229,7 +235,7 @@ class Held:
         for share in more.nodes:
             node = next(each for each in state.nodes() if each.node.name == share.node)
             assert node.in_service, f"{share} of a node that is {node.state}"
-            here = [(job, n.tasks) for job, held in self.jobs.items() for n in held.nodes if n.node == share.node]
-            assert sum(tasks for _, tasks in here) <= node.node.procs, f"{share.node}: {here}"
-            held = sum(tasks * self.memory[job] for job, tasks in here)
+            here = [(job, n) for job, held in self.jobs.items() for n in held.nodes if n.node == share.node]
+            assert sum(part.procs for _, part in here) <= node.node.procs, f"{share.node}: {here}"
+            held = sum(part.tasks * self.memory[job] for job, part in here)
             assert held <= node.node.memory_bytes, f"{share.node}: {here} hold {held} bytes"

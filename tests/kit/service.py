@@ -35,6 +35,7 @@ from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.played import PlayedAgent, Player
 from space_scheduler.service.app import Service
+from space_scheduler.service.launch.inputs import Ticked
 from space_scheduler.service.log import Log
 
 DEADLINE_S = BOUND_S
@@ -42,6 +43,11 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 GIB = 1 << 30
 NOBODY = wire.Fence("", 0, "")
 Kind = TypeVar("Kind")
+
+
+def order_id(job_id: int, attempt: int, n: int, epoch: int = 1) -> wire.OrderId:
+    """That of the n-th order that a scheduler of this epoch gives a node for an attempt."""
+    return wire.OrderId(job_id, attempt, (epoch << 20) + n)
 
 
 class Cluster:
@@ -88,6 +94,7 @@ class Running:
         self.cluster = cluster
         self.service = service
         self.log = log
+        self._passed = PassedTime(service)
         self.http = aiohttp.ClientSession(
             "http://localhost", connector=aiohttp.UnixConnector(str(cluster.socket)), timeout=_patience()
         )
@@ -134,6 +141,17 @@ class Running:
             assert time.monotonic() < deadline_s, f"not {what}; the log: {self.log.getvalue()}"
             await asyncio.sleep(0.01)
 
+    async def passes(self, seconds: int, *heard: "Agent") -> None:
+        """So many seconds go by at once for the service's rules; of these agents a heartbeat comes in each of them."""
+        for _ in range(seconds):
+            self._passed.second()
+            for agent in heard:
+                await agent.beat()
+                await self.until(lambda node=agent.node: self._heard_now(node), f"heard: {agent.node}")  # type: ignore[misc]
+
+    def _heard_now(self, node: str) -> bool:
+        return self.service.book.entry(node).heard_s == self.service.shell.now_s()
+
     async def beaten(self, node: str, presence: Presence = Presence.AWAY) -> None:
         """Wait for a heartbeat of that node that says so."""
         entry = self.service.book.entry(node)
@@ -177,6 +195,31 @@ class Running:
             close_timeout=1,
         ) as connection:
             yield connection
+
+
+class PassedTime:
+    """The time of a service's rules: from the first second that a test lets go by it stands still but for these."""
+
+    def __init__(self, service: Service) -> None:
+        self._shell = service.shell
+        self._now_s: float | None = None
+        self._passed_s = 0.0
+        self._due_s: dict[asyncio.TimerHandle, float] = {}
+
+    def second(self) -> None:
+        """A second goes by: what is due by then comes, and so does a tick."""
+        if self._now_s is None:
+            self._now_s = self._shell.now_s()
+            self._shell.now_s = lambda: self._now_s or 0.0
+        timers = self._shell._timers
+        for timer in timers.values():
+            self._due_s.setdefault(timer, timer.when() + self._passed_s)
+        self._now_s, self._passed_s = self._now_s + 1.0, self._passed_s + 1.0
+        for key, timer in list(timers.items()):
+            if self._due_s[timer] <= asyncio.get_running_loop().time() + self._passed_s:
+                timer.cancel()
+                self._shell._timed_out(key)
+        self._shell.feed(Ticked())
 
 
 class Agent(Player):
@@ -312,6 +355,8 @@ class Agent(Player):
             data = whole[message.offset : message.offset + message.max_bytes]
             final = self.final and message.offset + len(data) >= len(whole)
             await self.say(wire.OutputChunk(message.request, data, len(whole), final))
+        elif isinstance(message, wire.Survey):
+            await self.say(wire.Surveyed(message.request, time.time_ns() // 1000, {}))
 
     def close(self) -> None:
         """Stop reading."""

@@ -28,7 +28,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, SetTimer, Start, Tell
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
-from space_scheduler.policy.future import Schedule, Timetable
+from space_scheduler.policy.future import Schedule, Timetable, Version
 from space_scheduler.policy.select.early_end import EarlyEnd
 from space_scheduler.reasons import Why
 
@@ -300,7 +300,7 @@ class WhateverHappens(RuleBasedStateMachine):
         """What was told last is what the record says, and for conservative what is reserved, for every waiting job."""
         for job_id in self.those(JobState.QUEUED):
             assert self.state.records[job_id].promise_us == self.promised.get(job_id)
-        if isinstance(memory := self.state.memory, Schedule):
+        if isinstance(memory := self.state.memory, Schedule | Version):
             queued = {job_id: self.promised.get(job_id) for job_id in self.those(JobState.QUEUED)}
             assert memory.starts_us == queued
         elif isinstance(memory, Timetable):

@@ -8,11 +8,12 @@ import select
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kit.groups import groups, pids
-from kit.labs import Bench
+from kit.labs import Bench, bench_of
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.lab import Lab, cgroups
@@ -28,15 +29,25 @@ Tiered = tuple[Bench, int]
 NODES = ("node1", "node2")
 
 
-@pytest.fixture
-def two_nodes(tiered_bench: Tiered) -> Tiered:
+def of_tier(tier: int) -> pytest.MarkDecorator:
+    """Tests that look at one lab run in one process, where it is made once."""
+    return pytest.mark.xdist_group(f"lab of tier {tier}")
+
+
+@pytest.fixture(scope="module", params=[pytest.param(f"tier {each}", marks=of_tier(each)) for each in (1, 2, 3)])
+def two_nodes(request: pytest.FixtureRequest) -> Iterator[Tiered]:
+    """A lab of each tier, for all tests that leave it as it is."""
+    tier = int(request.param[-1])
+    with bench_of(tier) as bench:
+        bench.up("--nodes", 2, "--tier", tier)
+        yield bench, tier
+        bench.down()
+        assert bench.left() == []
+
+
+def test_up_status_down_leave_nothing(tiered_bench: Tiered) -> None:
     bench, tier = tiered_bench
     bench.up("--nodes", 2, "--tier", tier)
-    return tiered_bench
-
-
-def test_up_status_down_leave_nothing(two_nodes: Tiered) -> None:
-    bench, tier = two_nodes
     told = json.loads(bench.done("status", "--json"))
     assert (told["name"], told["state"], told["tier"]) == (bench.name, "up", tier)
     assert [(node["name"], node["state"]) for node in told["nodes"]] == [(name, "up") for name in NODES]
@@ -106,10 +117,10 @@ def test_a_command_has_the_callers_pipes_directory_arguments_and_its_status_come
 
 def test_a_long_environment_and_bytes_that_are_no_text_arrive(two_nodes: Tiered) -> None:
     bench, _ = two_nodes
-    bench.env["LONG"] = "x" * 100_000
-    bench.env["ODD"] = os.fsdecode(b"caf\xe9")
+    odd = {"LONG": "x" * 100_000, "ODD": os.fsdecode(b"caf\xe9")}
     ended = subprocess.run(
-        bench.argv("run", "-q", "node2", "--", "sh", "-c", 'echo ${#LONG}; printf %s "$ODD"'), env=bench.environment(),
+        bench.argv("run", "-q", "node2", "--", "sh", "-c", 'echo ${#LONG}; printf %s "$ODD"'),
+        env=bench.environment() | odd,
         cwd="/", capture_output=True, timeout=BOUND_S, check=True,
     )  # fmt: skip
     assert ended.stdout == b"100000\ncaf\xe9"
@@ -181,14 +192,14 @@ def test_a_kept_directory_is_seen(root_bench: Bench, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def separated(tiered_bench: Tiered) -> Bench:
+def separated(two_nodes: Tiered) -> Bench:
     """Two nodes with namespaces."""
-    bench, tier = tiered_bench
-    bench.up("--nodes", 2, "--tier", tier)
-    return bench
+    return two_nodes[0]
 
 
-with_namespaces = pytest.mark.parametrize("tiered_bench", ["tier 1", "tier 2"], indirect=True)
+with_namespaces = pytest.mark.parametrize(
+    "two_nodes", [pytest.param(f"tier {each}", marks=of_tier(each)) for each in (1, 2)], indirect=True
+)
 
 
 @with_namespaces

@@ -17,6 +17,8 @@ from test_diagnosis import EXPECTED
 
 from space_scheduler.launch import diagnose, unnoticed
 
+pytestmark = pytest.mark.xdist_group("hosts")
+
 TASKS = [1, 2, 1]
 
 

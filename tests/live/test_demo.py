@@ -22,7 +22,7 @@ from kit.waiting import BOUND_S
 from cosched.apps.lab import tiers
 from space_scheduler.replay import replay
 
-pytestmark = pytest.mark.xdist_group("live")
+pytestmark = pytest.mark.xdist_group("faults")
 
 
 class Place:

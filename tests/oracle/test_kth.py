@@ -51,6 +51,11 @@ def run(path: Path, preset: str, select: str = "", estimate: str = "user", ties:
     return simulate(load, compose(PRESETS[preset].order, select or PRESETS[preset].select), ties=ties)
 
 
+def group(schedule: str) -> pytest.MarkDecorator:
+    """Tests that look at one schedule run in one process, where it is made once."""
+    return pytest.mark.xdist_group(f"kth-{schedule}")
+
+
 def starts_s(outcome: Outcome) -> dict[int, int]:
     """Start in whole seconds by the log's job number."""
     assert not (outcome.start_us % 1_000_000).any()
@@ -72,7 +77,10 @@ def oracles_starts(folder: Path, file: str) -> dict[int, int]:
         return {int(row["job_id"]): int(row["start"]) for row in csv.DictReader(lines)}
 
 
-@pytest.fixture(params=KEPT["schedules"], ids=[kept["name"] for kept in KEPT["schedules"]], scope="module")
+@pytest.fixture(
+    params=[pytest.param(kept, id=kept["name"], marks=group(kept["name"])) for kept in KEPT["schedules"]],
+    scope="module",
+)
 def kept(request: pytest.FixtureRequest) -> dict[str, object]:
     """One schedule of the oracle: its policy, and what is kept of it."""
     return request.param
@@ -119,11 +127,13 @@ def test_wait_and_slowdown_are_the_oracles_to_three_decimals(kept: dict[str, flo
     ("preset", "select", "ties", "differ", "bounded_slowdown"),
     [
         # our default: all events of an instant first, then one pass
-        ("easy", "", Ties.BATCH, 487, 92.987),
-        ("conservative", "", Ties.BATCH, 718, 88.260),
+        pytest.param("easy", "", Ties.BATCH, 487, 92.987, marks=group("easy")),
+        pytest.param("conservative", "", Ties.BATCH, 718, 88.260, marks=group("conservative")),
         # all reservations dropped and made again in order, instead of compressed one by one
-        ("conservative", "conservative(anew)", Ties.BATCH, 10_837, 102.104),
-        ("conservative", "conservative(anew)", Ties.SEQUENTIAL, 10_797, 102.191),
+        pytest.param("conservative", "conservative(anew)", Ties.BATCH, 10_837, 102.104, marks=group("conservative")),
+        pytest.param(
+            "conservative", "conservative(anew)", Ties.SEQUENTIAL, 10_797, 102.191, marks=group("conservative")
+        ),
     ],
 )
 def test_how_much_each_choice_moves(
@@ -142,6 +152,7 @@ def test_the_log_normalised_gives_the_same_workload(find_log: Callable[[str], Pa
         assert getattr(ours, column).tolist() == getattr(normalised, column).tolist(), column
 
 
+@group("easy")
 def test_one_start_moved_by_a_second_changes_the_digest(log_path: Path) -> None:
     starts = starts_s(run(log_path, "easy"))
     starts[max(starts)] += 1

@@ -35,7 +35,7 @@ from space_scheduler.machine.events import (
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
 from space_scheduler.machine.snapshot import SavedJob, SavedState
 from space_scheduler.machine.state import MachineRules, SchedulerState
-from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart
+from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart, Policy
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.host import drive
 from space_scheduler.simulator.world import Run, Submissions
@@ -51,15 +51,21 @@ class Life:
 
     seed: int
     machine: str  # counted, named, or shared: nodes whose jobs slow each other down
+    author_type: type[ShapedAuthor] = ShapedAuthor
     held: Held = field(default_factory=Held)
     told: list[tuple[int, Event, Decision | None, list[Instruction]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.named = self.machine != "counted"
-        self.state = SchedulerState(Reshaper(self.seed), self.rules)
-        self.author = ShapedAuthor(self.seed, named=self.named)
+        self.state = SchedulerState(self.policy, self.rules)
+        self.author = self.author_type(self.seed, named=self.named)
         for at_us, event in self.author.begin():
             self.happens(at_us, event)
+
+    @property
+    def policy(self) -> Policy:
+        """What decides; the same each time it is asked for."""
+        return Reshaper(self.seed)
 
     @property
     def rules(self) -> MachineRules:

@@ -29,6 +29,9 @@ def order_of(fence: wire.Fence, key: Key, n: int, kind: type[wire.Order]) -> wir
         return prepare(fence, order)
     if kind is wire.Run:
         return wire.Run(fence, order, b"#!/bin/sh\n", ())
+    if kind is wire.Resize:
+        as_prepared = prepare(fence, order)
+        return wire.Resize(fence, order, 1 + order.n, order.n % 3 or None, as_prepared.peers, as_prepared.grant)
     if kind is wire.Kill:
         return wire.Kill(fence, order, 0)
     return kind(fence, order)
@@ -243,6 +246,54 @@ class AgentMachine(RuleBasedStateMachine):
             assert ended not in world.heard
             forgotten = True
 
+
+class ReshapedMachine(AgentMachine):
+    """The same node, whose jobs change their share: to what the newest order says that was obeyed, and not back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.newest: dict[Key, int] = {}  # of the shares that were said to hold
+        self.looked = 0
+
+    @rule(key=st.sampled_from(KEYS), n=st.sampled_from((3, 4, 6, 7, 8)), double=st.booleans())
+    def a_share_is_to_change(self, key: Key, n: int, double: bool) -> None:
+        if self.kinds.setdefault((key, n), wire.Resize) is wire.Resize:
+            for _ in range(1 + double):
+                self.world.order(order_of(self.fence, key, n, wire.Resize))
+
+    @rule(key=st.sampled_from(KEYS), numbers=st.lists(st.sampled_from((3, 4, 6)), min_size=2, max_size=4))
+    def shares_follow_each_other(self, key: Key, numbers: list[int]) -> None:
+        """As far as the job is there, and with orders among them that come again, and late."""
+        for n in (1, *numbers):
+            kind = self.kinds.setdefault((key, n), wire.Prepare if n == 1 else wire.Resize)
+            self.world.order(order_of(self.fence, key, n, kind))
+            self.world.settle()
+
+    @invariant()
+    def no_older_share_is_said_to_hold(self) -> None:
+        world = self.world
+        for message in world.history[self.looked :]:
+            if isinstance(message, fx.Drop):
+                self.newest.pop(message.key, None)
+            elif isinstance(message, wire.Resized):
+                key = message.order.job_id, message.order.attempt
+                assert message.order.n >= self.newest.get(key, 0), f"{message}, after {self.newest[key]}"
+                assert len(message.cpus) == message.order.n % 3
+                self.newest[key] = message.order.n
+        self.looked = len(world.history)
+
+    @invariant()
+    def what_was_said_to_hold_is_at_the_guard(self) -> None:
+        for key, n in self.newest.items():
+            group = self.world.guard.groups.get(key)
+            if group is not None and group.resize_order == n:
+                assert (group.tasks, group.cpus) == (1 + n, n % 3 or None)
+            elif group is not None and group.resize_order:
+                assert group.resize_order > n, "an older one was obeyed later"
+
+
+ReshapedMachine.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+TestReshapedAgent = ReshapedMachine.TestCase
 
 AgentMachine.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
 TestAgent = AgentMachine.TestCase

@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cosched.workload.rules import Workload
-
-#: How far the predicted end of an overrunning job moves, again and again (Tsafrir et al. 2007): 1, 5, 15, 30 minutes,
-#: 1, 2, 5, 10, 20, 50, 100 hours, and 100 hours from then on.
-CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+from reference.shaped import CORRECTIONS_S
 
 
 @dataclass(eq=False)

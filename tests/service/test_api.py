@@ -163,6 +163,12 @@ class TestPolicy:
             ({"policy": "easy", "order": "fsfc"}, 400, "fcfs"),
             ({"policy": "os:system"}, 400, "modules are for cluster.yaml"),
             ({"policy": "3dbf-light"}, 409, "has jobs share nodes"),
+            (
+                {"policy": "fjt1+bfm"},
+                409,
+                "fjt1+bfm gives jobs other sizes or folds them, which 'cosched simulate' alone",
+            ),
+            ({"policy": "equipartition(waterfill)"}, 409, "this version of the service neither folds nor resizes jobs"),
             ({}, 400, "policy"),
             ({"policy": 5}, 400, "expected str"),
             ({"policy": "easy", "when": "now"}, 400, "unknown key"),

@@ -9,6 +9,7 @@ from kit.service import Running
 
 from cosched.wire import api
 from space_scheduler.service.api import openapi
+from space_scheduler.service.link import link
 
 
 def references(value: Any) -> set[str]:
@@ -65,3 +66,10 @@ async def test_what_is_answered_is_what_is_said(service: Running, route: openapi
                 assert answer.content_type == route.answers
             else:
                 msgspec.json.decode(body, type=route.answers, strict=True)
+
+
+async def test_a_node_that_answers_no_survey_is_named(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SURVEY_S", 0.05)
+    async with service.agent("n1", answers=False):
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        assert msgspec.convert(await service.get("/v1/survey"), api.SurveyDoc) == api.SurveyDoc([], ["n1"])

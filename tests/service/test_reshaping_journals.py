@@ -89,8 +89,8 @@ def test_it_comes_back_the_same_after_every_kill_and_replays(tmp_path: Path, par
     assert resized > LIVES // 4
 
 
-def test_a_service_that_starts_again_refuses_what_was_under_way(tmp_path: Path) -> None:
-    """No agent of this version resizes a job: plans count what it holds indeed."""
+def test_a_service_that_starts_again_knows_what_was_under_way(tmp_path: Path) -> None:
+    """Its nodes are asked again; plans count what each job is to hold, and it holds what it held."""
     policy = Reshaper(3)
     made = Reshaped(tmp_path / "journal.db", policy=policy, seed=3)
     for _ in range(300):
@@ -99,17 +99,17 @@ def test_a_service_that_starts_again_refuses_what_was_under_way(tmp_path: Path) 
             break
     (job_id, *_) = made.under_way()
     before = state_bytes(made.core.state)
-    held = made.core.state.records[job_id].holds
+    record = made.core.state.records[job_id]
+    held, target = record.holds, record.allocation
     made.crash()
     found = opened(
         Settings(made.path, policy, "a test's", None, made.core.state.rules, 1000, None, 1, made.time.sources())
     )
     try:
-        assert state_bytes(found.core.state) != before
-        record = found.core.state.records[job_id]
-        assert (record.allocation, record.change) == (held, None)
+        assert state_bytes(found.core.state) == before
+        assert found.recovered.resizing[job_id] == target
+        assert found.recovered.jobs[job_id].allocation == held != target
         found.core.state.validate()
-        assert found.core.records[job_id].allocation == held
     finally:
         found.journal.close()
     again = replay(made.path, lambda run: policy)

@@ -5,11 +5,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from kit.service import Cluster, Running, running
+from kit.service import Cluster, Running, order_id, running
 
 from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from space_scheduler.service.launch.gang import Ended, Gang, Order, OrderKind
+from space_scheduler.service.launch.gang import Ended, Gang, Order
+from space_scheduler.service.launch.numbers import OrderKind
 from tests.service.test_launches import joined, up
 
 UNKNOWN = wire.Exit(cause="unknown")
@@ -54,10 +55,11 @@ async def test_what_differed_is_told_node_by_node(cluster: Cluster) -> None:
 
 
 async def test_a_node_that_does_not_come_back_is_told_too(make_cluster: Callable[..., Cluster]) -> None:
-    cluster = make_cluster(heartbeat="50ms", lease="500ms")
+    cluster = make_cluster(lease="5s")
     async with running(cluster) as service, service.agent("n1"):
         await joined(service, "n1")
     async with running(cluster) as service:
+        await service.passes(6)
         await service.logged("restart compared", "")
         (words,) = (await restart_document(service))["differed"]
         assert words == "n1: did not come back within its lease: lost, with its jobs"
@@ -99,7 +101,7 @@ async def test_a_job_that_was_to_wait_again_runs_from_its_beginning(service: Run
         report = wire.GroupReport(job_id, 1, "running", 2, UNKNOWN, rebooted=True)
         again = await stack.enter_async_context(service.agent("n1", groups=(report,)))
         prepare = await again.heard(wire.Prepare)
-        assert prepare.order == wire.OrderId(job_id, 2, OrderKind.PREPARE)
+        assert prepare.order == order_id(job_id, 2, 1)
         await again.say(wire.ProgramEnded(job_id, 2, wire.Exit(status=0)))
         done = await service.job_in(job_id, "completed")
         states = [step.state for step in done.history]
@@ -113,13 +115,14 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     """By a scheduler that is started anew while it is being cancelled: what the first attempt lost doesn't count."""
-    cluster = make_cluster(heartbeat="50ms", lease="1s")
+    cluster = make_cluster(lease="5s")
     async with running(cluster) as service, AsyncExitStack() as stack:
         async with service.agent("n1"):
             await joined(service, "n1")
             job_id = await service.submit(requeue=True)
             await service.job_in(job_id, "running")
-        await service.job_in(job_id, "queued")  # after its lease
+        await service.passes(6)
+        await service.job_in(job_id, "queued")
         agent = await stack.enter_async_context(service.agent("n1"))
         await service.job_in(job_id, "running")
         agent.answers = False

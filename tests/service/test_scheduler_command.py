@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from kit.command import Call, cosched  # noqa: F401 (a fixture)
 from kit.service import DEADLINE_S, Cluster
 
 from cosched.config.cluster import Listen
@@ -50,6 +51,14 @@ def started(cluster: Cluster, **environment: str) -> Iterator[subprocess.Popen[s
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+@pytest.fixture
+def here(cosched: Call) -> Iterator[Call]:  # noqa: F811 (the fixture)
+    """The command in this process, whose threads take turns as before in the end."""
+    interval_s = sys.getswitchinterval()
+    yield lambda *arguments: cosched("scheduler", *arguments)
+    sys.setswitchinterval(interval_s)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -97,12 +106,12 @@ def test_systemd_hears_of_it(cluster: Cluster) -> None:
             assert systemd.recv(100) == b"STOPPING=1"
 
 
-def test_check(cluster: Cluster) -> None:
-    answer = run("--config", str(written(cluster)), "--check")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert "cluster test: 3 nodes may join, policy easy" in answer.stdout
-    assert f"users of this host: {cluster.socket}" in answer.stdout
-    assert "scheduler.pem: valid for" in answer.stdout
+def test_check(cluster: Cluster, here: Call) -> None:
+    answer = here("--config", str(written(cluster)), "--check")
+    assert (answer.status, answer.err) == (0, "")
+    assert "cluster test: 3 nodes may join, policy easy" in answer.out
+    assert f"users of this host: {cluster.socket}" in answer.out
+    assert "scheduler.pem: valid for" in answer.out
     assert not (cluster.path / "state").exists(), "a check changes nothing"
 
 
@@ -153,23 +162,25 @@ def _file_for_a_directory(cluster: Cluster) -> None:
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_what_a_start_would_meet(spoilt: Callable[[Cluster], None], words: str, check: bool, cluster: Cluster) -> None:
+def test_what_a_start_would_meet(
+    spoilt: Callable[[Cluster], None], words: str, check: bool, cluster: Cluster, here: Call
+) -> None:
     with started(cluster):
         pass
     spoilt(cluster)
-    answer = run("--config", str(cluster.path / "cluster.yaml"), *(["--check"] if check else []))
-    assert (answer.returncode, answer.stdout) == (1, ""), answer
-    assert words in answer.stderr
-    assert "Traceback" not in answer.stderr
+    answer = here("--config", str(cluster.path / "cluster.yaml"), *(["--check"] if check else []))
+    assert (answer.status, answer.out) == (1, ""), answer
+    assert words in answer.err
+    assert "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_port_that_another_program_has(make_cluster: Callable[..., Cluster], check: bool) -> None:
+def test_a_port_that_another_program_has(make_cluster: Callable[..., Cluster], check: bool, here: Call) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         cluster = make_cluster(listen=Listen("", "127.0.0.1", other.getsockname()[1]))
-        answer = run("--config", str(written(cluster)), *(["--check"] if check else []))
-    assert (answer.returncode, answer.stdout) == (1, ""), answer
-    assert "Address already in use" in answer.stderr
+        answer = here("--config", str(written(cluster)), *(["--check"] if check else []))
+    assert (answer.status, answer.out) == (1, ""), answer
+    assert "Address already in use" in answer.err
 
 
 def test_a_policy_of_ones_own_lies_in_its_directory(
@@ -206,24 +217,24 @@ def test_a_policy_of_ones_own_lies_in_its_directory(
 )
 @pytest.mark.parametrize("check", [True, False])
 def test_bad_settings(
-    make_cluster: Callable[..., Cluster], settings: dict[str, object], words: str, check: bool
+    make_cluster: Callable[..., Cluster], settings: dict[str, object], words: str, check: bool, here: Call
 ) -> None:
     path = written(make_cluster())
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
-    answer = run("--config", str(path), *(["--check"] if check else []))
-    assert (answer.returncode, answer.stdout) == (2, ""), answer.stderr
-    assert words in answer.stderr
-    assert "Traceback" not in answer.stderr
+    answer = here("--config", str(path), *(["--check"] if check else []))
+    assert (answer.status, answer.out) == (2, ""), answer.err
+    assert words in answer.err
+    assert "Traceback" not in answer.err
 
 
-def test_a_key_that_others_may_read(cluster: Cluster) -> None:
+def test_a_key_that_others_may_read(cluster: Cluster, here: Call) -> None:
     (cluster.identity / "grant.key").chmod(0o644)
-    answer = run("--config", str(written(cluster)))
-    assert answer.returncode == 2
-    assert "grant.key: a secret with mode 0644: others may read it" in answer.stderr
+    answer = here("--config", str(written(cluster)))
+    assert answer.status == 2
+    assert "grant.key: a secret with mode 0644: others may read it" in answer.err
 
 
-def test_no_settings() -> None:
-    answer = run("--config", "/nonexistent/cluster.yaml")
+def test_no_settings(here: Call) -> None:
+    answer = here("--config", "/nonexistent/cluster.yaml")
     expected = "expected a file of settings (cosched init makes those of a cluster)"
-    assert (answer.returncode, answer.stderr) == (2, f"cosched: /nonexistent/cluster.yaml: no such file; {expected}\n")
+    assert (answer.status, answer.err) == (2, f"cosched: /nonexistent/cluster.yaml: no such file; {expected}\n")

@@ -13,6 +13,7 @@ from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.effects import Effect, Post, Send
 from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
+from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.owners import PAUSED
 from space_scheduler.service.launch.service_core import ServiceCore
@@ -87,9 +88,10 @@ def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
 def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_number_now() -> None:
     """After a take-over another journal's job may have had it."""
     rules = Rules()
-    rules.comes("n1", wire.GroupReport(1, 1, "running", 2))
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 2), wire.GroupReport(7, 1, "ended", 2))
     for job_id in (1, 7):
-        rules.feed(Heard("n1", wire.Refused(wire.OrderId(job_id, 1, 4), "failed", "its guard is away")))
+        order = rules.core.launches._orders.numbers.of("n1", (job_id, 1), OrderKind.FORGET)
+        rules.feed(Heard("n1", wire.Refused(order, "failed", "its guard is away")))
     beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
     assert sent(beat, wire.Forget) == [("n1", 7)]
 

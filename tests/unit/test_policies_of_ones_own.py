@@ -94,6 +94,7 @@ def test_one_that_declares_nothing_is_refused_where_nodes_are_shared(module: str
     ("declared", "told"),
     [
         ("shares = 1", "shares is 1; expected True or False"),
+        ("reshapes = 'yes'", "reshapes is 'yes'; expected True or False"),
         ("place = 'uniform-herd'", "did you mean 'uniform-hard'"),
         ("place = 3", "place is 3"),
         ("mpl = 0", "mpl is 0; expected a whole number of at least 1"),

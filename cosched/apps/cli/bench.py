@@ -15,6 +15,7 @@ from cosched.apps.cli.bench_memory import shown as memory_shown
 from cosched.apps.cli.bench_mixed import mixed
 from cosched.apps.cli.bench_mixed import shown as mixed_shown
 from cosched.apps.cli.bench_model import model
+from cosched.apps.cli.bench_tries import tries_option
 from cosched.apps.cli.service import service
 from cosched.apps.cli.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
@@ -65,6 +66,7 @@ command.add_command(model)
 @click.option("--works", default="", metavar="LIST", help="Only jobs whose names have one of these words in them.")
 @click.option("--beside", default="", metavar="LIST", help="Only company whose name has one of these words in it.")
 @click.option("--rounds", default="5", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
+@tries_option
 @click.option(
     "--seconds",
     type=float,
@@ -88,6 +90,7 @@ def coscheduling(
     works: str,
     beside: str,
     rounds: int,
+    tries: int,
     seconds: float,
     clock_shift: str,
     out: Path | None,
@@ -122,7 +125,9 @@ def coscheduling(
         if there:
             kept.begin({**how, "nodes": place.nodes}, add=add)
         _owners_away(place.client)
-        plan = CoschedulingRuns(chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns))
+        plan = CoschedulingRuns(
+            chosen_works, company, modes, rounds, seconds, place.nodes, seed=len(kept.campaigns), tries=tries
+        )
         experiment = Experiment(place.client, plan, say, place.lab)
         for run in experiment.run():
             kept.keep(run)

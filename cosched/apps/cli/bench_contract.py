@@ -7,6 +7,7 @@ from statistics import median
 
 import click
 
+from cosched.apps.cli.bench_tries import tries_option
 from cosched.apps.cli.service import service
 from cosched.apps.cli.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments.contract import (
@@ -55,6 +56,7 @@ _MOST_TASKS = 8
     help="Whether its agent hears keys at once; without, reactions alone are measured.",
 )
 @click.option("--rounds", default="4", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
+@tries_option
 @click.option(
     "--seconds",
     type=float,
@@ -89,6 +91,7 @@ def contract(
     decoys: bool,
     events: bool,
     rounds: int,
+    tries: int,
     seconds: float,
     times: int,
     out: Path | None,
@@ -125,7 +128,7 @@ def contract(
         kept.begin({**how, "seconds": seconds, "rate_hz": RATE_HZ, "calls": list(CALLS)}, add=add)
 
     def measure(site: Site, client: Client) -> int:
-        plan = ContractRuns(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking)
+        plan = ContractRuns(counts, modes, rounds, seconds, seed=len(kept.campaigns), talking=talking, tries=tries)
         experiment, reacted = Experiment(site, client, plan, say), []
         if heard := site.settings.presence.events:  # else the probe's keys are seen too seldom to be somebody
             for measured in experiment.run():

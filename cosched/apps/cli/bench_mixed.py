@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cosched.apps.cli.bench_tries import tries_option
 from cosched.apps.cli.service import service
 from cosched.apps.cli.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
@@ -32,6 +33,7 @@ from cosched.report.table import console
     "--receive", type=click.Choice(["poll", "yield"]), default="poll", show_default=True, help="How MPI waits."
 )
 @click.option("--rounds", default="3", callback=whole_number(1, 1000), show_default=True, help="Runs of each cell.")
+@tries_option
 @click.option(
     "--seconds",
     type=float,
@@ -48,6 +50,7 @@ def mixed(
     desks: str,
     receive: str,
     rounds: int,
+    tries: int,
     seconds: float,
     out: Path | None,
     add: bool,
@@ -78,7 +81,7 @@ def mixed(
         return testbed.found(server, lab) if there else testbed.made("mixed", say, mpl=len(MIX), users=owners)
 
     kept.begin({"seconds": seconds, "receive": receive, "programs": dict(MIX)}, add=add)
-    plan = MixedRuns(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns))
+    plan = MixedRuns(modes, counts, rounds, seconds, receive == "poll", seed=len(kept.campaigns), tries=tries)
     experiment = Experiment(place, plan, say)
     for run in experiment.run():
         kept.keep(run)

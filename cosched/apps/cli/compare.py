@@ -12,7 +12,7 @@ import numpy as np
 from cosched.apps.cli import show
 from cosched.apps.cli.options import experiment as make_experiment
 from cosched.apps.cli.options import settings
-from cosched.apps.cli.outputs import GROUPINGS, check_directory, expected_of, repeated, repetition, write_all
+from cosched.apps.cli.outputs import GROUPINGS, check_directory, expected_of, inputs_of, repeated, repetition, write_all
 from cosched.apps.cli.progress import Progress
 from cosched.apps.replicate.pool import Call, carry_out
 from cosched.config.experiment import Experiment
@@ -24,8 +24,7 @@ from cosched.report import manifest as manifests
 from cosched.report.table import Table, console
 from cosched.workload.rules import Workload
 from cosched.workload.schedule import Schedule
-from space_scheduler.plugins import resolve
-from space_scheduler.simulator.experiment import find_log, prepare_workload, run
+from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
 from space_scheduler.simulator.host import Outcome
 
 _WEEK_US = 7 * 86_400 * US_PER_S
@@ -72,7 +71,7 @@ def command(
         check_directory(out)
     path = find_log(log or experiment.log)
     if expected:
-        manifests.check_inputs(expected, [path], str(repeat))
+        manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
     load = prepare_workload(experiment, path)
 
     labels = [show.policy_label(experiment, name) for name in experiment.policies]
@@ -128,7 +127,7 @@ def _check_policies(experiment: Experiment) -> None:
     if len(set(experiment.policies)) != len(experiment.policies):
         raise BadInput("--policies", "the same policy twice", "each policy once")
     for name in experiment.policies:
-        resolve(name, experiment.order, experiment.select, where="--policies")
+        policy_of(experiment, name, where="--policies")
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

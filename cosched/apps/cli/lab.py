@@ -17,7 +17,6 @@ from cosched.client import places
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput
 from cosched.report.table import Table, console
-from local_load.profile import is_file
 
 _NAME = click.option("--name", metavar="NAME", help=f"The lab's name [default: {DEFAULT_NAME}, or the one that is up].")
 
@@ -79,6 +78,8 @@ def up(
     \b
     Example: cosched lab up --nodes 4 --users 25%
     """
+    from local_load.profile import is_file  # noqa: PLC0415 (only for this verb)
+
     _checked_policy(policy)
     lab = Lab.up(
         nodes,

@@ -8,6 +8,7 @@ from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.node import Presence
 from cosched.wire.api import NodeDoc
+from cosched.wire.messages import RIGID_VERSION
 
 
 @click.command("nodes")
@@ -35,6 +36,12 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     for node in nodes:
         table.add(*_row(node))
     table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [f"{node.name}'s agent may not join: {node.refused}" for node in nodes if node.refused]
+    table.notes += [
+        f"{node.name}'s agent speaks version {node.version} of the link: no job there changes its shape (upgrade it)"
+        for node in nodes
+        if node.version == RIGID_VERSION
+    ]
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")

@@ -48,6 +48,19 @@ _SETTINGS = (
         help="A non-dedicated cluster in YAML: nodes, contract, owners (docs/guide/simulate.md).",
     ),
     click.option(
+        "--shapes",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Widths of the log's jobs, in CSV: job_id,class,sizes,min,max,evolve,fold (docs/guide/shapes.md).",
+    ),
+    click.option("--work", metavar="WORK", help="Run times are those on the log's processors: logged, or linear."),
+    click.option(
+        "--speed-up", metavar="MODEL", help="linear, amdahl:F, downey:A,SIGMA or table:FILE [default: linear]."
+    ),
+    click.option("--fjt", metavar="SIZE", help="A moldable job's size: largest, largest/N, shared [default: largest]."),
+    click.option("--fold-cost", type=float, help="Part of its rate that a folded job loses, such as 0.1 [default: 0]."),
+    click.option("--resize-cost", metavar="TIME", help="A job does nothing for so long after a resize [default: 0s]."),
+    click.option(
         "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
     ),
 )
@@ -69,7 +82,9 @@ def experiment(given: dict[str, Any]) -> Experiment:
     base = load(path, Experiment).checked(str(path)) if path else Experiment()
     if rules is not None and rules not in RULES:
         raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
-    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties"):
+    if "shapes" in given:
+        given["shapes"] = str(given["shapes"])
+    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties", "work"):
         if key in given:
             _check_choice(key, given[key])
     merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given

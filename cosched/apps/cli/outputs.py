@@ -120,6 +120,11 @@ def check_directory(directory: Path) -> None:
         raise BadInput(str(directory), "a file", "a directory, or a name that is free")
 
 
+def inputs_of(experiment: Experiment, log: Path) -> list[Path]:
+    """The files that decide the outcome of a run."""
+    return [log, *([Path(experiment.shapes)] if experiment.shapes else [])]
+
+
 def write_all(
     directory: Path, command: str, experiment: Experiment, log: Path, schedules: dict[str, Schedule]
 ) -> manifests.Manifest:
@@ -134,6 +139,8 @@ def write_all(
 
     for policy, schedule in schedules.items():
         schedule_file.write(schedule, path_of("schedule", policy, ".csv"))
+        if schedule.holdings is not None:
+            schedule_file.write_holdings(schedule, path_of("changes", policy, ".csv"))
         for what, labels in GROUPINGS.items():
             rows = grouped(schedule, labels(schedule))
             show.groups(what, policy, rows).write(path_of(f"by-{what}", policy, ".tsv"))
@@ -141,7 +148,7 @@ def write_all(
     written.append(directory / "summary.json")
     written[-1].write_bytes(msgspec.json.format(msgspec.json.encode(summaries), indent=2) + b"\n")
     written += plots.all_plots(schedules, directory)
-    manifest = manifests.make(command, experiment, [log], written)
+    manifest = manifests.make(command, experiment, inputs_of(experiment, log), written)
     manifests.write(manifest, directory / "manifest.json")
     return manifest
 

@@ -13,6 +13,7 @@ from cosched.apps.cli.service import (
     outcome,
     places,
     service,
+    sizes,
     this_user,
     wide_option,
     with_present_reason,
@@ -76,12 +77,18 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         job.name,
         job.user,
         outcome(job),
-        job.tasks,
+        _tasks(job),
         waited,
         ran,
         lasting(job.time_limit_s),
         why,
     )
+
+
+def _tasks(job: JobDoc) -> str:
+    """How many tasks a job has, and of which numbers that is one."""
+    others = sizes(job.shape) if job.shape else ""
+    return f"{job.tasks} of {others}" if others else str(job.tasks)
 
 
 @click.command("history")

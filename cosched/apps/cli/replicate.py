@@ -42,7 +42,8 @@ def command(
 ) -> None:
     """Repeat the experiments of PAPER and judge its claims.
 
-    PAPER is backfilling (Feitelson & Weil 1998) or cisne (Hanzich et al. 2005; with --real on labs of this machine).
+    PAPER is backfilling (Feitelson & Weil 1998), adaptive (Kalé et al. 2002), bfm (Utrera et al. 2005) or cisne
+    (Hanzich et al. 2005; with --real on labs of this machine).
 
     LOG is another log than the paper's. A claim that fails is a finding, not an error: the exit status is 0.
 
@@ -50,7 +51,9 @@ def command(
     Examples:
       cosched replicate backfilling --quick
       cosched replicate backfilling --out results
+      cosched replicate bfm --quick
       cosched replicate cisne --out results
+      cosched replicate adaptive --quick
       cosched replicate cisne --real --experiments coscheduling --seeds 3 --out real
     """
     if not real and (add or experiments is not None or seeds == 0):

@@ -12,7 +12,7 @@ from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
-from cosched.wire.api import JobDoc, ShareDoc, WhyDoc
+from cosched.wire.api import JobDoc, ShapeDoc, ShareDoc, WhyDoc
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -142,6 +142,19 @@ def lasting(duration_s: float | None) -> str:
 def places(shares: list[ShareDoc]) -> str:
     """A job's nodes with its tasks on each: ``n1 (2), n2``; one task is not said."""
     return ", ".join(f"{share.name} ({share.tasks})" if share.tasks > 1 else share.name for share in shares)
+
+
+def sizes(shape: ShapeDoc) -> str:
+    """The numbers of tasks that a job could have: ``1 to 8``, or ``1, 2, 4, 8``, of many the first ones and the last.
+
+    Nothing where it could have one alone.
+    """
+    if shape.min_tasks == shape.max_tasks:
+        return ""
+    if not shape.sizes:
+        return f"{shape.min_tasks} to {shape.max_tasks}"
+    told = [str(each) for each in shape.sizes]
+    return ", ".join(told if len(told) <= 8 else [*told[:6], "…", told[-1]])
 
 
 def because(reason: WhyDoc | None) -> str:

@@ -13,12 +13,13 @@ from cosched.apps.cli.service import (
     outcome,
     places,
     service,
+    sizes,
     with_present_reason,
 )
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.job import JobState
-from cosched.wire.api import JobDoc
+from cosched.wire.api import JobDoc, ShapeDoc
 
 _KINDS = {"cpu": "computes", "comm": "communicates"}
 
@@ -52,6 +53,7 @@ def _story(job: JobDoc) -> list[str]:
         ("why", because(job.reason)),
         ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
         ("asked for", _asked(job)),
+        ("shape", _shape(job.shape)),
         ("nodes", places(job.nodes)),
         ("submitted", local(job.submit_time)),
         ("started", f"{local(job.start_time)}, waited {lasting(job.wait_s)}" if job.start_time else ""),
@@ -85,13 +87,32 @@ def _failure(job: JobDoc) -> list[str]:
 
 
 def _asked(job: JobDoc) -> str:
-    parts = [f"{job.tasks} task{'s' if job.tasks > 1 else ''}", f"at most {lasting(job.time_limit_s)}"]
+    parts = [
+        f"{job.tasks} task{'s' if job.tasks > 1 else ''}{_of_sizes(job.shape)}",
+        f"at most {lasting(job.time_limit_s)}",
+    ]
     if job.memory_bytes:
         parts.append(f"{memory_text(job.memory_bytes)} of memory each")
     if job.kind:
         how = " (measured when it ran before)" if job.kind_from == "measured" else ""
         parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
     return ", ".join(parts)
+
+
+def _of_sizes(shape: ShapeDoc | None) -> str:
+    """What else a job could have."""
+    if shape is None or not (others := sizes(shape)):
+        return ""
+    return f" of {others}{' at any time' if shape.malleable else ' when it starts'}"
+
+
+def _shape(shape: ShapeDoc | None) -> str:
+    """What it says of folding, and what the service makes of its shape."""
+    if shape is None:
+        return ""
+    folds = {None: "", True: "may be folded", False: "may not be folded"}
+    said = f"of the class {shape.job_class}" if shape.job_class else ""
+    return "; ".join(filter(None, (", ".join(filter(None, (said, folds[shape.fold]))), shape.note)))
 
 
 def _measured(job: JobDoc) -> str:

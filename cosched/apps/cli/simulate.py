@@ -17,6 +17,7 @@ from cosched.apps.cli.outputs import (
     check_directory,
     check_targets,
     expected_of,
+    inputs_of,
     repeated,
     repetition,
     write_all,
@@ -28,8 +29,7 @@ from cosched.metrics.summary import grouped, summarise, with_intervals
 from cosched.report import manifest as manifests
 from cosched.report import schedule_file
 from cosched.report.table import console
-from space_scheduler.plugins import resolve
-from space_scheduler.simulator.experiment import find_log, prepare_workload, run
+from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
 
 
 @click.command("simulate")
@@ -39,6 +39,9 @@ from space_scheduler.simulator.experiment import find_log, prepare_workload, run
 @click.option("--by", type=click.Choice(list(GROUPINGS)), multiple=True, help="Also measures by group.")
 @click.option(
     "--schedule", type=click.Path(path_type=Path), help="Write starts and ends: .csv, .parquet, .swf, .swf.gz."
+)
+@click.option(
+    "--changes", type=click.Path(path_type=Path), help="Write what each job held from when on: job_id,at_s,processes,…"
 )
 @click.option(
     "--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines."
@@ -59,6 +62,7 @@ def command(
     policy: str | None,
     by: tuple[str, ...],
     schedule: Path | None,
+    changes: Path | None,
     events: Path | None,
     out: Path | None,
     repeat: Path | None,
@@ -87,19 +91,21 @@ def command(
     if out:
         check_directory(out)
     path = find_log(log or experiment.log)
-    check_targets((schedule, events), path)
+    check_targets((schedule, changes, events), path)
     if expected:
-        manifests.check_inputs(expected, [path], str(repeat))
+        manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
 
     load = prepare_workload(experiment, path)
     with Progress(f"simulating {load.name}", len(load)) as progress, EventLog(events) as observer:
-        outcome = run(experiment, name, load, observer=observer, progress=progress)
+        outcome = run(experiment, name, load, observer=observer, progress=progress, holdings=changes is not None)
 
     summary = summarise(outcome)
     groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
     batches = with_intervals(outcome) if intervals else {}
     if schedule:
         schedule_file.write(outcome, schedule)
+    if changes:
+        schedule_file.write_holdings(outcome, changes)
     if out:
         write_all(out, "simulate", experiment, path, {label: outcome})
     differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
@@ -148,5 +154,5 @@ def _one_policy(experiment: Experiment) -> str | None:
     if not names and not experiment.order and not experiment.select:
         raise BadInput("--policy", "no policy given", "a name from 'cosched policies', or --order and --select")
     name = names[0] if names else None
-    resolve(name, experiment.order, experiment.select)
+    policy_of(experiment, name)
     return name

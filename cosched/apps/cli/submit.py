@@ -16,6 +16,7 @@ from cosched.client.find import connect
 from cosched.client.places import own_umask
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, NoAnswer
+from cosched.model.sizes import contradiction, parse_sizes
 from cosched.model.time import US_PER_S
 from cosched.wire.api import JobDoc, Submission
 
@@ -43,6 +44,10 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {
     "tasks": "--tasks",
+    "sizes": "--sizes",
+    "min_tasks": "--min",
+    "max_tasks": "--max",
+    "job_class": "--class",
     "time_limit_s": "--time",
     "memory_bytes": "--mem",
     "kind": "--kind",
@@ -74,6 +79,12 @@ def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int
     return size
 
 
+def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        parse_sizes(text, 1, param.opts[-1])
+    return text
+
+
 @click.command("submit", context_settings={"allow_interspersed_args": False})
 @click.option(
     "-n",
@@ -83,6 +94,30 @@ def _bytes(_ctx: click.Context, param: click.Parameter, text: str | None) -> int
     callback=whole_number(1, 1 << 24),
     show_default=True,
     help="Tasks: all start at once, or none.",
+)
+@click.option(
+    "--sizes",
+    metavar="SIZES",
+    callback=_sizes,
+    help="Instead of -n, what it can be started with: 8, 1-8, '4;8;16', pow2 or square.",
+)
+@click.option(
+    "--min",
+    "min_tasks",
+    metavar="N",
+    callback=whole_number(1, 1 << 24),
+    help="Instead of -n, the fewest tasks with which it can go on [1 where --max is given].",
+)
+@click.option(
+    "--max", "max_tasks", metavar="N", callback=whole_number(1, 1 << 24), help="The most that it can use [the cluster]."
+)
+@click.option("--fold", metavar="yes|no", callback=one_of("yes", "no"), help="Whether tasks may share a CPU [yes].")
+@click.option(
+    "--class",
+    "job_class",
+    metavar="long|short",
+    callback=one_of("long", "short"),
+    help="Its class of run time [short].",
 )
 @click.option(
     "--time",
@@ -132,10 +167,13 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
     With --wait the exit status is the job's own: 128 + signal when one killed it, 124 for its time limit, 125 for a
     lost node, 126 when it could not be launched, 130 when it was cancelled.
 
+    A job of several sizes (--sizes, --min, --max) has the largest that could ever start here; --time is for that one.
+
     \b
     Examples:
       cosched submit -n 4 --time 10min --mem 200MB cg.sh
       cosched submit -n 4 --wait --json - < cg.sh
+      cosched submit --sizes pow2 --class long cg.sh
     """
     ctx = click.get_current_context()
     text = read(script)
@@ -161,9 +199,19 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         umask=own_umask(),
         hold=asked["hold"],
         requeue=asked["requeue"],
+        sizes=asked["sizes"],
+        min_tasks=asked["min_tasks"],
+        max_tasks=asked["max_tasks"],
+        fold=None if asked["fold"] is None else asked["fold"] == "yes",
+        job_class=asked["job_class"],
     )
+    if wrong := contradiction(submission.tasks, submission.min_tasks, submission.max_tasks, submission.sizes):
+        field, found, expected = wrong
+        raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:
         job = _submitted(client, submission, shown)
+        if job.shape is not None:
+            click.echo(f"cosched: job {job.job_id}: {job.shape.note}", err=True)
         if not wait:
             echo_json(job) if as_json else click.echo(f"job {job.job_id}")
             return 0

@@ -14,7 +14,7 @@ from cosched.apps.cli.outputs import check_targets
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console
-from cosched.workload import catalogue, rules, scaling, stats, swf
+from cosched.workload import catalogue, rules, scaling, shapes, stats, swf
 from cosched.workload.generators import registry
 from space_scheduler.simulator.experiment import find_log
 
@@ -150,6 +150,13 @@ def convert_command(
 @click.option("--load", type=float, help="Scale inter-arrival times to this offered load.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--set", "parameters", metavar="KEY=VALUE", multiple=True, help="A parameter of the model; repeatable.")
+@click.option(
+    "--shapes",
+    "shapes_target",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Write the widths of the jobs too, for 'simulate --shapes', where the model has jobs of several.",
+)
 @click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generate_command(
@@ -160,26 +167,36 @@ def generate_command(
     load: float | None,
     seed: int,
     parameters: tuple[str, ...],
+    shapes_target: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Generate a workload by a model: poisson, feitelson96, lublin03 or cisne.
+    """Generate a workload by a model: poisson, feitelson96, lublin03, cisne, utrera05 or kale02.
 
     \b
     Examples:
       cosched workload generate lublin03 load80.swf.gz --jobs 20000 --procs 256 --load 0.8 --seed 7
       cosched workload generate poisson small.swf --jobs 100 --set sizes=powers-of-two
       cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
+      cosched workload generate utrera05 bfm.swf --jobs 120 --procs 60 --set utilisation=0.8 --shapes bfm.csv
+      cosched workload generate kale02 adaptive.swf --procs 64 --set load_factor=0.9 --shapes adaptive.csv
     """
     _check_target(target, force=force)
+    if shapes_target:
+        _check_place(shapes_target, force=force)
     params: dict[str, object] = {}
     for each in parameters:
         key, equals, value = each.partition("=")
         if not equals:
             raise BadInput("--set", f"{each!r}", "KEY=VALUE")
         params[key] = value
-    log = registry.generate(model, jobs, procs, np.random.default_rng(seed), params, load=load)
+    log, lines = registry.generate_shaped(model, jobs, procs, np.random.default_rng(seed), params, load=load)
+    if shapes_target and not lines:
+        expected = "a model with jobs of several widths: utrera05 or kale02"
+        raise BadInput("--shapes", f"model {model}: all jobs are rigid", expected)
     swf.write(log, target)
+    if shapes_target:
+        shapes.write(lines, shapes_target)
     offered = scaling.offered_load(log, procs_total=procs)
     if as_json:
         made = {"target": str(target), "jobs": len(log), "model": model, "procs": procs, "seed": seed}
@@ -226,6 +243,11 @@ def _check_target(target: Path, *, force: bool) -> None:
     """Refuse what is no name of a log, and one that is there unless it may be replaced."""
     if not target.name.endswith((".swf", ".swf.gz")):
         raise BadInput(str(target), "unknown log format", "an ending of .swf or .swf.gz")
+    _check_place(target, force=force)
+
+
+def _check_place(target: Path, *, force: bool) -> None:
+    """Refuse a file that cannot be made, and one that is there unless it may be replaced."""
     if not target.absolute().parent.is_dir():
         raise BadInput(str(target), f"no directory {target.parent}", "an existing directory")
     if target.is_file() and not force:

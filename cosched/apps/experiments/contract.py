@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cosched.apps.experiments.desk_under_load import Desk, Talking
-from cosched.apps.experiments.interference import InterferenceWatch
+from cosched.apps.experiments.interference import TRIES, InterferenceWatch
 from cosched.apps.experiments.site import PARALLEL, PLAIN, Site, owners_word
 from cosched.client.client import Client
 from cosched.errors import Failed
@@ -53,6 +53,7 @@ class ContractRuns(NamedTuple):
     """How many tasks on each CPU beside the owner, under which modes, how often and for how long each time.
 
     All of them compute; if two are ``talking``, these are one job whose ranks block for each other's messages.
+    A run that is disturbed is made ``tries`` times at most.
     """
 
     tasks: Sequence[int]
@@ -61,6 +62,7 @@ class ContractRuns(NamedTuple):
     seconds: float
     seed: int = 1
     talking: bool = False
+    tries: int = TRIES
 
 
 class Felt(msgspec.Struct, frozen=True):
@@ -101,7 +103,7 @@ class Experiment:
         self._desk = Desk(site, client)
         self._plan = plan
         self._say = say
-        self._quiet = InterferenceWatch(site.lab, say, here=True)
+        self._quiet = InterferenceWatch(site.lab, say, here=True, tries=plan.tries)
         self._random = random.Random(plan.seed)
         self.refused: dict[str, str] = {}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from cosched.apps.experiments.interference import InterferenceWatch
+from cosched.apps.experiments.interference import TRIES, InterferenceWatch
 from cosched.apps.experiments.jobs import BEGIN_S, ENDED, POLL_S, Cannot, Jobs, why
 from cosched.apps.experiments.matrix import ALONE, Company, Run, Work
 from cosched.apps.experiments.progress import Word, at, words_in
@@ -29,7 +29,10 @@ Say = Callable[[str], None]
 
 
 class CoschedulingRuns(NamedTuple):
-    """What to run: how often, how many seconds of computing a run has, on how many nodes, and in which order."""
+    """What to run: how often, how many seconds of computing a run has, on how many nodes, and in which order.
+
+    A run that is disturbed is made ``tries`` times at most.
+    """
 
     works: Sequence[Work]
     companies: Sequence[Company]
@@ -38,6 +41,7 @@ class CoschedulingRuns(NamedTuple):
     seconds: float
     nodes: int
     seed: int = 1
+    tries: int = TRIES
 
 
 class Experiment:
@@ -49,7 +53,7 @@ class Experiment:
         self._jobs = Jobs(client)
         self._plan = plan
         self._say = say
-        self._quiet = InterferenceWatch(lab, say)
+        self._quiet = InterferenceWatch(lab, say, tries=plan.tries)
         self.refused: dict[str, str] = {}
 
     def run(self) -> Iterator[Run]:

@@ -15,7 +15,8 @@ Made = TypeVar("Made")
 #: Shares of the machine's CPU time: more of one of these, and the run is made again.
 MOST_STOLEN: Final = 0.005
 MOST_OTHERS: Final = 0.02
-_TRIES: Final = 4
+#: How often a disturbed run is made, unless somebody says otherwise.
+TRIES: Final = 4
 _KINDS: Final = 8  # user to steal: a guest's time is in the user's already
 
 
@@ -47,15 +48,16 @@ class InterferenceWatch:
     nothing.
     """
 
-    def __init__(self, lab: str | None, say: Callable[[str], None], *, here: bool = False) -> None:
+    def __init__(self, lab: str | None, say: Callable[[str], None], *, here: bool = False, tries: int = TRIES) -> None:
         self._lab = lab
         self._here = here or lab is not None
         self._say = say
+        self._tries = tries
 
     def run(self, make: Callable[[], Made], what: str) -> tuple[Made, Taken]:
-        """Make a run until it had the machine to itself, four times at most: the best one, and what was taken of it."""
+        """Make a run until it had the machine to itself, as often as may be: the best one, and what was taken of it."""
         tried: list[tuple[Made, Taken]] = []
-        while not tried or (tried[-1][1].too_much and len(tried) < _TRIES):
+        while not tried or (tried[-1][1].too_much and len(tried) < self._tries):
             before = self.clocks()
             made = make()
             taken = self.taken(before)

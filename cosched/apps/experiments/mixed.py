@@ -16,7 +16,7 @@ import msgspec
 
 from cosched.apps.experiments.calibrate import CLASSES
 from cosched.apps.experiments.corun import PLAIN, CoRun
-from cosched.apps.experiments.interference import InterferenceWatch, Taken
+from cosched.apps.experiments.interference import TRIES, InterferenceWatch, Taken
 from cosched.apps.experiments.jobs import Cannot, Jobs
 from cosched.apps.experiments.matrix import Spread, spread
 from cosched.apps.experiments.testbed import Testbed
@@ -46,7 +46,10 @@ class MixedRun(msgspec.Struct, frozen=True):
 
 
 class MixedRuns(NamedTuple):
-    """What to run; ``polls``: whether the message library polls while it waits, or yields."""
+    """What to run; ``polls``: whether the message library polls while it waits, or yields.
+
+    A run that is disturbed is made ``tries`` times at most.
+    """
 
     modes: Sequence[str]
     desks: Sequence[int]
@@ -54,6 +57,7 @@ class MixedRuns(NamedTuple):
     seconds: float
     polls: bool
     seed: int = 1
+    tries: int = TRIES
 
 
 #: A cluster with so many owners, until the block is left.
@@ -83,7 +87,7 @@ class Experiment:
         what = f"{worded(desks)} | {mode}"
         plan = self._plan
         mixed = CoRun(Jobs(where.client), MIX, where.nodes)
-        quiet = InterferenceWatch(where.lab, self._say)
+        quiet = InterferenceWatch(where.lab, self._say, tries=plan.tries)
         try:
             rates, taken = quiet.run(lambda: mixed.rates(mode, plan.seconds, polls=plan.polls), what)
         except (Cannot, BadInput) as error:

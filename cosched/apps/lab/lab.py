@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from cosched.apps.lab import control, state, tiers
 from cosched.apps.lab.commands import Command
 from cosched.apps.lab.interrupt import deferred, like_ctrl_c
-from cosched.apps.lab.making import Making, joined
+from cosched.apps.lab.joined import joined
 from cosched.apps.lab.plan import HEAD, Settings, python
 from cosched.client import places
 from cosched.client.client import Client
@@ -101,6 +101,8 @@ class Lab:
             events,
             os.getcwd() if ":" in policy else "",
         )
+        from cosched.apps.lab.making import Making  # noqa: PLC0415 (half of what a command on a lab that is up would import)
+
         was_up = True
         try:
             with deferred() as interrupted:

@@ -16,10 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import psutil
 
 from cosched.apps.lab import cgroups, control, files, rooms, state, tiers
+from cosched.apps.lab.joined import joined
 from cosched.apps.lab.plan import (
     AGENT_PORT,
     HEAD,
@@ -34,9 +34,7 @@ from cosched.apps.lab.plan import (
     python,
 )
 from cosched.client import places
-from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer
-from cosched.wire.api import NodeDoc, NodeList
 from local_load.profile import find, seated
 from local_load.schedule import recorded
 
@@ -44,7 +42,6 @@ Say = Callable[[str], None]
 
 _STEP_S: Final = 0.02
 _HOLDER_S: Final = 30.0
-_ANSWER_S: Final = 5.0
 _TAIL_LINES: Final = 15
 _LEAST_MEMORY: Final = 64 << 20
 #: Decides which kind of synthetic user sits at which of the first desks; the same in every lab.
@@ -268,18 +265,6 @@ class Making:
                 continue
             told += "".join(f"\n{name}: {line}" for line in lines[-_TAIL_LINES:])
         return told
-
-
-def joined(scheduler: Path) -> list[NodeDoc]:
-    """The nodes as the scheduler has them; it has a few seconds to answer. Raises :class:`NoAnswer`."""
-    transport = Transport(str(scheduler))
-    try:
-        answer = transport.request("GET", "/v1/nodes", timeout_s=_ANSWER_S)
-    finally:
-        transport.close()
-    if answer.status != 200:
-        raise NoAnswer(f"{scheduler} answers with status {answer.status}: {answer.body[:200]!r}")
-    return msgspec.json.decode(answer.body, type=NodeList).nodes
 
 
 def _holder(directory: Path, cookie: str) -> socket.socket:

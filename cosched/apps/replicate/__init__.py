@@ -2,6 +2,6 @@
 
 What all papers share stands here: ``claims`` (what is predicted, and how it is judged), ``result`` (tables, plots,
 claims and their files), ``pool`` (many simulations on several processors, in a fixed order), ``paired`` (differences
-between policies that met the same workloads), ``papers`` (which there are). Each paper has a room of its own with a
-file for each of its tables and figures.
+between policies that met the same workloads), ``steady`` (whether a queue grows), ``papers`` (which there are). Each
+paper has a room of its own with a file for each of its tables and figures.
 """

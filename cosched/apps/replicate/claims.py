@@ -71,7 +71,10 @@ class Predicate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A judged claim. ``interval`` is that of ``ours`` where chance has a part in it, else None."""
+    """A judged claim. ``interval`` is that of ``ours`` where chance has a part in it, else None.
+
+    ``readings``: the verdict under each reading of what the paper leaves open, where there are several.
+    """
 
     id: str
     text: str
@@ -81,6 +84,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float] | None
     predicate: str
     note: str = ""
+    readings: dict[str, Verdict] = {}
 
 
 def verdict(interval: tuple[float, float], region: Region) -> Verdict:

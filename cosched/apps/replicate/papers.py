@@ -11,13 +11,17 @@ from cosched.errors import BadInput, nearest
 
 #: Name -> the module that replicates it: ``replicate(request, begin) -> Result``, imported when it is asked for.
 PAPERS: Final[dict[str, str]] = {
+    "adaptive": "cosched.apps.replicate.adaptive.replication",
     "backfilling": "cosched.apps.replicate.backfilling.replication",
+    "bfm": "cosched.apps.replicate.bfm.replication",
     "cisne": "cosched.apps.replicate.cisne.replication",
 }
 
 #: Name -> the paper.
 TITLES: Final[dict[str, str]] = {
+    "adaptive": "Kalé et al. 2002, A malleable-job system for timeshared parallel machines",
     "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling",
+    "bfm": "Utrera et al. 2005, Another approach to backfilled jobs: applying virtual malleability to expired windows",
     "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
 }
 

@@ -124,6 +124,8 @@ def show(result: Result, screen: Console) -> None:
         screen.print(f"             ours {ours}{paper}; holds if {claim.predicate}", highlight=False, markup=False)
         if claim.note:
             screen.print(f"             {claim.note}", highlight=False, markup=False)
+        for reading, found in claim.readings.items():
+            screen.print(f"             {found.replace('_', ' ')} with {reading}", highlight=False, markup=False)
     counts = {v: sum(claim.verdict is v for claim in result.claims) for v in Verdict}
     screen.print(
         "  " + ", ".join(f"{count} {v.replace('_', ' ')}" for v, count in counts.items()) + "\n", highlight=False

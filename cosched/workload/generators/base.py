@@ -4,6 +4,7 @@ A model is a frozen struct whose fields are its parameters with their defaults; 
 All randomness comes from the generator handed in, so one seed gives one log.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosched.workload.log import FIELDS, Field, Header, Log
+from cosched.workload.shapes import Line
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,13 +23,15 @@ Ints = NDArray[np.int64]
 class Drawn:
     """Jobs as a model draws them: shape (n,) each, times in seconds, submissions in increasing order.
 
-    ``more`` holds any other field of the log that the model knows.
+    ``more`` holds any other field of the log that the model knows; ``shapes`` what a shapes file says of each job, for
+    a model whose jobs have several widths (none: all are rigid).
     """
 
     submit_s: Floats
     run_s: Floats
     procs: Ints
     more: dict[Field, Floats | Ints] = field(default_factory=dict)
+    shapes: Sequence[Line] = ()
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,16 +12,21 @@ from cosched.errors import BadInput, nearest
 from cosched.workload.generators.base import Model, to_log
 from cosched.workload.generators.cisne import Cisne
 from cosched.workload.generators.feitelson96 import Feitelson96
+from cosched.workload.generators.kale02 import Kale02
 from cosched.workload.generators.lublin03 import Lublin03
 from cosched.workload.generators.poisson import Poisson
+from cosched.workload.generators.utrera05 import Utrera05
 from cosched.workload.log import Log
 from cosched.workload.scaling import to_load
+from cosched.workload.shapes import Line
 
 MODELS: Final[dict[str, type[Model]]] = {
     "poisson": Poisson,
     "feitelson96": Feitelson96,
     "lublin03": Lublin03,
     "cisne": Cisne,
+    "utrera05": Utrera05,
+    "kale02": Kale02,
 }
 
 
@@ -57,10 +62,25 @@ def generate(
     load: float | None = None,
 ) -> Log:
     """Generate a log by a model; with ``load``, its inter-arrivals are then scaled to that offered load."""
+    return generate_shaped(name, jobs, procs, rng, params, load=load)[0]
+
+
+def generate_shaped(
+    name: str,
+    jobs: int,
+    procs: int,
+    rng: np.random.Generator,
+    params: Mapping[str, object] | None = None,
+    *,
+    load: float | None = None,
+) -> tuple[Log, dict[int, Line]]:
+    """As :func:`generate`, and what a shapes file says of the jobs, by number; nothing where all are rigid."""
     chosen = model(name, params)
     if jobs < 1:
         raise BadInput("jobs", f"{jobs}", "at least 1")
     if procs < 1:
         raise BadInput("procs", f"{procs}", "at least 1")
-    log = to_log(name, chosen, procs, chosen.draw(jobs, procs, rng))
-    return log if load is None else to_load(log, load, procs_total=procs)
+    drawn = chosen.draw(jobs, procs, rng)
+    log = to_log(name, chosen, procs, drawn)
+    lines = dict(enumerate(drawn.shapes, 1))
+    return (log if load is None else to_load(log, load, procs_total=procs)), lines

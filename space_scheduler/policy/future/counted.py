@@ -4,37 +4,18 @@ Without reservations what is free only rises with time, so nothing but the numbe
 reservation (EASY) two figures say whether another job may start: the *shadow time*, when the reserved job starts, and
 the *extra* processors left over then (Feitelson & Weil 1998, section 2.2, Fig. 5). A profile is made at the second
 reservation only; it gives the same answers (``tests/properties/test_futures.py``).
-
-Kept from pass to pass, the reservations are a profile, which a pass takes up where the last one left it.
 """
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from space_scheduler.feasibility import obstacle
-from space_scheduler.policy.future.compression import Compression
 from space_scheduler.policy.interface import PlannedStart, Snapshot
-from space_scheduler.policy.queue import JobQueue
 from space_scheduler.profile import Profile
 from space_scheduler.reasons import Reason, Why
 
 Ends = Sequence[tuple[int, int, int]]
-
-
-class Schedule(msgspec.Struct, frozen=True, tag=True):
-    """Reservations that are kept: the profile with everything in it, and each queued job's reserved start."""
-
-    profile: Profile
-    starts_us: dict[int, int]
-    wake_us: int
-
-    @property
-    def promised_us(self) -> dict[int, int]:
-        """Each queued job's reserved start."""
-        return self.starts_us
 
 
 class CountedFuture:
@@ -52,27 +33,6 @@ class CountedFuture:
         self.free_procs = snapshot.free_procs
         self._ends: Ends = snapshot.ends
         self._starts: list[PlannedStart] = []  # of this pass, before there is a profile
-
-    @classmethod
-    def keeping(cls, snapshot: Snapshot) -> "CountedFuture":
-        """One whose reservations will be kept: in a profile, from the first on."""
-        future = cls(snapshot)
-        future._profile = Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends)
-        return future
-
-    @classmethod
-    def resumed(cls, snapshot: Snapshot, memory: Schedule) -> "CountedFuture":
-        """What was kept, less what has ended or been withdrawn since."""
-        future, now_us, changes = cls(snapshot), snapshot.now_us, snapshot.changes
-        profile = memory.profile.copy()
-        future._profile = profile
-        profile.advance(now_us)
-        for until_us, procs in changes.vacated:
-            profile.change(now_us, until_us, procs)
-        for job in changes.withdrawn:
-            if (start_us := memory.starts_us.get(job.id, FOREVER_US)) != FOREVER_US:
-                profile.change(max(now_us, start_us), start_us + job.estimate_us, job.procs)
-        return future
 
     def obstacle(self, job: Job) -> Why | None:
         """What keeps a job from starting now, whatever is reserved."""
@@ -140,23 +100,6 @@ class CountedFuture:
         """The one reservation is what it was found to be in an earlier pass."""
         self.shadow_us, self.extra_procs = shadow_us, extra_procs
 
-    # reservations that are kept
-
-    def compress(self, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
-        """Move reservations to earlier holes, one by one."""
-        compression = Compression(self._profile or self._whole_profile(), self.now_us, starts_us)
-        compression.sweep(queue)
-        return compression.moved
-
-    def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
-        """Its processors are set aside already."""
-        self.free_procs -= job.procs
-        return PlannedStart(job, reason)
-
-    def kept(self, starts_us: dict[int, int], wake_us: int) -> Schedule:
-        """The profile and the starts."""
-        return Schedule(self._profile or self._whole_profile(), starts_us, wake_us)
-
     def _whole_profile(self) -> Profile:
         """What runs, what this pass has started, and what is reserved."""
         if self._profile is None:
@@ -190,17 +133,3 @@ def shadow_of(head: Job, free_procs: int, ends: Iterable[tuple[int, int, int]]) 
     if shadow_us == FOREVER_US:
         return FOREVER_US, 0
     return shadow_us, available - head.procs
-
-
-def contradiction(snapshot: Snapshot, memory: Schedule) -> str | None:
-    """What is wrong with a memory: its profile is what runs and what is reserved, and never over-committed."""
-    expected = Profile.of_running(snapshot.now_us, snapshot.free_procs, snapshot.ends)
-    for job_id, start_us in memory.starts_us.items():
-        if job_id in snapshot.queue and start_us != FOREVER_US:
-            job = snapshot.queue.job(job_id)
-            expected.change(max(start_us, snapshot.now_us), start_us + job.estimate_us, -job.procs)
-    actual = memory.profile.copy()
-    actual.advance(snapshot.now_us)
-    if actual.normal() != expected.normal():
-        return f"profile {actual.normal()}, expected {expected.normal()}"
-    return f"over-committed: {actual.normal()}" if actual.lowest() < min(0, snapshot.free_procs) else None

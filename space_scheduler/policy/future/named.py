@@ -32,7 +32,7 @@ class Timetable(msgspec.Struct, frozen=True, tag=True):
     wake_us: int
 
     @property
-    def promised_us(self) -> dict[int, int]:
+    def starts_us(self) -> dict[int, int]:
         """Each queued job's reserved start."""
         return {job_id: each.start_us for job_id, each in self.reserved.items()}
 
@@ -47,6 +47,7 @@ class NamedFuture:
         self._room = self._nodes.room.copy()
         self.free_procs = self._room.free_procs
         self.by_company = self._room.place.by_company
+        self.starts_us: dict[int, int] = {}  # of reservations that will be kept
         self._begun: list[PlannedStart] = []  # starts of this pass, before there is a profile
         self._reserved: dict[int, tuple[Job, int]] = {}  # in the order in which they were made
         self._places: dict[int, Allocation] = {}  # of the reservations
@@ -56,10 +57,18 @@ class NamedFuture:
         self._moved: NodeProfile | None = None  # the reservations on other places, for the start just asked about
 
     @classmethod
+    def anew(cls, snapshot: Snapshot, job_ids: Iterable[int]) -> "NamedFuture":
+        """What runs; these jobs are to be placed."""
+        future = cls(snapshot)
+        future.starts_us = dict.fromkeys(job_ids, FOREVER_US)
+        return future
+
+    @classmethod
     def resumed(cls, snapshot: Snapshot, memory: Timetable) -> "NamedFuture":
         """What was kept of those who still wait, beside what runs now."""
         future = cls(snapshot)
         gone = {job.id for job in snapshot.changes.withdrawn}
+        future.starts_us = {job_id: start_us for job_id, start_us in memory.starts_us.items() if job_id not in gone}
         for job_id, each in memory.reserved.items():
             if each.allocation is not None and job_id not in gone:
                 future._take(snapshot.queue.job(job_id), each.start_us, each.allocation)
@@ -128,15 +137,23 @@ class NamedFuture:
 
     # reservations that are kept
 
-    def compress(self, jobs: Iterable[Job], starts_us: dict[int, int]) -> set[int]:
+    def place(self, job: Job) -> None:
+        """Reserve the earliest hole."""
+        self.starts_us[job.id] = start_us = self.earliest(job)
+        self.reserve(job, start_us)
+
+    def compress(self, queue: Iterable[Job]) -> dict[int, int]:
         """Take each reservation out and place it again in the earliest hole, if that is earlier."""
-        moved = set()
-        for job in jobs:
+        moved, starts_us = {}, self.starts_us
+        for job in queue:
             start_us = starts_us.get(job.id, self.now_us)
             if self.now_us < start_us < FOREVER_US and (earlier_us := self._earlier(job, start_us)) != start_us:
-                starts_us[job.id] = earlier_us
-                moved.add(job.id)
+                starts_us[job.id], moved[job.id] = earlier_us, start_us
         return moved
+
+    def due(self) -> list[int]:
+        """The jobs that are reserved from now on."""
+        return [job_id for job_id, start_us in self.starts_us.items() if start_us <= self.now_us]
 
     def _earlier(self, job: Job, start_us: int) -> int:
         profile, allocation = self._profiles()[1], self._places[job.id]
@@ -149,15 +166,16 @@ class NamedFuture:
 
     def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
         """On the nodes that are set aside."""
+        del self.starts_us[job.id]
         self.free_procs -= job.procs
         return PlannedStart(job, reason, self._places[job.id])
 
-    def kept(self, starts_us: dict[int, int], wake_us: int) -> Timetable:
-        """The starts and their places."""
-        places = self._places
-        return Timetable(
-            {job_id: Reserved(start_us, places.get(job_id)) for job_id, start_us in starts_us.items()}, wake_us
-        )
+    def kept(self) -> tuple[Timetable, int]:
+        """The starts and their places, and the next that falls due."""
+        places, starts_us = self._places, self.starts_us
+        wake_us = min(starts_us.values(), default=FOREVER_US)
+        reserved = {job_id: Reserved(start_us, places.get(job_id)) for job_id, start_us in starts_us.items()}
+        return Timetable(reserved, wake_us), wake_us
 
     @property
     def ends_moved(self) -> bool:

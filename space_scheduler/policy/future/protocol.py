@@ -7,11 +7,11 @@ A place is found by the question and taken by what follows: ``start`` after :met
 :meth:`Future.earliest`, for the same job and with nothing in between. Times are all that a selection handles.
 """
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from cosched.model.job import Job
 from space_scheduler.policy.interface import PlannedStart
-from space_scheduler.policy.queue import JobQueue
 from space_scheduler.reasons import Reason, Why
 
 
@@ -57,20 +57,31 @@ class Future(Protocol):
 class KeepingFuture(Future, Protocol):
     """A future whose reservations can be kept from one pass to the next: predicted ends stay what they were."""
 
-    def compress(self, queue: JobQueue, starts_us: dict[int, int]) -> set[int]:
-        """In queue order take each job's reservation out and place it again in the earliest hole; the others stay.
+    #: Each queued job's reserved start, in µs; FOREVER_US while nodes that it needs are away. To be read.
+    starts_us: dict[int, int]
 
-        ``starts_us`` are the reserved starts by job, and follow; a job without one, or of one that is not after now or
-        FOREVER_US, is left as it is. Gives the numbers of those that moved.
+    def place(self, job: Job) -> None:
+        """Reserve the earliest hole for a job; while nodes that it needs are away it has none."""
+        ...
+
+    def compress(self, queue: Iterable[Job]) -> dict[int, int]:
+        """In this order take each job's reservation out and place it again in the earliest hole; the others stay.
+
+        A job without one, or of one that is not after now or FOREVER_US, is left as it is. Gives the starts, in µs,
+        that those had who have moved.
         """
+        ...
+
+    def due(self) -> list[int]:
+        """The jobs that are reserved from now on, or earlier; each is then to be started."""
         ...
 
     def start_reserved(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job now what is reserved for it from now on."""
         ...
 
-    def kept(self, starts_us: dict[int, int], wake_us: int) -> Any:
-        """The reservations as a memory: each queued job's reserved start, and the next that falls due."""
+    def kept(self) -> tuple[Any, int]:
+        """The reservations as a memory, and the next that falls due, in µs, or FOREVER_US."""
         ...
 
 

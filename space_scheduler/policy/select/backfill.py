@@ -16,7 +16,7 @@ not enough: the pass is made again with what it has started, until nobody more s
 
 Why most passes of EASY over counted processors are short: between two ends of jobs nothing gets easier, so after
 submissions only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of
-job once.
+job at its beginning, and walks those alone that may start: during a scan that only gets harder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +117,8 @@ class Backfill:
                 future.reserve(first, start_us)
                 promised[first.id] = start_us  # at FOREVER_US: nothing, while nodes are out of service
         shadow_us = min(promised.values()) if promised else FOREVER_US
-        scan = snapshot.queue.scan(future.free_procs, shortest_first=self.shortest_first)
+        fits = future.now if promised and isinstance(future, CountedFuture) else None
+        scan = snapshot.queue.scan(future.free_procs, fits=fits, shortest_first=self.shortest_first)
         while (job := next_fitting(scan, future, taken)) is not None:
             starts.append(future.start(job, self._why(job, future, shadow_us)))
             scan.advance()
@@ -202,10 +203,10 @@ def _told(
     if before and changes.withdrawn:  # who comes back is promised anew
         gone = {job.id for job in changes.withdrawn}
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
-    told = []
-    if before != promised:
-        why = Reason(changes.disturbed or Why.RESERVED)
-        told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
+    if before == promised:
+        return []
+    why = Reason(changes.disturbed or Why.RESERVED)
+    told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
     if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
         started = {start.job.id for start in starts}
         why = Reason(changes.disturbed or Why.OVERTAKEN)

@@ -63,101 +63,71 @@ class Conservative:
         """Take in what changed, place the newcomers, start what is due."""
         changes, now_us, queue = snapshot.changes, snapshot.now_us, snapshot.queue
         memory = futures.memory_of(snapshot)
-        before = {} if memory is None else memory.promised_us
-        if changes.withdrawn:  # who comes back is promised anew
-            gone = {job.id for job in changes.withdrawn}
-            before = {job_id: start_us for job_id, start_us in before.items() if job_id not in gone}
-        starts_us = before.copy()
-
         disturbed = changes.disturbed
         if memory and memory.wake_us < now_us:  # a live host can be late; a promise that should have been kept was not
             disturbed = disturbed or Why.LATE_LAUNCH
         future: KeepingFuture | None = None
-        moved: list[int] | None = None  # jobs whose reservation may be another one than before; None: all of them
         if memory is not None and not disturbed:
             future = futures.resumed(snapshot, memory)
             if isinstance(future, NamedFuture) and future.ends_moved:
                 disturbed, future = Why.PACE, None
         if future is None:
-            future = _made_anew(snapshot, starts_us, _in_schedule_order(snapshot, starts_us))
-            newcomers = [job for job in queue if job.id not in starts_us]
+            before = {} if memory is None else memory.starts_us.copy()
+            for job in changes.withdrawn:  # who comes back is promised anew
+                before.pop(job.id, None)
+            future = _made_anew(snapshot, before, _in_schedule_order(snapshot, before))
+            moved, newcomers = before, [job for job in queue if job.id not in before]
         else:
-            newcomers = changes.submitted
+            moved, newcomers = {}, changes.submitted
             if len(newcomers) > 1:
                 newcomers = sorted(newcomers, key=lambda job: queue.key(job.id))
-            moved = []
-            if starts_us and (changes.vacated or changes.withdrawn):
-                future, found = self._after_early_end(snapshot, future, starts_us)
-                moved = None if found is None else [job_id for job_id in starts_us if job_id in found] if found else []
+            if future.starts_us and (changes.vacated or changes.withdrawn):
+                future, moved = self._after_early_end(snapshot, future)
+        told = [job_id for job_id in future.starts_us if job_id in moved] if moved else []
         for job in newcomers:
-            _place(future, starts_us, job)
-            if moved is not None:
-                moved.append(job.id)
-        due = memory is None or memory.wake_us <= now_us  # some that have not moved may be
-        return _start_due(snapshot, future, before, starts_us, moved, due, disturbed or Why.RESCHEDULED)
+            future.place(job)
+            told.append(job.id)
+        return _start_due(snapshot, future, moved, told, disturbed or Why.RESCHEDULED)
 
     def validate(self, snapshot: Snapshot) -> None:
         """The memory is what runs and what is reserved, and never over-committed."""
         problem = futures.contradiction(snapshot)
         assert problem is None, problem
 
-    def _after_early_end(
-        self, snapshot: Snapshot, future: KeepingFuture, starts_us: dict[int, int]
-    ) -> tuple[KeepingFuture, set[int] | None]:
-        """Carry out the choice; ``starts_us`` is updated. Gives the future to go on with, and who moved (None: any)."""
-        now_us = snapshot.now_us
+    def _after_early_end(self, snapshot: Snapshot, future: KeepingFuture) -> tuple[KeepingFuture, dict[int, int]]:
+        """Carry out the choice. Gives the future to go on with, and the starts before of all who may have moved."""
+        now_us, starts_us = snapshot.now_us, future.starts_us
         if self.early_end is EarlyEnd.ANEW:
             waiting = [job for job in snapshot.queue if job.id in starts_us]
             waiting.sort(key=lambda job: starts_us[job.id] > now_us)  # what is due now is as good as started
-            return _made_anew(snapshot, starts_us, waiting), None
+            return _made_anew(snapshot, starts_us, waiting), starts_us
         if self.early_end is EarlyEnd.SCHEDULE:
-            in_schedule_order, anew_us = _in_schedule_order(snapshot, starts_us), starts_us.copy()
-            anew = _made_anew(snapshot, anew_us, in_schedule_order)
-            none_later = snapshot.nodes is None or all(anew_us[job_id] <= at_us for job_id, at_us in starts_us.items())
+            in_schedule_order = _in_schedule_order(snapshot, starts_us)
+            anew = _made_anew(snapshot, starts_us, in_schedule_order)
+            none_later = snapshot.nodes is None or all(
+                anew.starts_us[job_id] <= at_us for job_id, at_us in starts_us.items()
+            )
             if none_later:
-                starts_us.update(anew_us)
-                return anew, None
-            assert isinstance(future, NamedFuture)  # on counted processors none is later
-            return future, future.compress(in_schedule_order, starts_us)
+                return anew, starts_us
+            return future, future.compress(in_schedule_order)  # on counted processors none is later
         if self.early_end is EarlyEnd.ARRIVAL:
-            return future, future.compress(snapshot.queue, starts_us)
-        return future, set()
+            return future, future.compress(snapshot.queue)
+        return future, {}
 
 
-def _start_due(
-    snapshot: Snapshot,
-    future: KeepingFuture,
-    before: dict[int, int],
-    starts_us: dict[int, int],
-    moved: list[int] | None,
-    any_due: bool,
-    why: Why,
-) -> Plan:
+def _start_due(snapshot: Snapshot, future: KeepingFuture, before: dict[int, int], looked: list[int], why: Why) -> Plan:
     """Start what is due, and tell of every promise made or moved (``why`` one might be later than before).
 
-    ``moved``: the jobs that may have another promise than before, in the order of ``starts_us``; None: any. Unless
-    ``any_due`` nobody else is due.
+    ``looked``: the jobs that may have another promise than before, in the order in which they are told; ``before``:
+    what those of them had that had one.
     """
-    now_us, queue = snapshot.now_us, snapshot.queue
-    starts = []
-    looked = starts_us if moved is None else {job_id: starts_us[job_id] for job_id in moved}
-    due = [job_id for job_id, start_us in (starts_us if any_due else looked).items() if start_us <= now_us]
-    due.sort(key=queue.key)
-    for job in map(queue.job, due):
-        reason = Reason(Why.RESERVATION_DUE, {"promised_us": before.get(job.id, now_us)})
-        starts.append(future.start_reserved(job, reason))
-        del starts_us[job.id]
-        looked.pop(job.id, None)
-    told = moves_told(before, looked, why)
-    wake_us = min(starts_us.values(), default=FOREVER_US)
-    return Plan(starts, future.kept(starts_us, wake_us), wake_us if wake_us != FOREVER_US else None, told)
-
-
-def _place(future: KeepingFuture, starts_us: dict[int, int], job: Job) -> None:
-    """Reserve the earliest hole; a job that needs nodes that are away gets none until they come back."""
-    start_us = future.earliest(job)
-    future.reserve(job, start_us)
-    starts_us[job.id] = start_us
+    starts_us, starts = future.starts_us, []
+    for job in map(snapshot.queue.job, sorted(future.due(), key=snapshot.queue.key)):
+        promised_us = before.get(job.id, starts_us[job.id])
+        starts.append(future.start_reserved(job, Reason(Why.RESERVATION_DUE, {"promised_us": promised_us})))
+    told = moves_told(before, {job_id: starts_us[job_id] for job_id in looked if job_id in starts_us}, why)
+    memory, wake_us = future.kept()
+    return Plan(starts, memory, wake_us if wake_us != FOREVER_US else None, told)
 
 
 def _in_schedule_order(snapshot: Snapshot, starts_us: dict[int, int]) -> list[Job]:
@@ -165,9 +135,9 @@ def _in_schedule_order(snapshot: Snapshot, starts_us: dict[int, int]) -> list[Jo
     return sorted((job for job in snapshot.queue if job.id in starts_us), key=lambda job: starts_us[job.id])
 
 
-def _made_anew(snapshot: Snapshot, starts_us: dict[int, int], jobs: Iterable[Job]) -> KeepingFuture:
-    """The future of what runs, with the jobs placed in it in the order given."""
-    future: KeepingFuture = futures.keeping(snapshot)
+def _made_anew(snapshot: Snapshot, job_ids: Iterable[int], jobs: Iterable[Job]) -> KeepingFuture:
+    """The future of what runs, with the jobs placed in it in the order given; ``job_ids``: theirs, as they are told."""
+    future: KeepingFuture = futures.keeping(snapshot, job_ids)
     for job in jobs:
-        _place(future, starts_us, job)
+        future.place(job)
     return future

@@ -34,6 +34,7 @@ from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
+from space_scheduler.service.core.sizing import SizesUnknown
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
@@ -100,11 +101,14 @@ class Api:
         job = Job(
             0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=given.kind or "",
             program=program(caller.user, given), coscheduling=given.coscheduling or "",
+            long=given.job_class == "long", foldable=given.fold is not False,
         )  # fmt: skip
         try:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
         except Infeasible as error:
             raise self._infeasible(error) from None
+        except SizesUnknown as error:
+            raise Refusal(503, str(error), where="submission: sizes", retry_after_s=_FULL_AGAIN_S) from None
         except QueueFull as error:
             self._rates.give_back(caller.user)
             raise Refusal(429, f"{error}; submit again when some have run", retry_after_s=_FULL_AGAIN_S) from None
@@ -332,13 +336,16 @@ class Api:
 
     async def _document(self, record: JobRecord, caller: Caller, *, explained: bool = True) -> docs.JobDoc:
         clock, present = self.host.clock, None
-        if explained and record.state is JobState.QUEUED:
+        if explained and record.state in _CHANGING:
             found = await self.host.explain(record.id)
-            present = found.reason if found.state is record.state else None  # else it has gone on meanwhile
+            later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
+            present = found.reason if later and found.state is record.state else None  # else it has gone on meanwhile
         own = caller.may_change(record.user)
         return documents.job_doc(record, clock.when, clock.now_us(), own=own, present=present)
 
 
+#: In these states a job's reason may be later than its last step.
+_CHANGING: Final = (JobState.QUEUED, JobState.RUNNING)
 _PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}
 
 

@@ -2,14 +2,25 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
-from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShareDoc, Step, WhyDoc
+from cosched.model.width import Range
+from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShapeDoc, ShareDoc, Step, WhyDoc
 from space_scheduler.reasons import Reason
+from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
 from space_scheduler.service.launch.efforts import total
 
+#: Numbers of reasons of jobs that change shape, and how they are said together.
+_TOGETHER: Final = (
+    (("processes", "procs"), "{processes} processes on {procs} processors"),
+    (("processes",), "{processes} processes"),
+    (("before_procs", "procs"), "{procs} processors, {before_procs} before"),
+    (("minimum_procs", "procs"), "{procs} processors, {minimum_procs} at least"),
+    (("asked_procs", "given_procs"), "asked for {asked_procs:+d} processes, given {given_procs:+d}"),
+)
 When = Callable[[int], datetime]
 
 
@@ -20,8 +31,12 @@ def why_doc(reason: Reason, when: When) -> WhyDoc:
 
 def worded(reason: Reason, when: When) -> str:
     """For people. A number of the core whose name ends with ``_us`` is a moment: it is told by the wall clock."""
-    told = [f"node={reason.node}"] if reason.node else []
-    for name, value in reason.numbers.items():
+    told, left = [f"node={reason.node}"] if reason.node else [], dict(reason.numbers)
+    for names, words in _TOGETHER:
+        if all(name in left for name in names):
+            told.append(words.format(**left))
+            left = {name: value for name, value in left.items() if name not in names}
+    for name, value in left.items():
         told.append(f"{name[:-3]}={promised(when, value) or 'never'}" if name.endswith("_us") else f"{name}={value}")
     return f"{reason.why.value} ({', '.join(told)})" if told else reason.why.value
 
@@ -44,6 +59,7 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         state=record.state.value,
         reason=why_doc(reason, when) if reason else None,
         tasks=submission.tasks,
+        shape=shape_doc(record),
         kind=record.job.kind or None,
         kind_from=("declared" if submission.kind else "measured") if record.job.kind else "",
         effort=_effort(record),
@@ -65,6 +81,25 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         signal=how.signal if how else None,
         failure=_failure(facts.failure, own=own),
         history=[_step(each, when, own=own) for each in record.history],
+    )
+
+
+def shape_doc(record: JobRecord) -> ShapeDoc | None:
+    """What a job says of its shape, and what becomes of that; None where it says nothing."""
+    submission, shape, tasks = record.submission, record.job.shape, record.job.procs
+    if not isinstance(shape, Range):
+        if submission.fold is None and submission.job_class is None:
+            return None
+        shape = Range(tasks, tasks)
+    several = f"of its sizes it has {tasks}, the largest that could ever start here, and keeps it: "
+    return ShapeDoc(
+        min_tasks=shape.least,
+        max_tasks=shape.most,
+        sizes=list(shape.sizes),
+        malleable=shape.malleable,
+        fold=submission.fold,
+        job_class=submission.job_class,
+        note=(several if submission.several_sizes else "") + NOT_RESHAPED,
     )
 
 
@@ -106,6 +141,7 @@ def explanation(record: JobRecord, explained: Explained, when: When) -> Explanat
         iso(when, explained.decided_us),
         cause,
         promised(when, explained.promised_us),
+        shape=shape_doc(record),
         nodes=[
             OnNodeDoc(
                 each.node,

@@ -151,10 +151,13 @@ class Metrics(Collector):
             "cosched_node_raises", "How often jobs went first there, since its agent started.", labels=["node"]
         )
         limited = GaugeMetricFamily("cosched_node_limited_cpus", "The ceiling for parallel work.", labels=["node"])
+        speaks = GaugeMetricFamily("cosched_node_link_version", "Of the messages that it speaks.", labels=["node"])
         used = view.used()
         for entry in self._book.members(used):
             states[entry.state(busy=used.get(entry.name, 0) > 0)] += 1
             connected += entry.connected
+            if entry.version:
+                speaks.add_metric([entry.name], entry.version)
             if (beat := entry.beat) is None:
                 continue
             for side in _SIDES:
@@ -172,7 +175,7 @@ class Metrics(Collector):
             nodes.add_metric([state], states[state])
         yield nodes
         yield GaugeMetricFamily("cosched_agents_connected", "Agents that are connected.", value=connected)
-        yield from (cpus, memory, there, blind, unguarded, raises, limited)
+        yield from (cpus, memory, there, blind, unguarded, raises, limited, speaks)
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float) -> None:

@@ -11,10 +11,12 @@ from cosched.config.cluster import ClusterConfig
 from cosched.config.load import convert, shown
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
+from cosched.model.sizes import contradiction, parse_sizes
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire.api import Submission
 from space_scheduler.launch import check_environment
 from space_scheduler.service.api import bodies
+from space_scheduler.service.core.sizing import MAX_TASKS
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
 MAX_ARGUMENTS_BYTES: Final = 128 << 10
@@ -23,8 +25,10 @@ _MAX_PATH: Final = 4095  # Linux's PATH_MAX, less the closing NUL
 #: What travels to a node's guard in one packet, as JSON, less the part that is left to the job's own variables.
 MAX_LAUNCH_BYTES: Final = 160 << 10
 MAX_ARGUMENTS: Final = 4000
-_MAX_TASKS: Final = 1 << 24
+#: Of ``sizes``, in characters.
+_MAX_SIZES: Final = 4000
 KINDS: Final = ("cpu", "comm")
+CLASSES: Final = ("long", "short")
 MODES: Final = tuple(mode.value for mode in Mode)
 
 
@@ -41,8 +45,7 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
     """The same submission, when this cluster can take it; names and paths made plain. Raises :class:`BadInput`."""
     _script(given.script)
     _arguments(given.arguments)
-    if given.tasks < 1 or given.tasks > _MAX_TASKS:
-        raise _bad("tasks", given.tasks, "a number of tasks of at least 1")
+    _tasks(given)
     if given.kind is not None and given.kind not in KINDS:
         raise _bad("kind", given.kind, "cpu or comm", nearest(given.kind, KINDS))
     if given.coscheduling is not None and given.coscheduling not in MODES:
@@ -81,6 +84,24 @@ def _script(script: str) -> None:
         raise BadInput("submission: script", f"its first line is {first[:60]!r}", expected)
     if "\r" in first:
         raise BadInput("submission: script", "its lines end with CR LF, as on Windows", "lines that end with LF")
+
+
+def _tasks(given: Submission) -> None:
+    """How many tasks it may have, and what else it says of its shape."""
+    for key in ("tasks", "min_tasks", "max_tasks"):
+        number = getattr(given, key)
+        if number is not None and not 1 <= number <= MAX_TASKS:
+            raise _bad(key, number, f"a number of tasks of at least 1, at most {MAX_TASKS}")
+    if given.sizes is not None:
+        if len(given.sizes) > _MAX_SIZES:
+            raise TooLarge("submission: sizes", f"{len(given.sizes)} characters", f"at most {_MAX_SIZES}")
+        if not parse_sizes(given.sizes, MAX_TASKS, "submission: sizes")[0]:
+            raise _bad("sizes", given.sizes, f"a size of at most {MAX_TASKS} among them")
+    if wrong := contradiction(given.tasks, given.min_tasks, given.max_tasks, given.sizes):
+        key, found, expected = wrong
+        raise BadInput(f"submission: {key}", found, expected)
+    if given.job_class is not None and given.job_class not in CLASSES:
+        raise _bad("job_class", given.job_class, "long or short", nearest(given.job_class, CLASSES))
 
 
 def _launchable(given: Submission) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from cosched.errors import Failed
+from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -21,6 +22,7 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
+from space_scheduler.service.core.sizing import sized
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, Transition, View
@@ -31,10 +33,6 @@ RESUMED: Final = "the state was built again from the journal before this pass"
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
-
-
-#: What a policy is told that resizes a job of a live system.
-NOT_RESIZED: Final = "agents of this version resize no job"
 
 
 class QueueFull(Failed):
@@ -111,7 +109,17 @@ class JournalledCore:
             turns=SavedTurns() if self.state.machine.turns is None else self.state.machine.turns.saved(),
             progress={each.job.id: each.progress() for each in self.state.running() if each.left},
             ended=self.ended.copy(),
+            resizing=self._resizing(),
         )
+
+    def _resizing(self) -> dict[int, Allocation]:
+        """What jobs are to hold of which nobody has heard since they were to be resized."""
+        found = {}
+        for job_id, record in self.state.machine.changing.items():
+            change = record.change
+            if change is not None and change.sent and not record.released and record.allocation is not None:
+                found[job_id] = record.allocation
+        return found
 
     @property
     def staged(self) -> bool:
@@ -169,11 +177,11 @@ class JournalledCore:
     def submit(
         self, job: Job, submission: Submission, user: str, now_us: int, *, hold: bool = False, most: Most | None = None
     ) -> int:
-        """Take in a new job under the next number. Raises ``Infeasible`` and :class:`QueueFull`."""
+        """Take in a new job under the next number. Raises ``Infeasible``, ``SizesUnknown`` and :class:`QueueFull`."""
         if most is not None:
             most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
-        job = msgspec.structs.replace(job, id=job_id, submit_us=now_us)
+        job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
         self.take_in(ev.JobSubmitted(job), now_us, new=new)
         if hold:
@@ -251,12 +259,6 @@ class JournalledCore:
         self.state, self.policy, self.rules = state, policy, rules
         committed = self.take_in(ev.RulesChanged(name, order), now_us)
         self._chosen.append(Chosen(committed.seq, name, order, rules))
-
-    def refuse_resizes(self, now_us: int) -> None:
-        """Stage that no job is resized that was to be when the service ended: no agent of this version does it."""
-        changing = self.state.machine.changing.items()
-        for job_id in [job_id for job_id, each in changing if not each.awaits and not each.released]:
-            self.take_in(ev.ResizeFailed(job_id, NOT_RESIZED), now_us)
 
     def annotate(self, job_id: int, facts: Facts) -> None:
         """Stage facts of a job, alive or ended. Raises ``UnknownJob``."""

@@ -60,7 +60,6 @@ def opened(settings: Settings) -> Opened:
             keep_events=settings.keep_events,
         )
         core.save_if_rules_changed()
-        core.refuse_resizes(clock.now_us())
         core.commit()
     except BaseException:
         journal.close()

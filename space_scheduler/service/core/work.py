@@ -8,9 +8,10 @@ from cosched.errors import Failed
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.service.core.journalled import JournalledCore, QueueFull
+from space_scheduler.service.core.sizing import SizesUnknown
 
 #: An event that does not fit is its poster's business: the core has changed nothing.
-MISFITS: Final = (Infeasible, QueueFull, UnknownJob, UnknownNode, IllegalTransition)
+MISFITS: Final = (Infeasible, QueueFull, SizesUnknown, UnknownJob, UnknownNode, IllegalTransition)
 
 
 class NotAccepting(Failed):

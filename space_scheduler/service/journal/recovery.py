@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from cosched.errors import Failed
+from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine.events import Event, RulesChanged, TimerDue
@@ -33,7 +34,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     ``events`` were applied after the snapshot at ``snapshot_seq`` (0: from the beginning); ``epoch`` is this start's.
     ``jobs`` are those alive, by number: those that are starting, running or ending have their attempt and allocation.
     ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates; ``turns``
-    are who takes turns, and what that was decided by.
+    are who takes turns, and what that was decided by; ``resizing`` is what jobs are to hold that were being resized.
     """
 
     epoch: int
@@ -44,6 +45,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     progress: dict[int, Progress]
     turns: SavedTurns
     ended: dict[JobState, int]
+    resizing: dict[int, Allocation]
 
     def __str__(self) -> str:
         states = [record.state for record in self.jobs.values()]

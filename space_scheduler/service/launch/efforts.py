@@ -20,5 +20,6 @@ def program(user: str, submission: Submission) -> str:
 
     On one node alone it is another one, since nobody is there to talk to.
     """
-    text = "\0".join([str(submission.tasks > 1), submission.script, *submission.arguments])
+    several = submission.tasks > 1 or submission.several_sizes
+    text = "\0".join([str(several), submission.script, *submission.arguments])
     return f"{user}:{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"

@@ -6,18 +6,22 @@ cause decides the outcome. *Over*: no node has a process of it any more (or is l
 once. Refusal, time-out, loss of a node, cancellation and the script's own end all lead through *ending*.
 
 Nothing is remembered of what was sent and not delivered: when an agent comes back it says what it has of the job
-(:meth:`Gang.reported`), and the machine asks again for what is missing. Orders of a kind have always the same number,
-so an agent that has obeyed before only answers again, also to a scheduler that was restarted in between.
+(:meth:`Gang.reported`), and the machine asks again for what is missing. The same order has the same number again
+(:mod:`~.numbers`), so an agent that has obeyed before only answers again.
+
+While a job runs, nodes may join it and leave it (:mod:`~.reshaping`): one that joins is asked to make ready, and counts
+from then on; one that leaves is asked to kill what is there, and counts until nothing is left.
 """
 
 import signal
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from cosched.model.job import JobState
 from cosched.wire.messages import Exit, GroupReport
+from space_scheduler.service.launch.numbers import OrderKind
 
 
 class Phase(StrEnum):
@@ -30,22 +34,13 @@ class Phase(StrEnum):
     OVER = "over"
 
 
-class OrderKind(IntEnum):
-    """What a node is asked to do. The value is the order's number: it rises along a job's way, and is never reused."""
-
-    PREPARE = 1
-    RUN = 2
-    KILL = 3
-    FORGET = 4
-    DISCARD = 5
-
-
 class NodePhase(StrEnum):
     """How one node stands to the gang."""
 
     ASKED = "asked"
     READY = "ready"
     KILLING = "killing"
+    LEAVING = "leaving"
     EMPTY = "empty"
     GONE = "gone"
 
@@ -59,6 +54,12 @@ class Order(msgspec.Struct, frozen=True):
 
 class Launched(msgspec.Struct, frozen=True):
     """To report: the job script runs."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """To report: nothing of the job is left on a node that was to leave it, and it is the job's no more."""
+
+    node: str
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ class Ended(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-Action = Order | Launched | Ended
+Action = Order | Launched | Left | Ended
 
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
@@ -130,8 +131,8 @@ class Gang:
         return self.node_phases[node] is NodePhase.GONE
 
     def waits_for(self, node: str) -> bool:
-        """Whether the job is ending, and that node has not said yet that it has no process of it."""
-        return self.phase is Phase.ENDING and self.node_phases.get(node) is NodePhase.KILLING
+        """Whether that node is to end what it has of the job, and has not said yet that it has no process of it."""
+        return self.node_phases.get(node) in (NodePhase.KILLING, NodePhase.LEAVING)
 
     def begin(self) -> list[Action]:
         """The first orders."""
@@ -139,29 +140,30 @@ class Gang:
 
     def prepared(self, node: str) -> list[Action]:
         """A node is ready."""
-        if self.phase is not Phase.PREPARING or self.node_phases[node] is not NodePhase.ASKED:
+        if self.phase not in (Phase.PREPARING, Phase.RUNNING) or self.node_phases[node] is not NodePhase.ASKED:
             return []
         self.node_phases[node] = NodePhase.READY
+        if self.phase is Phase.RUNNING:
+            return []  # it has joined
         if any(phase is not NodePhase.READY for phase in self.node_phases.values()):
             return []
         self.phase = Phase.LAUNCHING
         self._asked_to_run = True
         return [Order(self.first, OrderKind.RUN)]
 
-    def refused(self, node: str, kind: int, code: str, message: str) -> list[Action]:
+    def refused(self, node: str, kind: OrderKind, code: str, message: str) -> list[Action]:
         """A node does not do what it was asked. What it cannot kill because it knows nothing of it, is not there."""
-        if kind == OrderKind.KILL and code == "unknown":
-            return (
-                self._knows_nothing(node, self.node_phases[node]) if self.node_phases[node] is NodePhase.KILLING else []
-            )
-        if (kind == OrderKind.PREPARE and self.phase is Phase.PREPARING) or (
-            kind == OrderKind.RUN and self.phase is Phase.LAUNCHING and node == self.first
+        if kind is OrderKind.KILL and code == "unknown":
+            phase = self.node_phases[node]
+            return self._knows_nothing(node, phase) if phase in (NodePhase.KILLING, NodePhase.LEAVING) else []
+        if (kind is OrderKind.PREPARE and self.phase is Phase.PREPARING) or (
+            kind is OrderKind.RUN and self.phase is Phase.LAUNCHING and node == self.first
         ):
-            if kind == OrderKind.RUN and code in _NOT_BEGUN:
+            if kind is OrderKind.RUN and code in _NOT_BEGUN:
                 self._asked_to_run = False
             # a Run that fails may be the script's own fault: it is held against nobody
             return self._launch_failed(
-                f"{node} refused: {message}", (node,), code if kind == OrderKind.PREPARE else "run"
+                f"{node} refused: {message}", (node,), code if kind is OrderKind.PREPARE else "run"
             )
         return []
 
@@ -209,6 +211,8 @@ class Gang:
         if cpu_us is not None:
             self._cpu_us[node] = max(self._cpu_us.get(node, 0), cpu_us)
             self._peak_bytes[node] = max(self._peak_bytes.get(node, 0), memory_peak_bytes)
+        if self.node_phases[node] is NodePhase.LEAVING and self.phase is Phase.RUNNING:
+            return self._left(node)
         if self.phase is Phase.RUNNING and node == self.first:
             actions = self._kill_all()
             self.node_phases[node] = NodePhase.EMPTY
@@ -222,6 +226,8 @@ class Gang:
         """A node is gone, or has forgotten the job."""
         if self.phase is Phase.OVER or self.node_phases[node] in (NodePhase.GONE, NodePhase.EMPTY):
             return []
+        if self.node_phases[node] is NodePhase.LEAVING and self.phase is Phase.RUNNING:
+            return self._left(node)[-1:]
         self.node_phases[node] = NodePhase.GONE
         if self.launching:
             return self._launch_failed(message, (node,), "lost")
@@ -230,6 +236,21 @@ class Gang:
         if self._verdict is None and node == self.first:
             self._verdict = (JobState.NODE_LOST, message, node)
         return self._finished()
+
+    def join(self, node: str) -> None:
+        """A node joins a job that runs: it counts when it is ready."""
+        self.node_phases[node] = NodePhase.ASKED
+        self.nodes = (*self.nodes, node)
+
+    def leave(self, node: str) -> list[Action]:
+        """A node leaves a job that runs: what is left of it there is killed."""
+        self.node_phases[node] = NodePhase.LEAVING
+        return [Order(node, OrderKind.KILL)]
+
+    def _left(self, node: str) -> list[Action]:
+        del self.node_phases[node]
+        self.nodes = tuple(name for name in self.nodes if name != node)
+        return [Order(node, OrderKind.FORGET), Order(node, OrderKind.DISCARD), Left(node)]
 
     def kill(self, outcome: JobState = JobState.CANCELLED, message: str = "") -> list[Action]:
         """The core wants it ended. A job that is ending already ends as it would have, but for a failed launch: who
@@ -258,12 +279,14 @@ class Gang:
             return []
         if report is None:
             return self._knows_nothing(node, phase)
+        if self.phase is Phase.RUNNING and phase is NodePhase.ASKED:
+            return []  # it is to join: whoever has asked it asks again
         # a signal may have been the machine's own going down; a status is the script's
         known = node == self.first and report.exit is not None and report.exit.status is not None
         if report.rebooted and not known and self.phase is not Phase.ENDING:
             return self.lost(node, f"{node} was started anew")
         actions = self._first_reported(report) if node == self.first else []
-        if self.phase is Phase.ENDING and self.node_phases[node] is NodePhase.KILLING:
+        if self.node_phases[node] in (NodePhase.KILLING, NodePhase.LEAVING):
             if Order(node, OrderKind.KILL) not in actions:
                 actions.append(Order(node, OrderKind.KILL))  # what is empty says so again
         elif self.phase is Phase.PREPARING and report.state in ("prepared", "running"):
@@ -275,7 +298,7 @@ class Gang:
     def _knows_nothing(self, node: str, phase: NodePhase) -> list[Action]:
         if phase is NodePhase.ASKED:
             return [Order(node, OrderKind.PREPARE)]
-        if phase is NodePhase.KILLING:
+        if phase in (NodePhase.KILLING, NodePhase.LEAVING):
             if node == self.first:
                 self._exit = self._exit or _UNKNOWN
             return self.emptied(node)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from cosched.model.allocation import Allocation
 from cosched.wire import messages as wire
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import AnyInstruction
@@ -17,13 +18,15 @@ class Input(msgspec.Struct, frozen=True, tag=True):
 class Started(Input, frozen=True):
     """The service has been started, with what the journal had: live jobs, nodes, how far jobs are, who takes turns.
 
-    ``progress`` is by job the work that is left, in microseconds alone on idle nodes, and its rate against that.
+    ``progress`` is by job the work that is left, in microseconds alone on idle nodes, and its rate against that;
+    ``resizing`` what jobs are to hold whose nodes were being asked for that.
     """
 
     jobs: tuple[JobRecord, ...]
     nodes: tuple[NodeStatus, ...]
     progress: dict[int, tuple[float, float]]
     turns: SavedTurns
+    resizing: dict[int, Allocation] = {}
 
 
 class Connected(Input, frozen=True):

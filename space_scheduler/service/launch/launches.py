@@ -12,32 +12,32 @@ from typing import Final
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
-from cosched.wire.api import Failure
-from space_scheduler.launch import diagnose, unnoticed
+from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
-from space_scheduler.service.core.journalled import NOT_RESIZED
 from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
-from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Order, OrderKind, Phase
+from space_scheduler.service.launch.failures import failure_of
+from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
+from space_scheduler.service.launch.reshapes import Reshapes
 from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.work_done import WorkDone
 
-_TAIL_LINES: Final = 20
-_LONGEST_LINE: Final = 400
 _MOST_UNFORGOTTEN: Final = 10_000
 
 
@@ -68,6 +68,7 @@ class Launches:
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
         self._effects: list[Effect] = []
+        self._reshapes = Reshapes(config, book, orders, self._do, self._add)
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; from now on somebody else's task."""
@@ -81,10 +82,12 @@ class Launches:
         records: Iterable[JobRecord],
         progress: Mapping[int, tuple[float, float]],
         receives: Mapping[int, tuple[Receives, ...]],
+        resizing: Mapping[int, Allocation],
     ) -> set[str]:
         """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
 
-        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do.
+        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do,
+        ``resizing`` what those are to hold that were to hold something else, and of which nobody has heard since.
         """
         names: set[str] = set()
         for record in records:
@@ -107,6 +110,8 @@ class Launches:
                     self._begin_work(launch, left_us)
             if gang.launching:
                 self._set_timer(launch)
+            if record.state is JobState.RUNNING and (new := resizing.get(record.id)) is not None:
+                self._reshapes.begin(launch, record.allocation, new)
             names.update(gang.nodes)
         return names
 
@@ -124,8 +129,8 @@ class Launches:
                 launch.rate = float(instruction.rate) / ALONE_PPM
                 if launch.work is not None:
                     launch.work.rate_changed(launch.rate, self.book.now_s())
-            elif isinstance(instruction, Resize):
-                self._post(ev.ResizeFailed(instruction.job_id, NOT_RESIZED), note=NOT_RESIZED)
+            elif isinstance(instruction, Resize) and (launch := self.attempts.get(instruction.job_id)):
+                self._reshapes.begin(launch, instruction.old, instruction.new)
             elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
                 lost = instruction.reason.why is Why.NODE_LOST
                 outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
@@ -148,11 +153,15 @@ class Launches:
         self._effects.append(SetTimer(launch.key, self._timeout_us))
 
     def timed_out(self, key: tuple[int, int]) -> None:
-        """The launch of that attempt has taken as long as it may."""
+        """The launch of that attempt, or a change of what it holds, has taken as long as it may."""
         launch = self.attempts.get(key[0])
-        if launch is not None and launch.key == key and launch.timed:
+        if launch is None or launch.key != key:
+            return
+        if launch.timed:
             launch.timed = False
             self._do(launch, launch.gang.timed_out(humanised(self._timeout_us)))
+        else:
+            self._reshapes.timed_out(launch)
 
     # the nodes' side
 
@@ -171,7 +180,8 @@ class Launches:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
             for key in again:
                 launch = self.attempts.get(key[0])
-                if launch is None or launch.key != key:  # another journal's job may have had its number
+                # another journal's job may have had its number, or the node has left this one
+                if launch is None or launch.key != key or entry.name not in launch.gang.node_phases:
                     self._order(entry.name, key, OrderKind.FORGET)
         if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
@@ -229,6 +239,7 @@ class Launches:
                     self._say("info", "node compared", node=entry.name, job=launch.job_id, todo=_names(actions))
                 self._do(launch, actions)
                 self._release_held(launch)
+                self._reshapes.came_back(launch, entry.name, reports.get(launch.key))
         for key, report in reports.items():
             launch_here = self.attempts.get(key[0])
             ours = launch_here is not None and launch_here.key == key and entry.name in launch_here.gang.node_phases
@@ -244,23 +255,28 @@ class Launches:
 
     def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """A node reports something of a job."""
-        if isinstance(message, wire.Prepared | wire.Started | wire.Refused):
+        if isinstance(message, wire.Prepared | wire.Started | wire.Resized | wire.Refused):
             key = (message.order.job_id, message.order.attempt)
         elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
             key = (message.job_id, message.attempt)
         else:
             return
-        if isinstance(message, wire.Refused) and message.order.n == OrderKind.FORGET:
+        kind = self._orders.numbers.kind(entry.name, message.order) if isinstance(message, wire.Refused) else None
+        if kind is OrderKind.FORGET:
             if len(entry.unforgotten) < _MOST_UNFORGOTTEN:  # more no honest node has
                 entry.unforgotten.add(key)  # its guard is away, or was not done yet
             return
         launch = self.attempts.get(key[0])
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
-            self._heard_of_stray(entry, key, message)
+            self._heard_of_stray(entry, key, message, kind)
             return
-        self._do(launch, self._report_to_gang(launch.gang, entry.name, message))
+        self._do(launch, self._report_to_gang(launch.gang, entry.name, message, kind))
+        if isinstance(message, wire.Prepared | wire.Resized):
+            self._reshapes.answered(launch, entry.name, message)
+        elif isinstance(message, wire.Refused) and kind in (OrderKind.PREPARE, OrderKind.RESIZE):
+            self._reshapes.refused(launch, entry.name, message)
 
-    def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent) -> list[Action]:
+    def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent, kind: OrderKind | None) -> list[Action]:
         if isinstance(message, wire.Prepared):
             return gang.prepared(node)
         if isinstance(message, wire.Started):
@@ -269,7 +285,7 @@ class Launches:
             self._say(
                 "warn", "order refused", node=node, job=message.order.job_id, code=message.code, why=message.message
             )
-            return gang.refused(node, message.order.n, message.code, message.message)
+            return gang.refused(node, kind, message.code, message.message) if kind is not None else []
         if isinstance(message, wire.ProgramEnded):
             return gang.program_ended(node, message.exit, message.error_tail)
         if isinstance(message, wire.GroupEnded):
@@ -288,9 +304,11 @@ class Launches:
             if entry.name in launch.gang.node_phases:
                 self._do(launch, launch.gang.lost(entry.name, message))
 
-    def _heard_of_stray(self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent) -> None:
+    def _heard_of_stray(
+        self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent, kind: OrderKind | None
+    ) -> None:
         if isinstance(message, wire.Refused):
-            if message.order.n == OrderKind.KILL and message.code == "unknown":
+            if kind is OrderKind.KILL and message.code == "unknown":
                 entry.stale.discard(key)  # it has nothing of it
         else:
             self._stray(entry, key, over=isinstance(message, wire.GroupEnded))
@@ -325,11 +343,15 @@ class Launches:
                 self.suspects.launched(gang.nodes)
                 self._begin_work(launch)
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
+            elif isinstance(action, Left):
+                self._reshapes.left(launch, action.node)
             else:
                 self._ended(launch, action)
         if launch.timed and not gang.launching:
             launch.timed = False
             self._effects.append(CancelTimer(launch.key))
+        if gang.phase in (Phase.ENDING, Phase.OVER):
+            self._reshapes.over(launch)
 
     def _send(self, launch: LaunchAttempt, action: Order) -> None:
         if action.kind is OrderKind.PREPARE:
@@ -346,26 +368,18 @@ class Launches:
             launch.held.clear()
             return
         if not launch.peers:
-            launch.peers = self._addresses(launch)
+            launch.peers = self.book.peers(launch.allocation)
             if not launch.peers:
                 return
             self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
         held, launch.held = launch.held, {}
         for name in held:
-            self._tell(name, self._orders.prepare(launch, name))
-
-    def _addresses(self, launch: LaunchAttempt) -> tuple[wire.Peer, ...]:
-        """The nodes of a job as the others reach them; empty while one has not said hello since the service started."""
-        peers = []
-        for share in launch.allocation.nodes:
-            hello = self.book.entry(share.node).hello
-            if hello is None:
-                return ()
-            peers.append(wire.Peer(share.node, hello.address, hello.port, share.tasks))
-        return tuple(peers)
+            self._tell(name, self._orders.prepare(launch, name, launch.peers))
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
-        self._tell(name, self._orders.plain(kind, key))
+        self._tell(name, self._orders.plain(kind, name, key))
+        if kind in (OrderKind.FORGET, OrderKind.DISCARD):
+            self._orders.numbers.over(name, key)
 
     def discard(self, name: str, job_id: int, attempt: int) -> None:
         """The output of a job is no longer kept."""
@@ -412,6 +426,9 @@ class Launches:
 
     # effects
 
+    def _add(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
     def _post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> None:
         self._effects.append(Post(event, note, facts))
 
@@ -420,15 +437,6 @@ class Launches:
 
     def _say(self, level: Level, what: str, **fields: object) -> None:
         self._effects.append(Say(level, what, fields))
-
-
-def failure_of(end: Ended, launch: LaunchAttempt) -> Failure:
-    """The story of a failure: what the launcher's own words say, else what the nodes reported; the last lines."""
-    lines = [line[:_LONGEST_LINE] for line in end.error_tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]]
-    found = diagnose(end.error_tail, launch.peers) if end.outcome is JobState.FAILED and launch.peers else None
-    if found is not None:
-        return Failure(found.message, found.node or end.node, found.rank, found.tail or lines)
-    return Failure(end.message or end.outcome.value, end.node, tail=lines)
 
 
 def _names(actions: list[Action]) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
 
+from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
-from cosched.wire.messages import Heartbeat, Hello
+from cosched.wire.messages import Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.journal.records import View
@@ -25,6 +26,7 @@ class NodeEntry:
         self.name = name
         self.hello: Hello | None = None
         self.beat: Heartbeat | None = None
+        self.refused = ""  # why the agent that called last may not join; empty once one may
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
@@ -39,6 +41,11 @@ class NodeEntry:
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it
+
+    @property
+    def version(self) -> int:
+        """Of the link's messages, as they are spoken with its agent; 0 before it has called."""
+        return spoken(self.hello.version) if self.hello is not None else 0
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
@@ -74,6 +81,16 @@ class NodeBook:
     def entry(self, name: str) -> NodeEntry:
         """The entry of that name; made for one that only the journal knows."""
         return self._entries.setdefault(name, NodeEntry(name))
+
+    def peers(self, allocation: Allocation) -> tuple[Peer, ...]:
+        """A job's nodes as they reach each other; empty while one has not said hello since the service started."""
+        found = []
+        for share in allocation.nodes:
+            hello = self.entry(share.node).hello
+            if hello is None:
+                return ()
+            found.append(Peer(share.node, hello.address, hello.port, share.tasks))
+        return tuple(found)
 
     def names(self) -> list[str]:
         """All names."""
@@ -155,4 +172,6 @@ class NodeBook:
             jobs=sorted(job_id for job_id, _, _ in held),
             last_heard=entry.heard_at.isoformat(timespec="milliseconds") if entry.heard_at else None,
             address=hello.address if hello else "",
+            version=entry.version or None,
+            refused=entry.refused,
         )

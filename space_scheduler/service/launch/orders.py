@@ -6,14 +6,16 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
-from cosched.model.allocation import Allocation
+from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
 from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.gang import Gang, OrderKind
+from space_scheduler.service.launch.gang import Gang
+from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
+from space_scheduler.service.launch.reshaping import Reshaping
 from space_scheduler.service.launch.sharing import stretch
 from space_scheduler.service.launch.work_done import WorkDone
 
@@ -26,7 +28,6 @@ class LaunchAttempt:
         self.attempt: Final = max(1, record.attempt)
         self.record = record
         self.allocation = allocation
-        self.tasks: Final = {share.node: share.tasks for share in allocation.nodes}  # by node
         self.limit_us = limit_us
         self.gang = gang
         self.peers: tuple[wire.Peer, ...] = ()
@@ -38,28 +39,34 @@ class LaunchAttempt:
         self.returned: list[str] = []  # nodes that were lost and have come back with what is over
         self.held: dict[str, None] = {}  # nodes whose Prepare waits for the others' addresses
         self.timed = False  # the launch time-out counts
+        self.reshaping: Reshaping | None = None  # what it holds is being changed
+        self.renewals = 0  # of its grant, by this scheduler
 
     @property
     def key(self) -> tuple[int, int]:
         """Job and attempt, as agents name it."""
         return self.job_id, self.attempt
 
+    @property
+    def tasks(self) -> dict[str, int]:
+        """How many it has on each node."""
+        return {share.node: share.tasks for share in self.allocation.nodes}
+
 
 class Orders:
-    """Makes them. An order's number is its kind's (:class:`~.gang.OrderKind`): the same order, the same id."""
+    """Makes them, each with its number (:mod:`~.numbers`): the same order has the same one again."""
 
     def __init__(self, config: ClusterConfig, fence: wire.Fence, key: Ed25519PrivateKey) -> None:
         self._config = config
         self._fence = fence
+        self.numbers: Final = OrderNumbers(fence.epoch)
         self._key = key
         self._grace_us = config.time_us("grace")
         self._stretch = stretch(config)
 
-    def prepare(self, launch: LaunchAttempt, name: str) -> wire.Prepare:
-        """For the node of that name."""
+    def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
+        """For the node of that name, which is one of the job's ``peers``."""
         record, submission = launch.record, launch.record.submission
-        nodes = tuple(peer.name for peer in launch.peers)
-        grant = Grant(self._fence.cluster_id, self._fence.epoch, *launch.key, record.user, nodes)
         context = Context(
             job_id=launch.job_id,
             attempt=launch.attempt,
@@ -67,7 +74,7 @@ class Orders:
             tasks=submission.tasks,
             user=record.user,
             cluster=self._config.name,
-            peers=launch.peers,
+            peers=peers,
             network=self._config.network,
             directory=submission.directory,
             submitted=submission.environment,
@@ -75,16 +82,16 @@ class Orders:
         )
         return wire.Prepare(
             self._fence,
-            wire.OrderId(*launch.key, OrderKind.PREPARE),
+            self.numbers.of(name, launch.key, OrderKind.PREPARE),
             user=record.user,
-            peers=launch.peers,
-            tasks=next(peer.tasks for peer in launch.peers if peer.name == name),
+            peers=peers,
+            tasks=_tasks(name, peers),
             memory_bytes=record.job.memory_bytes or None,
             limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
-            grant=signed(grant, self._key),
+            grant=self._grant(launch, peers),
             umask=submission.umask,
         )
 
@@ -93,16 +100,36 @@ class Orders:
         submission = launch.record.submission
         return wire.Run(
             self._fence,
-            wire.OrderId(*launch.key, OrderKind.RUN),
+            self.numbers.of(launch.gang.first, launch.key, OrderKind.RUN),
             submission.script.encode(),
             submission.arguments,
             submission.output,
             submission.error,
         )
 
-    def plain(self, kind: OrderKind, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
-        """Those that say nothing of the job but its number and attempt."""
-        order = wire.OrderId(*key, kind)
+    def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:
+        """For a node that the job keeps. Where tasks share CPUs, none are set aside."""
+        return wire.Resize(
+            self._fence,
+            self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
+            tasks=share.tasks,
+            cpus=share.procs if self._config.contract.mpl == 1 else None,
+            peers=peers,
+            grant=self._grant(launch, peers),
+        )
+
+    def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
+        nodes = tuple(peer.name for peer in peers)
+        user, fence = launch.record.user, self._fence
+        return signed(Grant(fence.cluster_id, fence.epoch, *launch.key, user, nodes, launch.renewals), self._key)
+
+    def plain(self, kind: OrderKind, name: str, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
+        """Those that say nothing of the job but its number and attempt, for the node of that name."""
+        order = self.numbers.latest(name, key, kind)
         if kind is OrderKind.KILL:
             return wire.Kill(self._fence, order, self._grace_us)
         return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self._fence, order)
+
+
+def _tasks(name: str, peers: tuple[wire.Peer, ...]) -> int:
+    return next(peer.tasks for peer in peers if peer.name == name)

@@ -75,7 +75,7 @@ class ServiceCore:
         """Take over the jobs that hold nodes by the journal, and await those nodes."""
         self.coscheduling.follow(found.turns.turns)
         self.launches.signs.begin(found.turns.keeps_time)
-        holding = self.launches.adopt(found.jobs, found.progress, found.turns.receives)
+        holding = self.launches.adopt(found.jobs, found.progress, found.turns.receives, found.resizing)
         self.book.recovered(found.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)
@@ -96,14 +96,19 @@ class ServiceCore:
 
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
-        entry.connected, entry.agreed = True, False
+        entry.connected, entry.agreed, entry.refused = True, False, ""
         entry.hello, entry.beat, entry.serial = hello, None, called.serial
         entry.heard_s = self.now_s
         self._say(
-            "agent connected", node=entry.name, address=hello.address, procs=hello.procs, groups=len(hello.groups)
+            "agent connected",
+            node=entry.name,
+            address=hello.address,
+            procs=hello.procs,
+            groups=len(hello.groups),
+            version=entry.version,
         )
         welcome = wire.Welcome(
-            wire.VERSION,
+            entry.version,
             self.fence,
             self.config.time_us("heartbeat"),
             self.config.time_us("lease"),

@@ -1,19 +1,34 @@
 """A cluster's policy: which it is, whether it looks at who shares a node, and at what cost jobs do."""
 
+from typing import Final
+
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
+from cosched.errors import BadInput
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy, traits_of
 from space_scheduler.progress import Sharing
+from space_scheduler.service.core.sizing import NOT_RESHAPED
+
+#: What a policy does that cannot be had live, for people.
+RESHAPES: Final = "gives jobs other sizes or folds them, which 'cosched simulate' alone can do"
 
 
 def policy_of(config: ClusterConfig, where: str = "policy") -> Policy:
-    """The policy that the settings name. Raises :class:`BadInput`.
+    """The policy that the settings name. Raises :class:`BadInput`, also for one that gives jobs other shapes.
 
     A module is looked for in ``policy_directory`` and where Python has its own, never where the service was started.
     """
-    return resolve(config.policy, config.order, where=where, directory=config.policy_directory)
+    policy = resolve(config.policy, config.order, where=where, directory=config.policy_directory)
+    if reshapes(policy):
+        raise BadInput(where, f"{config.policy} {RESHAPES}: {NOT_RESHAPED}", "one that starts jobs as they are")
+    return policy
+
+
+def reshapes(policy: Policy) -> bool:
+    """Whether a policy gives jobs other widths, or folds and resizes them: that can be simulated alone."""
+    return traits_of(policy).reshapes
 
 
 def shared(config: ClusterConfig) -> bool:

@@ -35,6 +35,14 @@ class WorkDone:
         self._known: dict[str, float | None] = dict.fromkeys(nodes)  # rates that were measured; None: not known
         self._told: dict[str, tuple[int, int, bool]] = {}  # ran, queued and paused since what was counted last
 
+    def on_nodes(self, nodes: tuple[str, ...]) -> None:
+        """From now on these are the job's nodes."""
+        self._known = {name: self._known.get(name) for name in nodes}
+        for gone in self._told.keys() - self._known.keys():
+            del self._told[gone]
+        for gone in self._totals.keys() - self._known.keys():
+            del self._totals[gone]
+
     # what nodes say
 
     def heard(self, node: str, ran_us: int, queued_us: int, now_s: float, *, paused: bool) -> bool:

@@ -9,8 +9,9 @@ def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence) -> wire.H
     """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy."""
     if not isinstance(first, wire.Hello):
         raise BadInput("hello", f"a {type(first).__name__}", "a Hello first")
-    if first.version != wire.VERSION:
-        raise BadInput("hello: version", f"found {first.version}", str(wire.VERSION))
+    if not wire.RIGID_VERSION <= first.version <= wire.VERSION:
+        spoken = f"one from {wire.RIGID_VERSION} to {wire.VERSION}, which this scheduler speaks"
+        raise BadInput(wire.WRONG_VERSION, f"version {first.version} of the link's messages", spoken)
     if first.node != name:
         raise BadInput("hello: node", f"{first.node!r} with the certificate of node {name!r}", "one and the same")
     if first.procs < 1 or first.memory_bytes < 1 or not 0 < first.port < 1 << 16 or not first.address:

@@ -143,7 +143,9 @@ class Link:
             return socket
         except (BadInput, TimeoutError) as error:
             reason = str(error) or f"no hello within {_HELLO_S:g} s"
-            self._refuse(name, "hello", reason)
+            self._refuse(name, "version" if reason.startswith(wire.WRONG_VERSION) else "hello", reason)
+            if (known := self.book.get(name)) is not None:
+                known.refused = reason
             await _say(socket, wire.Rejected(reason))
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)

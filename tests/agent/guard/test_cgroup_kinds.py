@@ -19,7 +19,7 @@ from kit.waiting import BOUND_S, wait_for
 from cosched.linux import cgroup_find, cgroups, check
 from cosched.linux.cgroup_v1 import CgroupsV1
 from cosched.linux.cgroup_v2 import CgroupsV2
-from cosched.linux.cgroups import Cgroups, NoCgroups
+from cosched.linux.cgroups import YES, Cgroups, NoCgroups
 from cosched.linux.process import US_PER_S
 from cosched.linux.weights import NONE
 from node_agent.guard.limiter import Limiter
@@ -55,6 +55,33 @@ def inside(groups: Cgroups, work: Callable[[], None], name: str = NAME) -> int:
         finally:
             os._exit(0)
     return pid
+
+
+def test_a_controller_keeps_a_job_to_its_cpus_who_is_there_and_who_comes(groups: Cgroups) -> None:
+    """Whatever a process asks for itself; and it lets go of all of them."""
+    if groups.can()["cpu sets"] != YES:
+        pytest.skip(f"needs a controller cpuset: {groups.can()['cpu sets']}")
+    everywhere = set(groups.cpus())
+    last = {max(everywhere)}
+
+    def strays() -> None:
+        os.sched_setaffinity(0, everywhere)
+        sleep()
+
+    groups.create(NAME, None, 50)
+    there = inside(groups, sleep)
+    wait_for(lambda: groups.procs(NAME) == [there], "the child in the group")
+    assert groups.confine(NAME, last)
+    pids = [there, inside(groups, strays)]
+    wait_for(lambda: len(groups.procs(NAME)) == 2, "the other child in the group")
+    assert [os.sched_getaffinity(pid) for pid in pids] == [last, last]
+    assert groups.confine(NAME, None)
+    assert [os.sched_getaffinity(pid) for pid in pids] == [everywhere, everywhere]
+    groups.kill(NAME)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    wait_for(lambda: groups.empty(NAME), "the group to be empty")
+    groups.remove(NAME)
 
 
 def sleep() -> None:

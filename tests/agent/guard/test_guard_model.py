@@ -12,7 +12,7 @@ from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done
+from node_agent.core.replies import Done, GroupResized
 from node_agent.guard.client import GuardRefused
 
 KEY = (1, 1)
@@ -22,12 +22,17 @@ STEPS: list[tuple[str, Any]] = [
     ("spawn 0", "unknown"),
     ("kill", "unknown"),
     ("forget", "unknown"),
+    ("resize 3", "unknown"),
     ("prepare", "done"),
     ("prepare", "done"),
     ("spawn 0", "done"),
     ("spawn 0", "busy"),
     ("prepare", "busy"),
     ("forget", "busy"),
+    ("resize 3", "done"),
+    ("resize 3", "done"),
+    ("resize 2", "stale"),
+    ("resize 4", "done"),
     ("report", [True, 0]),
     ("0 ends", [("exited", 0, 3), ("empty",)]),
     ("report", [False, 0]),
@@ -36,6 +41,7 @@ STEPS: list[tuple[str, Any]] = [
     ("kill", "done"),
     ("dies", [("exited", 1, None), ("empty",)]),
     ("spawn 2", "stale"),
+    ("resize 5", "stale"),
     ("prepare", "busy"),
     ("kill", "done"),
     ("dies", [("empty",)]),
@@ -64,7 +70,7 @@ class Model:
 
     def ask(self, request: fx.GuardRequest) -> str:
         reply = self.guard.ask(request)
-        return "done" if isinstance(reply, Done) else reply.code  # type: ignore[union-attr]
+        return "done" if isinstance(reply, Done | GroupResized) else reply.code  # type: ignore[union-attr]
 
     def pause(self, why: str) -> str:
         self.guard.paused = why
@@ -98,6 +104,8 @@ class Real:
             elif isinstance(request, fx.Spawn):
                 go = guard.work / "go"
                 guard.shell(f"until [ -e {go} ]; do sleep 0.02; done; rm {go}; exit 3", n=request.n)
+            elif isinstance(request, fx.ResizeGroup):
+                guard.ask({"do": "resize", **job, "n": request.n, "tasks": request.tasks, "cpus": request.cpus})
             elif isinstance(request, fx.KillGroup):
                 guard.ask({"do": "kill", **job, "grace_us": request.grace_us})
             else:
@@ -151,6 +159,8 @@ def said(guard: Model | Real) -> list[Any]:
             found.append(guard.ask(fx.PrepareGroup(KEY, ORDER)))
         elif word == "spawn":
             found.append(guard.ask(fx.Spawn(KEY, int(number), ORDER, ("sh",))))
+        elif word == "resize":
+            found.append(guard.ask(fx.ResizeGroup(KEY, int(number), 1, 1)))
         else:
             found.append(guard.ask(fx.KillGroup(KEY, 0) if word == "kill" else fx.ForgetGroup(KEY)))
     return found

@@ -35,6 +35,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "arm": {},
     "prepare": PREPARE,
     "spawn": SPAWN,
+    "resize": {"job": 1, "attempt": 1, "n": 1 << 50, "tasks": 2, "cpus": None},
     "signal": {"job": 1, "attempt": 1, "n": 0, "signal": 15},
     "kill": {"job": 1, "attempt": 1, "grace_us": 0},
     "forget": {"job": 1, "attempt": 1},

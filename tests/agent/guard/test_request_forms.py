@@ -32,6 +32,10 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
             "script": False, "output": None, "error": None, "stream": STREAM,
         },
     ),
+    (
+        requests.Resize(1, 2, 1 << 51, 3, 2),
+        {"do": "resize", "job": 1, "attempt": 2, "n": 1 << 51, "tasks": 3, "cpus": 2},
+    ),
     (requests.Signal(1, 2, 3, 15), {"do": "signal", "job": 1, "attempt": 2, "n": 3, "signal": 15}),
     (requests.Kill(1, 2, 0), {"do": "kill", "job": 1, "attempt": 2, "grace_us": 0}),
     (requests.Forget(1, 2), {"do": "forget", "job": 1, "attempt": 2}),

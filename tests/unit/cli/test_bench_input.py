@@ -30,6 +30,7 @@ from kit.command import Call
         (["model", "--policy", "normol"], "did you mean 'normal'"),
         (["model", "--coefficients", "none.json"], "none.json"),
         (["model", "--series", "some"], "--series"),
+        (["contract", "--tries", "0"], "--tries: '0'"),
     ],
 )
 def test_bad_input_is_told_by_its_option(cosched: Call, arguments: list[str], complaint: str) -> None:

@@ -21,6 +21,8 @@ from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.cli.service import clock
 
+pytestmark = pytest.mark.xdist_group("verbs")
+
 SCRIPT = "#!/bin/sh\n#COSCHED -n 2 --time 10min --name sit\n#COSCHED --mem 64MiB --kind comm --env A=1\necho hello\n"
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
 
@@ -104,6 +106,63 @@ def test_the_command_line_wins_over_the_script(call: Call) -> None:
     assert (job["tasks"], job["time_limit_s"], job["memory_bytes"], job["kind"]) == (1, 90.0, 10**9, "cpu")
     assert (job["name"], job["directory"]) == ("mine", "/tmp")
     assert call("cancel", job["job_id"]).status == 0
+
+
+def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: Path) -> None:
+    """Its answer, lists and stories say which size, of which, and that it keeps it."""
+    (tmp_path / "sizes.sh").write_text("#!/bin/sh\n#COSCHED --sizes pow2 --class long --fold no\n")
+    note = "of its sizes it has 4, the largest that could ever start here, and keeps it: this version of the service "
+    note += "neither folds nor resizes jobs"
+    ended = call("submit", "--hold", "sizes.sh")
+    found = re.fullmatch(r"job (\d+)\n", ended.out)
+    assert found, ended
+    assert ended.err == f"cosched: job {found[1]}: {note}\n"
+    document = shown(call, int(found[1]))
+    assert document["tasks"] == 4
+    assert document["shape"] == {
+        **{"min_tasks": 1, "max_tasks": 4, "sizes": [1, 2, 4], "malleable": False},
+        **{"fold": False, "job_class": "long", "note": note},
+    }
+    story = call("show", found[1]).out
+    assert "asked for     4 tasks of 1, 2, 4 when it starts, at most" in story
+    assert f"shape         of the class long, may not be folded; {note}" in story
+    assert f"  {note}\n" in call("explain", found[1]).out
+    (row,) = [line for line in call("queue", "--wide").out.splitlines() if "sizes.sh" in line]
+    assert "4 of 1, 2, 4" in row
+    assert call("cancel", found[1]).status == 0
+
+
+def test_a_malleable_job_and_one_that_is_rigid(call: Call) -> None:
+    ended = call("submit", "--hold", "--json", "-n", 1, "--max", 8, "job.sh")  # the script says 2
+    job = json.loads(ended.out)
+    assert (job["tasks"], job["shape"]["min_tasks"], job["shape"]["max_tasks"]) == (4, 1, 4)
+    assert "4 tasks of 1 to 4 at any time" in call("show", job["job_id"]).out
+    assert call("cancel", job["job_id"]).status == 0
+    ended = call("submit", "--hold", "job.sh")
+    assert ended.err == ""
+    number = ended.out.split()[1]
+    assert "shape" not in call("show", number).out
+    assert call("cancel", number).status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-n", 1, "--min", 5), "it could never start here: needs more processors than the machine has (procs=5,"),
+        (("-n", 1, "--sizes", "8;16"), "needs more processors than the machine has (procs=8, machine_procs=4)"),
+        (("--sizes", "pow2"), "--tasks: 2 beside other sizes; expected one number of tasks, or several sizes"),
+    ],
+)
+def test_sizes_that_cannot_be(options: tuple[object, ...], words: str, call: Call) -> None:
+    ended = call("submit", "--hold", *options, "job.sh")
+    assert ended.status == 2, ended
+    assert words in ended.err
+
+
+def test_a_policy_that_gives_other_shapes_is_not_had_live(call: Call) -> None:
+    ended = call("policy", "set", "fjt1+bfm")
+    assert ended.status == 1, ended
+    assert "fjt1+bfm gives jobs other sizes or folds them, which 'cosched simulate' alone can do" in ended.err
 
 
 def test_a_script_from_standard_input(call: Call, service: Live, tmp_path: Path) -> None:

@@ -244,6 +244,47 @@ def test_generate_convert_stats(cosched: Call) -> None:
     assert "offered load 0.9" in cosched("workload", "stats", "busy.swf").out
 
 
+def test_generated_shapes_are_simulated(cosched: Call) -> None:
+    command = ("workload", "generate", "utrera05", "bfm.swf", "--jobs", 60, "--procs", 60, "--shapes", "bfm.csv")
+    assert cosched(*command).status == 0
+    rows = read_csv("bfm.csv")
+    assert rows[0] == ["job_id", "class", "sizes", "min", "max", "evolve", "fold"]
+    assert {row[2] for row in rows[1:]} == {"square", "pow2", "1-60"}
+    again = cosched(*command)
+    assert again.status == 2
+    assert "bfm.swf" in again.err
+    run = ("simulate", "bfm.swf", "--shapes", "bfm.csv", "--policy", "fjt1+bfm", "--fjt", "largest/4", "--json")
+    found = json.loads(cosched(*run).out)
+    assert found["jobs"] == 60
+    assert found["skipped"] == {}
+    rigid = cosched("workload", "generate", "poisson", "p.swf", "--shapes", "p.csv")
+    assert rigid.status == 2
+    assert "all jobs are rigid" in rigid.err
+    assert not Path("p.swf").exists()
+
+
+def test_a_generated_workload_of_malleable_jobs_is_simulated(cosched: Call) -> None:
+    made = ("workload", "generate", "kale02", "made.swf", "--jobs", 40, "--procs", 64, "--shapes", "made.csv")
+    assert cosched(*made).status == 0
+    ran = cosched(
+        *("simulate", "made.swf", "--shapes", "made.csv", "--speed-up", "amdahl:0.015873016"),
+        *("--policy", "equipartition", "--changes", "c.csv", "--json"),
+    )
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out)["jobs"] == 40
+    assert any(row[4] == "widened" for row in read_csv("c.csv"))
+    again = cosched(*made)
+    assert again.status == 2
+    assert "it is there already" in again.err
+
+
+def test_a_model_of_rigid_jobs_has_no_shapes(cosched: Call) -> None:
+    refused = cosched("workload", "generate", "poisson", "made.swf", "--jobs", 3, "--shapes", "made.csv")
+    assert refused.status == 2
+    assert "all jobs are rigid" in refused.err
+    assert not Path("made.csv").exists()
+
+
 def test_help_has_an_example_for_every_verb(cosched: Call) -> None:
     verbs = ["simulate", "compare", "policies", "demo", "workload stats", "workload convert", "workload generate"]
     for verb in [*verbs, "workload fetch", "workload logs", "replicate"]:

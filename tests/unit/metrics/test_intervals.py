@@ -4,8 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
-from cosched.metrics.intervals import batch_means, block_bootstrap, by_batch_means, lag_one, of_replications, spearman
+from cosched.metrics.intervals import (
+    batch_means,
+    block_bootstrap,
+    by_batch_means,
+    difference_of_independent,
+    lag_one,
+    of_replications,
+    spearman,
+)
 
 
 def test_students_t_with_nine_degrees_of_freedom() -> None:
@@ -18,6 +27,25 @@ def test_students_t_with_nine_degrees_of_freedom() -> None:
 def test_one_value_says_nothing_about_its_error() -> None:
     assert of_replications([3.0]).half_width == math.inf
     assert by_batch_means(np.arange(20.0), batches=30).high == math.inf
+
+
+def test_the_difference_of_independent_means_is_welchs() -> None:
+    """The textbook's example of unequal variances and numbers, against scipy's test of the same samples."""
+    first, second = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]
+    found = difference_of_independent(of_replications(first), of_replications(second))
+    expected = ttest_ind(first, second, equal_var=False)
+    assert found.mean == pytest.approx(np.mean(first) - np.mean(second))
+    assert found.degrees_of_freedom == math.floor(expected.df)
+    at_its_df = expected.confidence_interval(0.95)
+    assert found.low == pytest.approx(at_its_df.low, rel=0.02)  # degrees of freedom are rounded down: a little wider
+    assert found.low <= at_its_df.low
+    assert found.high >= at_its_df.high
+
+
+def test_the_difference_of_independent_means_needs_two_intervals() -> None:
+    assert difference_of_independent(of_replications([1.0]), of_replications([1.0, 2.0])).low == -math.inf
+    certain = difference_of_independent(of_replications([3.0, 3.0]), of_replications([1.0, 1.0]))
+    assert (certain.low, certain.mean, certain.high) == (2.0, 2.0, 2.0)
 
 
 def test_batch_means_drop_the_rest_from_the_front() -> None:

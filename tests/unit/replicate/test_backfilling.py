@@ -10,6 +10,7 @@ import pytest
 
 from cosched.apps.cli.main import main
 from cosched.apps.replicate import result as results
+from cosched.apps.replicate import steady
 from cosched.apps.replicate.backfilling import figure11, paper, replication, situations, sweep, table2, table2_subsets
 from cosched.apps.replicate.backfilling.setup import Scale
 from cosched.apps.replicate.claims import Verdict
@@ -194,13 +195,13 @@ def machine_that_falls_behind(share: float) -> Schedule:
 
 
 def test_a_growing_queue_is_seen() -> None:
-    first, middle, last = sweep.backlog_thirds(machine_that_falls_behind(0.8))
+    first, middle, last = steady.backlog_thirds(machine_that_falls_behind(0.8))
     assert (middle / first, last / middle) == pytest.approx((3, 5 / 3), rel=0.1)
-    assert sweep.backlog_thirds(machine_that_falls_behind(1.0)) == (0, 0, 0)
+    assert steady.backlog_thirds(machine_that_falls_behind(1.0)) == (0, 0, 0)
     ones = np.ones(2)
-    assert sweep.Series(ones, ones, growth=0.5, backlog=0.1).unstable
-    assert not sweep.Series(ones, ones, growth=0.2, backlog=0.1).unstable  # it does not grow
-    assert not sweep.Series(ones, ones, growth=0.5, backlog=0.001).unstable  # nothing worth the name waits
+    assert sweep.Series(ones, ones, steady.Trend(0.5, 0.1)).unstable
+    assert not sweep.Series(ones, ones, steady.Trend(0.2, 0.1)).unstable  # it does not grow
+    assert not sweep.Series(ones, ones, steady.Trend(0.5, 0.001)).unstable  # nothing worth the name waits
 
 
 def test_fig_4_in_full() -> None:

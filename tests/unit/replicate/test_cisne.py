@@ -14,7 +14,7 @@ from cosched.errors import BadInput
 from cosched.model.coscheduling import Mode
 from space_scheduler.progress import Sharing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cisne")]  # of whom all share one result
 
 SMALL = Scale(2, (0.1, 0.2), 2)
 

@@ -9,9 +9,9 @@ from kit.loads import J, workload
 from matplotlib.axes import Axes
 
 from cosched.model.node import Node
-from cosched.report.gantt import _by_node, common_window
+from cosched.report.gantt import _by_node, _by_processor, common_window, gantt
 from cosched.report.plots import _mean_over, all_plots, figure, over_time
-from cosched.workload.schedule import Schedule
+from cosched.workload.schedule import Holding, Schedule
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import Site, simulate
 
@@ -80,11 +80,75 @@ def test_on_named_nodes_a_job_is_drawn_on_its_nodes_and_those_who_share_one_have
     load = workload(2, [J(0, 2, 100), J(0, 2, 100)])
     done = simulate(load, resolve("normal"), site=Site([Node(f"node{n}", 2, 1 << 30, 1) for n in (1, 2)]))
     assert done.placed is not None
-    drawn = _by_node(done, [0, 1])
+    drawn = _by_node(done, done.stretches())
     assert len(drawn) == 4
     for job in (0, 1):
-        rows = sorted(int(low) for index, low, _ in drawn if index == job)
+        rows = sorted(int(low) for stretch, low, _ in drawn if stretch.job == job)
         expected = sorted(int(node[4:]) - 1 for node, tasks in done.placed[job] for _ in range(tasks))
         assert rows == expected
     lanes = sorted((low, low + height) for _, low, height in drawn)
     assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(lanes))  # none upon another
+
+
+@pytest.fixture
+def reshaped() -> Schedule:
+    """On 16: 0 has 8 until 50; 1 has 12 from 50 to 110; 2 is folded from 50 to 110, 3 was ended at 50 to wait."""
+    load = workload(16, [J(0, 8, 50), J(1, 12, 60), J(2, 6, 150), J(3, 2, 40)])
+    held = [
+        (0, 0, 8, 8), (2, 2, 6, 6), (3, 3, 2, 2),
+        (3, 50, 0, 0), (2, 50, 6, 2), (1, 50, 12, 12), (3, 50, 2, 2),
+        (2, 110, 6, 6),
+    ]  # fmt: skip
+    holdings = [Holding(job, at_s * 1_000_000, processes, procs, "") for job, at_s, processes, procs in held]
+    start_us, end_us = (np.array(each) * 1_000_000 for each in ([0, 50, 2, 50], [50, 110, 182, 90]))
+    return Schedule(load, start_us, end_us, np.full(4, -1), holdings=holdings)
+
+
+def test_a_bar_has_the_height_of_what_its_job_holds(reshaped: Schedule) -> None:
+    """It keeps its rows as far as it holds as many, and takes the lowest that are free."""
+    bars = [
+        (each.stretch.job, each.stretch.begin_us // 1_000_000, each.stretch.end_us // 1_000_000, each.low, each.height)
+        for each in _by_processor(16, reshaped.stretches())
+    ]
+    assert sorted(bars) == [
+        (0, 0, 50, 0, 8),
+        (1, 50, 110, 0, 8),
+        (1, 50, 110, 10, 4),
+        (2, 2, 50, 8, 6),
+        (2, 50, 110, 8, 2),
+        (2, 110, 182, 0, 4),
+        (2, 110, 182, 8, 2),
+        (3, 3, 50, 14, 2),
+        (3, 50, 90, 14, 2),
+    ]
+    assert {(each.job, each.begin_us) for each in reshaped.stretches() if each.folded} == {(2, 50_000_000)}
+    assert {(each.job, each.begin_us) for each in reshaped.stretches() if each.lost} == {(3, 3_000_000)}
+    assert reshaped.used_us() == 1e6 * (8 * 50 + 12 * 60 + 6 * 48 + 2 * 60 + 6 * 72 + 2 * 47 + 2 * 40)
+
+
+def test_what_is_drawn_says_what_became_of_a_job(reshaped: Schedule, tmp_path: Path) -> None:
+    def draw(axes: Axes) -> None:
+        gantt(axes, reshaped, "a policy")
+        legend = axes.get_legend()
+        assert legend is not None
+        told = [text.get_text() for text in legend.get_texts()]
+        assert {"folded: processes share processors", "ended, and waits again"} <= {*told}
+        hatched = [each for each in axes.collections if each.get_hatch() and each.get_label() not in told]
+        assert len(hatched) == 1
+        assert sorted(text.get_text() for text in axes.texts) == sorted("0112222" + "33")
+
+    figure(draw, tmp_path / "gantt")
+
+
+def test_utilisation_over_time_is_of_what_jobs_hold(reshaped: Schedule, tmp_path: Path) -> None:
+    """Never more than the machine has, though jobs asked for more than that all together."""
+
+    def draw(axes: Axes) -> None:
+        over_time(axes, {"one": reshaped}, "utilization")
+        (line,) = axes.lines
+        level = np.asarray(line.get_ydata(), float)
+        assert level.max() == 1
+        area = sum(each.procs * (each.end_us - each.begin_us) for each in reshaped.stretches()) / 16e6
+        assert level[:-2].sum() == pytest.approx(area, rel=0.02)
+
+    figure(draw, tmp_path / "utilization")

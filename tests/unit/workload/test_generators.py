@@ -1,18 +1,20 @@
 """Each model's draws against the model's own analytic values; tolerances are multiples of the standard error."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from cosched.errors import BadInput
+from cosched.workload import shapes
 from cosched.workload.generators import cisne, lublin03
 from cosched.workload.generators.base import Floats
 from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.lublin03 import ALL, BATCH, INTERACTIVE, Kind
 from cosched.workload.generators.poisson import Poisson, Sizes
-from cosched.workload.generators.registry import MODELS, generate, model
+from cosched.workload.generators.registry import MODELS, generate, generate_shaped, model
 from cosched.workload.log import Field, Log
 
 JOBS = 100_000
@@ -44,7 +46,7 @@ def test_a_log_is_in_order_and_within_its_machine(name: str) -> None:
     assert log.column(Field.SUBMIT_S)[0] >= 0
     assert log.column(Field.RUN_S).min() > 0
     procs = log.column(Field.PROCS_ALLOCATED)
-    assert procs.min() == (2 if name == "cisne" else 1)
+    assert procs.min() == {"cisne": 2, "utrera05": 64}.get(name, 1)
     assert procs.max() <= 100
     assert (procs == log.column(Field.PROCS_REQUESTED)).all()
     assert log.header.integer("MaxProcs") == 100
@@ -73,7 +75,8 @@ def test_small_machines_and_single_jobs(name: str, procs: int) -> None:
         (
             "poison",
             {},
-            "model: 'poison' is not known; expected poisson, feitelson96, lublin03, cisne; did you mean 'poisson'?",
+            "model: 'poison' is not known; "
+            "expected poisson, feitelson96, lublin03, cisne, utrera05, kale02; did you mean 'poisson'?",
         ),
         ("poisson", {"mean_runs": 3}, "model poisson: no parameter 'mean_runs'; expected mean_interarrival_s"),
         ("poisson", {"mean_runs": 3}, "did you mean 'mean_run_s'?"),
@@ -353,3 +356,104 @@ def test_cisnes_problems_may_be_drawn_apart() -> None:
     log = made("cisne", procs=16, coupled="false")
     run_s, memory = (of_program(log, 3, which) for which in (Field.RUN_S, Field.MEMORY_REQUESTED_KB))
     assert abs(np.corrcoef(run_s, memory)[0, 1]) < 0.03
+
+
+# --- Utrera et al. 2005 -------------------------------------------------------------------------------------------
+
+
+def test_utrera05_is_tables_1_and_2() -> None:
+    log, lines = generate_shaped("utrera05", 120, 60, np.random.default_rng(1), {"utilisation": "0.8"})
+    programs = {1: (2441, 49, "square", True), 2: (4385, 32, "pow2", True), 3: (177, 32, "pow2", False)}
+    programs[4] = (50, 60, "1-60", False)
+    work_s = log.column(Field.RUN_S) * log.column(Field.PROCS_ALLOCATED)
+    for at, number in enumerate(log.column(Field.EXECUTABLE).tolist()):
+        linear_s, largest, sizes, is_long = programs[round(number)]
+        assert work_s[at] == pytest.approx(linear_s, abs=1e-4)
+        assert log.column(Field.PROCS_ALLOCATED)[at] == largest
+        assert (lines[at + 1].sizes, lines[at + 1].long) == (sizes, is_long)
+    counts = [int((log.column(Field.EXECUTABLE) == number).sum()) for number in programs]
+    assert counts == [6, 5, 55, 54]  # 9 % of the jobs are long, with three quarters of the work
+    assert work_s[log.column(Field.EXECUTABLE) <= 2].sum() / work_s.sum() == pytest.approx(0.75, abs=0.01)
+
+
+def test_utrera05_loads_its_machine() -> None:
+    for utilisation in (1.0, 0.4):
+        log = made("utrera05", procs=60, utilisation=utilisation)
+        work_s = (log.column(Field.RUN_S) * log.column(Field.PROCS_ALLOCATED)).sum()
+        assert work_s / log.column(Field.SUBMIT_S)[-1] / 60 == pytest.approx(utilisation, rel=0.02)
+    by_number = made("utrera05", procs=60, long_jobs=0.3)
+    share(by_number.column(Field.EXECUTABLE) <= 2, 0.3)
+
+
+def test_utrera05_rigid_jobs_have_one_size_and_are_nested() -> None:
+    rigid = {}
+    for part in (0.25, 0.5):
+        params = {"rigid": part, "rigid_procs": 32}
+        log, lines = generate_shaped("utrera05", 400, 60, np.random.default_rng(3), params)
+        rigid[part] = {number for number, line in lines.items() if line.sizes.isdecimal()}
+        assert len(rigid[part]) == 400 * part
+        for number in rigid[part]:
+            assert (
+                lines[number].sizes
+                == {1: "25", 2: "32", 3: "32", 4: "32"}[round(log.rows[number - 1][Field.EXECUTABLE])]
+            )
+            assert log.rows[number - 1][Field.PROCS_ALLOCATED] == int(lines[number].sizes)
+    assert rigid[0.25] < rigid[0.5]
+
+
+# --- kale02 -------------------------------------------------------------------------------------------------------
+
+
+def test_kales_arrivals_and_lengths_make_the_load_factor() -> None:
+    log = made("kale02", procs=64, load_factor=0.5, speed_up="linear")
+    near(np.diff(log.column(Field.SUBMIT_S)), 64.5 / 0.5, (64.5 / 0.5) ** 2)
+    on_all_s = log.column(Field.RUN_S) * log.column(Field.PROCS_REQUESTED) / 64
+    near(on_all_s, 64.5, 64.5**2)
+    share(on_all_s > 64.5, math.exp(-1))
+    sizes = log.column(Field.PROCS_REQUESTED)
+    near(sizes, 32.5, (64**2 - 1) / 12)
+    assert (sizes.min(), sizes.max()) == (1, 64)
+
+
+def test_kales_speed_up_decides_the_run_times_alone() -> None:
+    plain, amdahl = (made("kale02", procs=64, speed_up=text) for text in ("linear", "amdahl:0.05"))
+    assert (plain.column(Field.SUBMIT_S) == amdahl.column(Field.SUBMIT_S)).all()
+    sizes = plain.column(Field.PROCS_REQUESTED)
+    slower = amdahl.column(Field.RUN_S) / plain.column(Field.RUN_S)
+    expected = (0.05 + 0.95 / sizes) / (0.05 + 0.95 / 64) * sizes / 64
+    assert slower == pytest.approx(expected, rel=1e-3)
+
+
+def test_kales_jobs_are_of_the_kinds_that_were_asked_for() -> None:
+    shares = {"rigid": 0.2, "moldable": 0.3, "evolving": 0.1}
+    log, lines = generate_shaped("kale02", 4000, 64, np.random.default_rng(2), shares)
+    sizes = dict(zip(range(1, 4001), log.column(Field.PROCS_REQUESTED).astype(int).tolist(), strict=True))
+    kinds: dict[str, list[int]] = {"rigid": [], "moldable": [], "evolving": [], "malleable": []}
+    for number, line in lines.items():
+        own = sizes[number]
+        if line.asks:
+            assert line.asks[0].procs == (own if own <= 32 else -(own // 2))
+            kinds["evolving"].append(number)
+        elif line.sizes:
+            assert line.sizes == f"{own}-64"
+            kinds["moldable"].append(number)
+        elif line.least is not None:
+            assert (line.least, line.most) == (own, 64)
+            kinds["malleable"].append(number)
+        else:
+            kinds["rigid"].append(number)
+    for kind, expected in {**shares, "malleable": 0.4}.items():
+        share(np.isin(np.arange(1, 4001), kinds[kind]), expected)
+
+
+def test_kales_shares_are_at_most_all_jobs() -> None:
+    with pytest.raises(BadInput, match="shares of at most 1 together"):
+        made("kale02", rigid=0.6, moldable=0.6)
+
+
+def test_a_shapes_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    mixed = {"rigid": 0.2, "moldable": 0.3, "evolving": 0.3}
+    _, lines = generate_shaped("kale02", 300, 64, np.random.default_rng(2), mixed)
+    shapes.write(lines, tmp_path / "s.csv")
+    read = shapes.read(tmp_path / "s.csv")
+    assert {number: line._replace(where="") for number, line in read.items()} == lines

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from cosched.apps.replicate import steady
 from cosched.apps.replicate.backfilling import (
     figure9,
     figure10,
@@ -95,7 +96,7 @@ def _configuration(setup: Setup, request: Request) -> dict[str, Any]:
             "load_by": {name: parameter for name, (parameter, _) in sweep.ARRIVALS.items()},
             "policies": list(sweep.POLICIES),
             "warm_up_ratio": sweep.WARM_UP_RATIO,
-            "unstable": {"growth_above": sweep.GROWTH_LIMIT, "and_backlog_above": sweep.BACKLOG_FLOOR},
+            "unstable": {"growth_above": steady.GROWTH_LIMIT, "and_backlog_above": steady.BACKLOG_FLOOR},
             "models": {name: msgspec.to_builtins(model(name)) for name in sweep.MODELS},
         },
         "table1": {"log": table1.LOG, "procs": list(table1.SIZES), "estimates": "exact"},

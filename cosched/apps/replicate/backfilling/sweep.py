@@ -12,16 +12,10 @@ from a busy machine, would also compress the distances between the repeated runs
 each other's ends: bursts of twenty copies at a time that no user submits. Twice the jobs are drawn and the first half,
 by submission, is kept, since repeated runs thin out at the end of what is drawn.
 
-**No steady state.** The backlog is the work of the waiting jobs (processor-seconds), averaged over a third of the time
-of submissions, and over the seeds. Where there is a steady state it does not depend on the third. A policy is
-``unstable`` at a load where the backlog of the last third exceeds that of the middle third by more than a quarter of
-their mean (a backlog that grows linearly gives a half, one that grows with the square root of time a quarter), and is
-more than 2 % of all work submitted (below which the machine's ordinary fluctuations lie). Its mean would then say how
-long the run was, and is not shown.
+**No steady state.** A policy is ``unstable`` at a load at which its queue grows (``steady``); its mean is not shown.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,13 +23,13 @@ import numpy as np
 from cosched.apps.replicate.backfilling.runs import CONSERVATIVE, EASY
 from cosched.apps.replicate.backfilling.setup import Scale
 from cosched.apps.replicate.pool import Call
+from cosched.apps.replicate.steady import Thirds, Trend, backlog_thirds, trend
 from cosched.config.experiment import Experiment
 from cosched.metrics.summary import Floats, per_job
 from cosched.workload.generators.registry import generate
 from cosched.workload.log import Field, Log
 from cosched.workload.rules import prepare
 from cosched.workload.scaling import offered_load, to_load
-from cosched.workload.schedule import Schedule
 from space_scheduler.simulator.experiment import run
 
 #: The parameter of each model that sets the time between arrivals, and where the search for a load begins.
@@ -45,8 +39,6 @@ FCFS: Final = "fcfs"
 POLICIES: Final = (FCFS, EASY, CONSERVATIVE)
 PROCS: Final = 128
 WARM_UP_RATIO: Final = 0.1
-GROWTH_LIMIT: Final = 0.25
-BACKLOG_FLOOR: Final = 0.02
 
 
 class Point(NamedTuple):
@@ -54,7 +46,7 @@ class Point(NamedTuple):
 
     slowdown: float
     backfilled: float
-    backlog: tuple[float, float, float]
+    backlog: Thirds
 
 
 @dataclass(frozen=True)
@@ -63,13 +55,12 @@ class Series:
 
     slowdown: Floats
     backfilled: Floats
-    growth: float
-    backlog: float
+    trend: Trend
 
     @property
     def unstable(self) -> bool:
         """Whether the queue grows through the run."""
-        return self.growth > GROWTH_LIMIT and self.backlog > BACKLOG_FLOOR
+        return self.trend.unstable
 
 
 #: (model, load, policy) -> what was found.
@@ -101,18 +92,6 @@ def simulate_point(model: str, jobs: int, load: float, seed: int, policy: str) -
     )
 
 
-def backlog_thirds(schedule: Schedule) -> tuple[float, float, float]:
-    """Mean work of the waiting jobs in each third of the time of submissions, as a ratio of all work."""
-    load = schedule.workload
-    work = load.procs * load.run_us.astype(np.float64)
-    edges = np.linspace(load.submit_us[0], load.submit_us[-1], 4)
-    thirds = []
-    for begin, end in pairwise(edges.tolist()):
-        waiting_us = np.clip(np.minimum(schedule.start_us, end) - np.maximum(load.submit_us, begin), 0, None)
-        thirds.append(float(np.dot(work, waiting_us)) / max(1.0, end - begin) / float(work.sum()))
-    return thirds[0], thirds[1], thirds[2]
-
-
 def calls(scale: Scale) -> list[Call]:
     """One for each model, load, policy and seed. High loads and conservative take longest."""
     return [
@@ -136,13 +115,10 @@ def gathered(scale: Scale, answers: list[Point]) -> Sweep:
         for load in scale.sweep_loads:
             for policy in POLICIES:
                 points = [next(rest) for _ in range(scale.seeds)]
-                _, middle, last = np.array([point.backlog for point in points]).mean(axis=0)
-                mean = (middle + last) / 2
                 found[model, load, policy] = Series(
                     np.array([point.slowdown for point in points]),
                     np.array([point.backfilled for point in points]),
-                    float((last - middle) / mean) if mean else 0.0,
-                    float(last),
+                    trend([point.backlog for point in points]),
                 )
     return found
 

@@ -1,0 +1,85 @@
+"""The whole replication: what is simulated, in one go, and what is then told of it."""
+
+from typing import Any, Final
+
+import msgspec
+
+from cosched.apps.replicate import steady
+from cosched.apps.replicate.adaptive import claims, costs, example, figures, jobs, policies, setup
+from cosched.apps.replicate.adaptive.runs import carried_out
+from cosched.apps.replicate.adaptive.setup import FULL, QUICK, Scale
+from cosched.apps.replicate.claims import cannot_judge
+from cosched.apps.replicate.papers import TITLES, Request
+from cosched.apps.replicate.pool import Begin
+from cosched.apps.replicate.result import Result
+from cosched.errors import BadInput
+from cosched.workload.generators import kale02
+
+PAPER: Final = "adaptive"
+NOT_RUN: Final = "real: not run yet"
+
+
+def replicate(request: Request, begin: Begin) -> Result:
+    """Run all experiments that simulation can decide, full or quick."""
+    if request.real:
+        raise BadInput(
+            "--real", "jobs that shrink and expand on nodes come later", "the simulated part, without --real"
+        )
+    if request.log is not None:
+        raise BadInput("LOG", request.log, "none: the paper's workload is generated")
+    scale = QUICK if request.quick else FULL
+    if request.seeds is not None:
+        scale = msgspec.structs.replace(scale, long_seeds=request.seeds, sweep_seeds=request.seeds)
+    return replicate_at(scale, request, begin)
+
+
+def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
+    """Run them at a given scale."""
+    wanted = [figures.wanted(scale), *costs.wanted(scale), *policies.wanted(scale), *jobs.wanted(scale)]
+    runs = carried_out(wanted, request.workers, begin, f"replicating {PAPER}, simulations")
+    result = Result(PAPER, TITLES[PAPER], _configuration(scale, request))
+    example.report(result)
+    figures.report(scale, runs, result)
+    costs.report(scale, runs, result)
+    policies.report(scale, runs, result)
+    jobs.report(scale, runs, result)
+    result.claims += [cannot_judge(each, NOT_RUN) for each in claims.REAL]
+    result.notes += _notes(scale)
+    return result
+
+
+def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
+    """Everything that decides the outcome."""
+    return {
+        "quick": request.quick,
+        "scale": msgspec.to_builtins(scale),
+        "short_jobs": setup.SHORT_JOBS,
+        "procs": setup.PROCS,
+        "workload": {
+            "execution_s": kale02.EXECUTION_S,
+            "mean_iterations": kale02.MEAN_ITERATIONS,
+            "speed_up": kale02.HALF_EFFICIENT,
+        },
+        "traditional": setup.FIRST_FIT,
+        "adaptive": setup.EQUIPARTITION,
+        "admission": {how: list(each) for how, each in policies.ADMISSION.items()},
+        "speed_ups": dict(jobs.SPEED_UPS),
+        "mixes": {name: mix._asdict() for name, mix in jobs.MIXES.items()},
+        "evolving": {"shares": list(jobs.EVOLVING), "requests": list(jobs.REQUESTS)},
+        "unstable": {"growth_above": steady.GROWTH_LIMIT, "and_backlog_above": steady.BACKLOG_FLOOR},
+    }
+
+
+def _notes(scale: Scale) -> list[str]:
+    """Rules, what the paper leaves open, and what is not there."""
+    return [
+        "Open in the paper, chosen here before the runs: the load factors of its figures; the curve of Fig. 6 "
+        "(Amdahl's law, half efficient on 64 processors, other curves beside it); whether both kinds of jobs have the "
+        "same numbers of processors, job by job (they have); whether utilisation counts processors held or work done "
+        "(both are shown).",
+        f"All jobs of a run count, its beginning and its drain included. Long runs have {scale.long_jobs} jobs, the "
+        f"sweeps {scale.sweep_jobs}.",
+        "Work done counts a processor of a job that is half efficient as half. Where no queue grows it is what the "
+        "arrivals bring, whatever the policy, but for the end of the run.",
+        f"Tables 1 to 5 and Figs 2 to 5 are measurements of a runtime system ({NOT_RUN}).",
+    ]

@@ -1,0 +1,259 @@
+"""The paper's claims, as quantities and the regions in which they hold. Written before any run.
+
+Its text has sentences and its figures are not at hand, so a region is what a sentence says: "from 20 to 30 %" is that
+range; "about 25 %" and "little" are 5 points; "equal" is 1 %; "near zero" is a tenth of the class's mean response; "all
+the time" is 95 % of it; "dramatically" is by half. What is said without a load is judged at every load, what is said of
+high utilisation at the highest.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise, product
+from typing import Final, NamedTuple
+
+from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, FJT4, FJT4_BFA, POLICIES, Reading
+from cosched.apps.replicate.claims import Predicate, Region
+
+BELOW: Final = Region(high=0.0, open=True)
+ABOVE: Final = Region(low=0.0, open=True)
+
+LONG: Final = "long"
+SHORT: Final = "short"
+ALL: Final = "all"
+CLASSES: Final = (LONG, SHORT)
+
+
+class Compared(NamedTuple):
+    """What a claim compares: a measure of one policy against another's, for these pairs and classes of jobs.
+
+    ``high``: at the highest load alone, else at every one. ``relative``: as a ratio, else in the measure's unit.
+    """
+
+    claim: Predicate
+    measure: str
+    pairs: tuple[tuple[str, str], ...]
+    classes: tuple[str, ...] = CLASSES
+    high: bool = False
+    low: bool = False
+    relative: bool = True
+
+    def loads(self, reading: Reading) -> tuple[float, ...]:
+        """The loads at which it is judged."""
+        return (reading.high,) if self.high else reading.loads[-1:] if self.low else reading.loads
+
+
+def _against(bases: Iterable[str], *ours: str) -> tuple[tuple[str, str], ...]:
+    return tuple((policy, base) for policy, base in product(ours, bases) if policy != base)
+
+
+_BFM_BFA: Final = ((BFM, BFA),)
+_RESPONSE: Final = "response under FJT1+BFM against FJT1+BFA's, relative difference"
+
+COMPARED: Final = (
+    Compared(
+        Predicate(
+            id="bfm-response-long",
+            text="At high load FJT1+BFM has a shorter response than FJT1+BFA for Long jobs (6.4.1)",
+            quantity=_RESPONSE,
+            region=BELOW,
+        ),
+        "response_s", _BFM_BFA, (LONG,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-response-long-size",
+            text="... by 20 to 30 % (6.4.1)",
+            quantity=_RESPONSE,
+            region=Region(-0.30, -0.20),
+            paper=-0.25,
+        ),
+        "response_s", _BFM_BFA, (LONG,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-response-short",
+            text="... and for Short jobs (6.4.1)",
+            quantity=_RESPONSE,
+            region=BELOW,
+        ),
+        "response_s", _BFM_BFA, (SHORT,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-response-short-size",
+            text="... by 5 to 10 % (6.4.1)",
+            quantity=_RESPONSE,
+            region=Region(-0.10, -0.05),
+            paper=-0.075,
+        ),
+        "response_s", _BFM_BFA, (SHORT,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-about-25",
+            text="BFM performs better than traditional backfilling by about 25 % at high load (abstract)",
+            quantity="response of all jobs under FJT1+BFM against FJT1+BFA's, relative difference",
+            region=Region(-0.30, -0.20),
+            paper=-0.25,
+        ),
+        "response_s", _BFM_BFA, (ALL,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-wait",
+            text="The gain comes from the queue: jobs wait less under FJT1+BFM than under FJT1+BFA (6.4.2, Fig. 5)",
+            quantity="queue wait under FJT1+BFM less FJT1+BFA's, s",
+            region=BELOW,
+        ),
+        "wait_s", _BFM_BFA, high=True, relative=False,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-wait-dramatically",
+            text="... and dramatically less than under the rest of the policies (6.4.2)",
+            quantity="queue wait under FJT1+BFM against each other policy's, relative difference",
+            region=Region(high=-0.5),
+        ),
+        "wait_s", _against(POLICIES, BFM), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-execution",
+            text="Execution times are equal or worse under FJT1+BFM than under FJT1+BFA (6.4.2)",
+            quantity="execution time under FJT1+BFM against FJT1+BFA's, relative difference",
+            region=Region(low=-0.01),
+        ),
+        "execution_s", _BFM_BFA,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-short-execution",
+            text="Short jobs execute longer under FJT1+BFM than under FJT1+BFA (6.4.2, Fig. 4b)",
+            quantity="execution time under FJT1+BFM against FJT1+BFA's, relative difference",
+            region=ABOVE,
+        ),
+        "execution_s", _BFM_BFA, (SHORT,),
+    ),
+    Compared(
+        Predicate(
+            id="fjt4-long-execution",
+            text="At high load Long jobs execute longer under FJT4, with and without BFA, than under FJT1+BFA (6.4.2)",
+            quantity="execution time against FJT1+BFA's, relative difference",
+            region=ABOVE,
+        ),
+        "execution_s", _against((BFA,), FJT4, FJT4_BFA), (LONG,), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="fjt4-little-gain",
+            text="At high load virtual malleability gains little or nothing (section 4)",
+            quantity="response under FJT4+BFA against FJT1+BFA's, relative difference",
+            region=Region(low=-0.05),
+        ),
+        "response_s", ((FJT4_BFA, BFA),), high=True,
+    ),
+    Compared(
+        Predicate(
+            id="bfm-long-partition-smallest",
+            text="Long jobs have the smallest partitions under FJT1+BFM (6.4.4)",
+            quantity="processors under FJT1+BFM against each other policy's, relative difference",
+            region=BELOW,
+        ),
+        "procs", _against(POLICIES, BFM), (LONG,),
+    ),
+    Compared(
+        Predicate(
+            id="fjt4-partition-largest",
+            text="At low load partitions are largest under FJT4, with and without BFA (6.4.4; FIFO's, always the "
+            "largest sizes, left out)",
+            quantity="processors of Long jobs against FJT1+BFA's and FJT1+BFM's, relative difference",
+            region=ABOVE,
+        ),
+        "procs", _against((BFA, BFM), FJT4, FJT4_BFA), (LONG,), low=True,
+    ),
+    Compared(
+        Predicate(
+            id="all-beat-fifo",
+            text="All policies have a shorter response than FIFO (Fig. 3)",
+            quantity="response against FIFO's, relative difference",
+            region=BELOW,
+        ),
+        "response_s", _against((FIFO,), *POLICIES),
+    ),
+    Compared(
+        Predicate(
+            id="bfm-best",
+            text="FJT1+BFM has the best response of all five (6.4.1)",
+            quantity="response under FJT1+BFM against each other policy's, relative difference",
+            region=BELOW,
+        ),
+        "response_s", _against(POLICIES, BFM),
+    ),
+)  # fmt: skip
+
+PENALTY_GROWS: Final = Predicate(
+    id="bfm-short-penalty-grows",
+    text="... and that penalty grows with the load (6.4.2)",
+    quantity="Short jobs' execution time under FJT1+BFM less FJT1+BFA's, s: at the highest load less at the lowest",
+    region=ABOVE,
+)
+DEVIATION: Final = Predicate(
+    id="bfm-deviation-near-zero",
+    text="Under FJT1+BFM the standard deviation of queue waits is near zero (6.4.3)",
+    quantity="standard deviation of the queue wait over the mean response of the class",
+    region=Region(high=0.1),
+    paper=0.0,
+)
+DEVIATION_GROWS: Final = Predicate(
+    id="others-deviation-grows",
+    text="Under the others it grows with the load (6.4.3)",
+    quantity="standard deviation of the queue wait less that at the next lower load, s",
+    region=ABOVE,
+)
+SHRUNK: Final = Predicate(
+    id="fjt4-shrunk",
+    text="At high load Long jobs under FJT4, with and without BFA, execute shrunk all the time (6.4.4)",
+    quantity="part of their execution time with fewer processors than processes",
+    region=Region(low=0.95),
+    paper=1.0,
+)
+NOBODY_ABORTED: Final = Predicate(
+    id="bfm-nobody-aborted",
+    text="Under FJT1+BFM no job is aborted (section 3, 6.4.2)",
+    quantity="jobs ended and queued again, in all runs together",
+    region=Region(0, 0),
+    paper=0.0,
+)
+NO_WORK_LOST: Final = Predicate(
+    id="bfm-no-work-lost",
+    text="... and no work is wasted (6.4.2)",
+    quantity="processor-seconds held by attempts that were ended, in all runs together",
+    region=Region(0, 0),
+    paper=0.0,
+)
+#: Decided by real runs alone, and what each needs.
+REAL: Final = {
+    Predicate(
+        id="real-fold",
+        text="A running MPI job that is folded goes on at about the ideal rate (sections 3 and 4)",
+        quantity="rate of n processes on c processors over the ideal one, n / ⌈n/c⌉",
+        region=Region(0.9, 1.05),
+        paper=1.0,
+    ): "it needs agents that fold and unfold a running job",
+    Predicate(
+        id="real-bfm",
+        text="On real processes, too, BFM has a shorter response than BFA at high load (6.4.1)",
+        quantity=_RESPONSE,
+        region=BELOW,
+    ): "it needs agents that fold and unfold a running job",
+    Predicate(
+        id="real-mapping",
+        text="Folded jobs are faster where neighbours share processors than in blocks (section 7, future work)",
+        quantity="execution time of folded jobs, neighbours against block, relative difference",
+        region=BELOW,
+    ): "it is a question of what messages cost, of which the simulator has no model",
+}
+
+
+def steps(reading: Reading) -> list[tuple[float, float]]:
+    """Each load of a reading and the next lower one."""
+    return list(pairwise(reading.loads))

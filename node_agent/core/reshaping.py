@@ -1,0 +1,97 @@
+"""How an attempt that is here changes: a grant that is renewed for other nodes, and another share of this node.
+
+The newest grant is kept and older ones are refused, whatever the order that brings them. What an attempt's Prepare says
+of places, peers and grant is then as it was changed: commands that are started later go by it.
+"""
+
+import msgspec
+
+from cosched.wire.grant import Grant
+from cosched.wire.messages import Prepare, Prepared, Resize, Resized
+from node_agent.core import effects as fx
+from node_agent.core.attempt import Attempt
+from node_agent.core.memory import Memory
+from node_agent.core.works import GUARD_WAIT_US, GuardWait, Refusal, Steps, asked, grant_read, resized
+
+
+def opened(attempt: Attempt | None) -> tuple[Attempt, Prepare]:
+    """An attempt in which something may begin or change, with what it was prepared for. Raises :class:`Refusal`."""
+    if attempt is None or attempt.prepare is None:
+        raise Refusal("unknown", "the job was not prepared here")
+    if not attempt.open:
+        raise Refusal("stale", f"job {attempt.key} is being killed")
+    return attempt, attempt.prepare
+
+
+def fitting_grant(node: str, message: Prepare | Resize, user: str) -> Steps[Grant]:
+    """The grant of an order, if it is the scheduler's and goes with it. Raises :class:`Refusal`, :class:`Unable`."""
+    read = yield from grant_read(message.grant)
+    if problem := misfit(read.grant, message, user, node):
+        raise Refusal("failed", problem)
+    return read.grant
+
+
+def renewed(memory: Memory, message: Prepare, attempt: Attempt) -> Steps[Prepared]:
+    """An attempt is here, and is to know other nodes: nothing else of it may be other than it was prepared for."""
+    if attempt.prepare is None or not attempt.open or _apart_from_nodes(message) != _apart_from_nodes(attempt.prepare):
+        raise Refusal("busy", f"job {attempt.key} is still here")
+    yield from _newer(memory, message, attempt.prepare)
+    yield from _told(memory, message, attempt.prepare)
+    attempt, _ = opened(memory.get(attempt.id))
+    memory.change(attempt, prepare=message)
+    memory.say("info", f"job {attempt.key}: prepared anew, for {_names(message)}")
+    return Prepared(message.order)
+
+
+def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[Resized]:
+    """Another share of this node, and other nodes: all of it, or nothing."""
+    attempt, prepare = opened(attempt)
+    yield from _newer(memory, message, prepare)
+    yield from asked(GuardWait(GUARD_WAIT_US))
+    attempt, prepare = opened(memory.get(attempt.id))
+    yield from _told(memory, message, prepare)
+    cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, message.tasks, message.cpus))
+    attempt, prepare = opened(memory.get(attempt.id))
+    changed = msgspec.structs.replace(prepare, tasks=message.tasks, peers=message.peers, grant=message.grant)
+    memory.change(attempt, prepare=changed)
+    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "all CPUs"
+    memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
+    return Resized(message.order, cpus)
+
+
+def misfit(grant: Grant, message: Prepare | Resize, user: str, node: str) -> str:
+    """Why a grant is not the one that goes with an order for this node; empty when it is."""
+    order = message.order
+    if (grant.job_id, grant.attempt) != (order.job_id, order.attempt):
+        return f"the grant is for job {grant.job_id}.{grant.attempt}"
+    if grant.cluster_id != message.fence.cluster_id or grant.epoch > message.fence.epoch:
+        return f"the grant is of epoch {grant.epoch} of another cluster or scheduler"
+    if grant.user != user:
+        return f"the grant is for user {grant.user!r}, the order for {user!r}"
+    if node not in grant.nodes:
+        return f"the grant does not name {node}"
+    strangers = {peer.name for peer in message.peers} - set(grant.nodes)
+    return f"the grant does not name {', '.join(sorted(strangers))}" if strangers else ""
+
+
+def _newer(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:
+    """Refuse a grant that is older than what is kept."""
+    grant = yield from fitting_grant(memory.node, message, prepare.user)
+    kept = (yield from grant_read(prepare.grant)).grant
+    if grant.age < kept.age:
+        words = f"a grant of epoch {grant.epoch}, serial {grant.serial}; here is {kept.epoch}, {kept.serial}"
+        raise Refusal("stale", words)
+
+
+def _told(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[None]:
+    """Have the files written that tell a job its nodes, where they are others."""
+    if message.peers != prepare.peers:
+        yield from asked(fx.MakeReady((message.order.job_id, message.order.attempt), message.peers))
+
+
+def _apart_from_nodes(prepare: Prepare) -> Prepare:
+    return msgspec.structs.replace(prepare, fence=None, order=None, peers=(), environment={}, grant=b"")
+
+
+def _names(message: Prepare | Resize) -> str:
+    return ", ".join(peer.name for peer in message.peers)

@@ -1,0 +1,67 @@
+"""How many tasks a job of several sizes gets: for good, the largest number that could ever start here.
+
+Agents of this version resize no job, so the service has each job at one size from its submission on. What else the job
+could have stays with it (``Job.shape``), for policies of jobs that change shape.
+"""
+
+from typing import Final
+
+import msgspec
+
+from cosched.errors import Failed
+from cosched.model.job import Job
+from cosched.model.sizes import parse_sizes
+from cosched.model.width import Range
+from cosched.wire.api import Submission
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.reasons import Why
+
+#: Why, for people.
+NOT_RESHAPED: Final = "this version of the service neither folds nor resizes jobs"
+#: What may be asked for at all.
+MAX_TASKS: Final = 1 << 24
+
+
+class SizesUnknown(Failed):
+    """How large a job of several sizes can be is known when the first node has joined."""
+
+
+def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Submission]:
+    """The job in the size that it gets, and as what it was submitted then; one that says a single size is as it was.
+
+    Its shape has the sizes that it could have on the processors that ever joined. Where none could ever start, it is in
+    its smallest: the core says by which limit. Raises :class:`SizesUnknown`. ``asked`` was checked.
+    """
+    if not asked.several_sizes:
+        return job, asked
+    installed = state.procs_installed
+    if not installed:
+        raise SizesUnknown("no node has joined yet: how large a job of several sizes can be here is not known")
+    smallest, _, _ = _sizes(asked, MAX_TASKS)
+    least, most, sizes = _sizes(asked, installed)
+    if not least:
+        return job.at(smallest), asked
+    shape = Range(least, most, sizes, malleable=asked.sizes is None)
+    job = msgspec.structs.replace(job, procs=most, shape=shape)
+    tasks = _largest(job, shape, state) or smallest
+    return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)
+
+
+def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
+    """Least, most and single sizes of at most so many tasks, as ``parse_sizes`` gives them."""
+    if asked.sizes is not None:
+        return parse_sizes(asked.sizes, most)
+    least, last = asked.min_tasks or 1, min(asked.max_tasks or most, most)
+    return (least, last, ()) if least <= last else (0, 0, ())
+
+
+def _largest(job: Job, shape: Range, state: SchedulerState) -> int | None:
+    """The largest size that could ever start, or None."""
+    job = state.machine.programs.known(job)  # as the core takes it in
+    size: int | None = job.procs
+    while size is not None and (refused := state.refusal(job.at(size))) is not None:
+        if refused.why is Why.TASK_TOO_LARGE:
+            return None
+        fitting = refused.numbers.get("fitting_procs", size)  # no more than these, whatever else is in the way
+        size = shape.largest(min(size - 1, fitting))
+    return size

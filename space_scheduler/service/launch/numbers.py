@@ -1,0 +1,93 @@
+"""Numbers of orders: for each attempt at a job on each node they rise, and the same order has the same one again.
+
+A later scheduler's are all higher than those of an earlier one, whatever that one gave: they begin with its epoch. So
+nothing has to be known of what was ordered before a restart.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from cosched.wire.messages import OrderId
+
+#: Bits of a number that count within an epoch: a node is not given as many orders for one attempt.
+_COUNT_BITS: Final = 20
+#: Of so many attempts that are over, each on one node, it is remembered what they were given.
+_MOST_OVER: Final = 10_000
+
+#: A node's name, and an attempt's: the job's number and its own.
+Place = tuple[str, tuple[int, int]]
+
+
+class OrderKind(StrEnum):
+    """What a node is asked to do."""
+
+    PREPARE = "prepare"
+    RUN = "run"
+    RESIZE = "resize"
+    KILL = "kill"
+    FORGET = "forget"
+    DISCARD = "discard"
+
+
+class _Given:
+    """What a node was given for one attempt: how many orders, and the number of the last of each kind."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.last: dict[OrderKind, int] = {}
+
+
+class OrderNumbers:
+    """Of one scheduler. ``key`` is the job's number and the attempt's."""
+
+    def __init__(self, epoch: int) -> None:
+        self._first: Final = epoch << _COUNT_BITS
+        self._given: dict[Place, _Given] = {}
+        self._over: dict[Place, None] = {}  # the oldest first
+        self._least = 0  # no attempt that is not remembered was given more orders
+
+    def of(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
+        """That of an order that was given before, or of a new one where none of the kind was."""
+        given = self._given.get((node, key))
+        if given is None or kind not in given.last:
+            return self.new(node, key, kind)
+        return OrderId(*key, given.last[kind])
+
+    def latest(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
+        """As :meth:`of`, for an order without an answer of its own: a new one where another was given since then.
+
+        What the node has obeyed meanwhile makes the older number stale, and nothing would tell.
+        """
+        given = self._given.get((node, key))
+        if given is None or given.last.get(kind) != self._first + given.count:
+            return self.new(node, key, kind)
+        return OrderId(*key, given.last[kind])
+
+    def new(self, node: str, key: tuple[int, int], kind: OrderKind) -> OrderId:
+        """That of an order that was not given before: the next."""
+        self._over.pop((node, key), None)
+        given = self._given.setdefault((node, key), _Given(self._least))
+        given.count += 1
+        given.last[kind] = self._first + given.count
+        return OrderId(*key, given.last[kind])
+
+    def anew(self, node: str, key: tuple[int, int]) -> None:
+        """The attempt begins anew on a node: no order from now on is one that was given before."""
+        if (given := self._given.get((node, key))) is not None:
+            given.last.clear()
+
+    def kind(self, node: str, order: OrderId) -> OrderKind | None:
+        """Which order an answer is to; None for one that was given by somebody else, or that a later one replaced."""
+        given = self._given.get((node, (order.job_id, order.attempt)))
+        found = given.last.items() if given is not None else ()
+        return next((kind for kind, number in found if number == order.n), None)
+
+    def over(self, node: str, key: tuple[int, int]) -> None:
+        """Nothing more is to be ordered for an attempt, unless the last orders have to be given again."""
+        if (node, key) not in self._given:
+            return
+        self._over[node, key] = None
+        if len(self._over) > _MOST_OVER:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._least = max(self._least, self._given.pop(oldest).count)

@@ -1,0 +1,187 @@
+"""Carries out what the core wants resized: the steps of :mod:`~.reshaping` as orders, and what came of them as events.
+
+A node whose agent speaks version 1 resizes no job: what would need it is refused with that reason.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.allocation import Allocation
+from cosched.model.time import humanised
+from cosched.wire import messages as wire
+from space_scheduler.machine import events as ev
+from space_scheduler.service.journal.records import Facts
+from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Say, Send, SetTimer
+from space_scheduler.service.launch.gang import Action, Phase
+from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.orders import LaunchAttempt, Orders
+from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
+
+#: Codes of refusals after which it may have been done.
+_UNKNOWN: Final = frozenset({"failed", "busy"})
+
+
+class Reshapes:
+    """All changes of what jobs hold that are under way."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        book: NodeBook,
+        orders: Orders,
+        do: Callable[[LaunchAttempt, list[Action]], None],
+        effect: Callable[[Effect], None],
+    ) -> None:
+        """``do`` carries out what a gang wants done, ``effect`` takes what is to be done besides."""
+        self._book = book
+        self._orders = orders
+        self._do_gang = do
+        self._effect = effect
+        self._timeout_us: Final = config.time_us("launch_timeout")
+        self._held: dict[
+            int, list[Ask | Join]
+        ] = {}  # by job: what waits until all of its nodes have said where they are
+
+    def begin(self, launch: LaunchAttempt, old: Allocation, new: Allocation) -> None:
+        """A job is to hold something else; what it holds already of that changes nothing."""
+        if why := self._trouble(launch, old, new):
+            self._failed(launch, why)
+            return
+        reshaping = launch.reshaping = Reshaping(old, new)
+        steps = reshaping.begin()
+        self._ask_anew(launch, reshaping)
+        self._do(launch, steps)
+
+    def _trouble(self, launch: LaunchAttempt, old: Allocation, new: Allocation) -> str:
+        """Why it need not even be asked for; empty where it may be."""
+        gang = launch.gang
+        if gang.phase is not Phase.RUNNING:
+            return f"it is {gang.phase}"
+        if new.nodes[0].node != gang.first:
+            return f"its script runs on {gang.first}, which has to be the first of its nodes"
+        if not all(share.procs for share in new.nodes):
+            return "no node keeps a job without a processor"
+        return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
+
+    def _rigid(self, name: str) -> str:
+        """Why a node resizes no job; empty where it does, or has not called since the service's start."""
+        version = self._book.entry(name).version
+        if version != wire.RIGID_VERSION:
+            return ""
+        return f"{name}'s agent speaks version {version} of the link, which resizes no job; version {wire.VERSION} does"
+
+    # what happens
+
+    def answered(self, launch: LaunchAttempt, node: str, message: wire.Prepared | wire.Resized) -> None:
+        """A node has done what it was asked; an answer to an order that another has replaced says nothing.
+
+        Nor does a Prepared of the job's launch that comes again from a node that the job keeps.
+        """
+        reshaping = launch.reshaping
+        if reshaping is None or self._orders.numbers.kind(node, message.order) is None:
+            return
+        if isinstance(message, wire.Resized) or reshaping.joins(node):
+            self._do(launch, reshaping.answered(node))
+
+    def refused(self, launch: LaunchAttempt, node: str, refusal: wire.Refused) -> None:
+        """A node does not do what it was asked last; where its guard went before it had answered, nobody knows."""
+        if (reshaping := launch.reshaping) is not None:
+            unchanged = refusal.code not in _UNKNOWN
+            self._go_back(launch, reshaping, reshaping.refused(node, refusal.message, unchanged=unchanged))
+
+    def left(self, launch: LaunchAttempt, node: str) -> None:
+        """Nothing of a job is left on a node that was to leave it."""
+        if launch.reshaping is not None:
+            self._do(launch, launch.reshaping.answered(node))
+
+    def timed_out(self, launch: LaunchAttempt) -> None:
+        """The nodes have had as long as they may take."""
+        if (reshaping := launch.reshaping) is not None:
+            self._go_back(launch, reshaping, reshaping.timed_out(humanised(self._timeout_us)))
+
+    def came_back(self, launch: LaunchAttempt, node: str, report: wire.GroupReport | None) -> None:
+        """A node's agent calls: ask again for what it has not answered, and send what has waited for its address."""
+        reshaping = launch.reshaping
+        if reshaping is None or node not in reshaping.nodes:
+            return
+        if why := self._rigid(node):
+            if reshaping.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
+                self._do(launch, reshaping.answered(node))
+            else:
+                self._go_back(launch, reshaping, reshaping.refused(node, why, unchanged=True))
+            return
+        if report is not None and report.rebooted and reshaping.joins(node):
+            self._go_back(launch, reshaping, reshaping.refused(node, "it was started anew", unchanged=False))
+            return
+        held = [step for step in self._held.pop(launch.job_id, []) if step.node != node]
+        self._do(launch, [*reshaping.again(node, has_it=report is not None), *held])
+
+    def over(self, launch: LaunchAttempt) -> None:
+        """A job is ending: what it was to hold does not matter any more."""
+        if launch.reshaping is not None:
+            self._close(launch)
+
+    def _go_back(self, launch: LaunchAttempt, reshaping: Reshaping, steps: list[Step]) -> None:
+        """Nodes are asked for the old share: for the first time, or once more."""
+        if steps:
+            self._ask_anew(launch, reshaping)
+        self._do(launch, steps)
+
+    def _ask_anew(self, launch: LaunchAttempt, reshaping: Reshaping) -> None:
+        """Nodes are told what they were not told before: by a newer grant, and by orders of other numbers."""
+        launch.renewals += 1
+        self._held.pop(launch.job_id, None)
+        for name in reshaping.kept:
+            self._orders.numbers.new(name, launch.key, OrderKind.RESIZE)
+        self._effect(CancelTimer(launch.key))
+        self._effect(SetTimer(launch.key, self._timeout_us))
+
+    # carrying out
+
+    def _do(self, launch: LaunchAttempt, steps: list[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Leave):
+                self._do_gang(launch, launch.gang.leave(step.node))
+            elif isinstance(step, Kept):
+                self._close(launch)
+                self._failed(launch, step.why)
+            elif isinstance(step, Reshaped):
+                self._reshaped(launch)
+            elif launch.reshaping is not None:
+                self._ask(launch, step, launch.reshaping.wanted)
+
+    def _ask(self, launch: LaunchAttempt, step: Ask | Join, wanted: Allocation) -> None:
+        node, key, peers = step.node, launch.key, self._book.peers(wanted)
+        if isinstance(step, Join) and node not in launch.gang.node_phases:
+            launch.gang.join(node)
+        if not peers:
+            self._held.setdefault(launch.job_id, []).append(step)
+        elif isinstance(step, Ask):
+            share = next(share for share in wanted.nodes if share.node == node)
+            self._effect(Send(node, self._orders.resize(launch, share, peers)))
+        else:
+            if not step.again:  # what it may have kept of an earlier time in the job goes first
+                self._orders.numbers.anew(node, key)
+                self._effect(Send(node, self._orders.plain(OrderKind.DISCARD, node, key)))
+            self._effect(Send(node, self._orders.prepare(launch, node, peers)))
+
+    def _reshaped(self, launch: LaunchAttempt) -> None:
+        assert launch.reshaping is not None
+        launch.allocation = launch.reshaping.new
+        launch.peers = self._book.peers(launch.allocation)
+        if launch.work is not None:
+            launch.work.on_nodes(launch.gang.nodes)
+        self._close(launch)
+        self._effect(Say("info", "job resized", {"job": launch.job_id, "tasks": launch.tasks}))
+        self._effect(Post(ev.JobResized(launch.job_id), "by its nodes", Facts(peers=launch.peers)))
+
+    def _failed(self, launch: LaunchAttempt, why: str) -> None:
+        self._effect(Say("warn", "job not resized", {"job": launch.job_id, "why": why}))
+        self._effect(Post(ev.ResizeFailed(launch.job_id, why), note=why))
+
+    def _close(self, launch: LaunchAttempt) -> None:
+        launch.reshaping = None
+        self._held.pop(launch.job_id, None)
+        self._effect(CancelTimer(launch.key))

@@ -1,0 +1,230 @@
+"""Sets of CPUs for jobs that run: what is there and what comes is kept to them, whoever dies meanwhile."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.guards import MIB, SYSTEM_PYTHON, RealGuard
+from kit.waiting import wait_for
+
+from cosched.linux.cgroup_none import CgroupsNone
+from cosched.linux.cpusets import keep_to
+from node_agent.guard.cpu_sets import CpuSets, chosen
+from node_agent.guard.groups import Group
+from node_agent.guard.requests import Prepare
+
+#: Says its pid, has a thread beside it and a child that has one, and starts another child whenever ``more`` is there.
+_BUSY = f"""
+echo main $$
+{SYSTEM_PYTHON} -c 'import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); time.sleep(600)' &
+until [ -e more ]; do sleep 0.05; done
+sleep 600 &
+echo late $!
+wait
+"""
+
+
+@pytest.fixture(autouse=True)
+def _two_cpus() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs: there is nothing to choose from one")
+
+
+def cpus_of(pid: int) -> list[set[int]]:
+    """Where each thread of a process may run."""
+    found = []
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("Cpus_allowed_list")]
+        cpus: set[int] = set()
+        for part in line.split()[1].split(","):
+            first, _, last = part.partition("-")
+            cpus |= set(range(int(first), int(last or first) + 1))
+        found.append(cpus)
+    return found
+
+
+def tree_of(pid: int) -> list[int]:
+    """A process and all below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in tree_of(int(child)))]
+
+
+def resize(guard: RealGuard, n: int, cpus: int | None, job: int = 1, tasks: int = 1) -> list[int]:
+    asked = guard.ask({"do": "resize", "job": job, "attempt": 1, "n": n, "tasks": tasks, "cpus": cpus})
+    assert guard.listed(job)["cpus"] == asked["cpus"]
+    return list(asked["cpus"])
+
+
+def all_on(pid: int, cpus: Collection[int]) -> bool:
+    return all(each == set(cpus) for below in tree_of(pid) for each in cpus_of(below))
+
+
+def test_what_runs_and_what_comes_is_kept_to_the_set_and_let_go_again(any_guard: RealGuard) -> None:
+    guard, everywhere = any_guard, sorted(os.sched_getaffinity(0))
+    guard.prepare()
+    guard.shell(_BUSY)
+    (main,) = guard.told("main")
+    wait_for(lambda: len(tree_of(main)) >= 2 and len(cpus_of(tree_of(main)[1])) == 2, "the thread of the child")
+    assert all_on(main, everywhere)
+
+    assert resize(guard, 7, 1) == everywhere[:1]
+    assert all_on(main, everywhere[:1])
+    (guard.work / "more").touch()
+    (late,) = guard.told("late")
+    assert cpus_of(late) == [set(everywhere[:1])]
+    other = guard.shell("exec sleep 600", n=1)
+    assert all_on(other, everywhere[:1])
+
+    assert resize(guard, 7, 1) == everywhere[:1], "the same order again"
+    asked = {"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": None}
+    assert guard.refused(asked) == ("stale", "order 6; order 7 was obeyed already")
+    assert all_on(main, everywhere[:1])
+
+    assert resize(guard, 8, None) == []
+    assert all_on(main, everywhere)
+    assert all_on(other, everywhere)
+
+
+def test_a_set_outlasts_agent_and_guard_and_the_next_guard_goes_on_with_it(any_guard: RealGuard) -> None:
+    guard, everywhere = any_guard, sorted(os.sched_getaffinity(0))
+    guard.prepare()
+    guard.shell(_BUSY)
+    (main,) = guard.told("main")
+    resize(guard, 7, 1)
+    guard.hang_up()
+    guard.client()
+    assert all_on(main, everywhere[:1])
+    guard.kill()
+    assert all_on(main, everywhere[:1])
+    guard.start()
+    assert guard.listed()["cpus"] == everywhere[:1]
+    assert all_on(main, everywhere[:1])
+    assert all_on(guard.shell("exec sleep 600", n=1), everywhere[:1])
+    assert guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": 2})[0] == "stale"
+    assert resize(guard, 8, 2) == everywhere[:2]
+    assert all_on(main, everywhere[:2])
+
+
+def test_two_jobs_have_sets_that_do_not_touch_as_long_as_there_are_cpus(guard: RealGuard) -> None:
+    everywhere = sorted(os.sched_getaffinity(0))
+    for job in (1, 2, 3):
+        guard.prepare(job)
+    assert resize(guard, 1, 1, job=1) == everywhere[:1]
+    assert resize(guard, 1, 1, job=2) == everywhere[1:2]
+    assert resize(guard, 1, 1, job=3) == everywhere[:1], "the node has two processors, and all are taken"
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    assert resize(guard, 2, 2, job=2) == everywhere[:2]
+    ended = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 9, "tasks": 1, "cpus": 1})
+    assert ended == ("unknown", "attempt 1 at job 1 is not known here")
+
+
+def test_memory_goes_by_places_and_is_not_taken_from_whom_it_would_kill(guard: RealGuard) -> None:
+    guard.prepare(1, tasks=2, memory_bytes=128 * MIB)
+    guard.prepare(2, tasks=1, memory_bytes=512 * MIB)
+    guard.spawn(
+        [SYSTEM_PYTHON, "-c", f"x = bytearray({160 * MIB}); print('has 1', flush=True); import time; time.sleep(600)"]
+    )
+    guard.told("has")
+    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 3, "tasks": 1, "cpus": 1})
+    assert (code, f"{128 * MIB} would be left to them" in why) == ("memory", True)
+    assert guard.listed()["cpus"] == [], "all of it, or none"
+    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 4, "tasks": 5, "cpus": 1})
+    assert (code, "of other jobs" in why) == ("memory", True)
+    resize(guard, 5, None, tasks=4)
+    resize(guard, 6, None, tasks=2)
+    guard.kill()
+    guard.start()
+    assert guard.listed()["state"] == "running"
+    assert guard.refused({**guard.preparation(3), "tasks": 1, "memory_bytes": 512 * MIB})[0] == "memory"
+
+
+class _WithoutController(CgroupsNone):
+    """A kernel's groups, as far as sets of CPUs go, on a machine without that controller."""
+
+    kernel_groups = True
+
+    def __init__(self, pids: list[int]) -> None:
+        super().__init__("a test")
+        self.pids = pids
+
+    def procs(self, name: str) -> list[int]:
+        return self.pids
+
+    def confine(self, name: str, cpus: Collection[int] | None) -> bool:
+        return False
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[str], int]]:
+    """A function that starts a Python program and gives its pid."""
+    made: list[subprocess.Popen[str]] = []
+
+    def run(program: str) -> int:
+        made.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True))
+        assert made[-1].stdout is not None
+        assert made[-1].stdout.readline() == "there\n"
+        return made[-1].pid
+
+    yield run
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_without_a_controller_who_strays_is_brought_back(running: Callable[[str], int]) -> None:
+    last = max(os.sched_getaffinity(0))
+    strays = f"time.sleep(0.3); os.sched_setaffinity(0, {{{last}}}); time.sleep(600)"
+    pid = running(f"import os, time; print('there', flush=True); {strays}")
+    group = Group(Prepare(1, 1, "ada", "/", 1, None, None, 0))
+    sets = CpuSets(_WithoutController([pid]), {group.key: group}, 2)
+    assert sets.due_us() is None
+    sets.give(group, 1)
+    (first,) = sets.affinity(group)
+    assert cpus_of(pid) == [{first}]
+    wait_for(lambda: cpus_of(pid) == [{last}], "the process to stray")
+    sets.tick(1)
+    assert cpus_of(pid) == [{first}]
+    sets.give(group, None)
+    assert cpus_of(pid) == [os.sched_getaffinity(0)]
+    assert (sets.due_us(), sets.affinity(group)) == (None, ())
+
+
+def test_threads_that_come_while_a_set_is_given_have_it_too(running: Callable[[str], int]) -> None:
+    pid = running(
+        "import threading, time\n"
+        "def more():\n"
+        "    for _ in range(200):\n"
+        "        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+        "threading.Thread(target=more).start()\n"
+        "print('there', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    first = min(os.sched_getaffinity(0))
+    keep_to([pid], {first}, strays_only=False)
+    wait_for(lambda: len(cpus_of(pid)) >= 201, "all threads")
+    keep_to([pid], {first}, strays_only=True)
+    assert cpus_of(pid) == [{first}] * len(cpus_of(pid))
+
+
+@given(
+    count=st.integers(1, 9),
+    own=st.sets(st.integers(0, 7)),
+    others=st.sets(st.integers(0, 7)),
+    procs=st.integers(1, 8),
+)
+def test_a_job_keeps_what_it_has_then_takes_what_is_free(
+    count: int, own: set[int], others: set[int], procs: int
+) -> None:
+    own, others = {p for p in own if p < procs}, {p for p in others if p < procs} - own
+    found = chosen(count, own, others, procs)
+    assert len(set(found)) == len(found) == min(count, procs)
+    assert set(found) <= own or own <= set(found)
+    free = procs - len(own | others)
+    assert len(set(found) & others) == max(0, min(count, procs) - len(own) - free), "none that others have in vain"

@@ -2,7 +2,8 @@
 
 Its promises: groups outlive the agent and the guard; a command is started once by its number, and never after a kill;
 a kill is followed by the word that nothing is left; a group has the share of the newest order that was obeyed, also
-when agent and guard have been started anew; what happens while no agent listens is in the next report.
+when agent and guard have been started anew; what happens while no agent listens is in the next report; while somebody
+at the desk has paused parallel work, nothing is prepared and nothing started.
 """
 
 from collections import Counter, deque
@@ -46,6 +47,7 @@ class GuardModel:
         """
         self.groups: dict[Key, ModelGroup] = {}
         self.started: Counter[tuple[Key, int]] = Counter()
+        self.paused = ""  # why nothing may start here now; empty where it may
         self._killed = killed
         self._used = cpu_us, memory_peak_bytes
         self._events: deque[happened.CommandEnded | happened.GroupEmpty] = deque()
@@ -79,6 +81,8 @@ class GuardModel:
     def _prepare(self, request: fx.PrepareGroup, group: ModelGroup | None) -> Reply:
         if group is not None and (group.prepare != request.prepare or group.commands or group.ending):
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is here already")
+        if group is None and self.paused:
+            return Declined("paused", self.paused)
         self.groups.setdefault(request.key, ModelGroup(request.prepare))
         return Done()
 
@@ -102,6 +106,8 @@ class GuardModel:
         """Why a command is not started; None where it is."""
         if group.ending:
             return Declined("stale", f"attempt {request.key[1]} at job {request.key[0]} is ending")
+        if self.paused:
+            return Declined("paused", self.paused)
         if request.n in group.commands:
             return Declined("busy", f"command {request.n} has been started already")
         return None

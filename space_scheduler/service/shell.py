@@ -21,8 +21,8 @@ from space_scheduler.service.log import Log
 class Core(Protocol):
     """What is needed of the host of the core."""
 
-    async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
-        """Accept an event; answered when it is in the journal."""
+    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept an event that the rules want journalled, be it late; answered when it is."""
 
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job."""
@@ -81,7 +81,7 @@ class Shell:
             (self._log.info if effect.level == "info" else self._log.warn)(effect.what, **effect.fields)
 
     async def _post(self, post: Post) -> None:
-        await self._core.post(post.event, note=post.note, facts=post.facts)
+        await self._core.report(post.event, note=post.note, facts=post.facts)
 
     def _timed_out(self, key: tuple[int, int]) -> None:
         self._timers.pop(key, None)

@@ -66,8 +66,8 @@ async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node,
         for _ in range(30):
             scheduler.beats.pop("a", None)
             await until(lambda: "a" in scheduler.beats, "a heartbeat")
-            # On a machine that stands still for seconds the guard may arm by itself meanwhile: that says nothing of who
-            # is there.
+            # On a machine that stands still for seconds the guard may arm by itself meanwhile: that says nothing of
+            # who is there.
             assert scheduler.beats["a"].presence is Presence.AWAY, scheduler.beats["a"]
 
 

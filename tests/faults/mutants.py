@@ -1,44 +1,124 @@
-"""Hosts that break a promise on purpose: each has to be found, or the judge sees nothing."""
+"""Schedulers that break a promise on purpose: each has to be found, or the judge sees nothing."""
 
-from collections.abc import Iterable, Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
+from cosched.config.cluster import ClusterConfig
+from cosched.model.contract import SocialContract, offered
 from cosched.model.job import JobState
+from cosched.model.node import Node
 from cosched.wire import messages as wire
-from faults.node import Node
 from faults.scheduler import Scheduler
-from node_agent.core import effects as fx
-from node_agent.core import inputs as happened
-from node_agent.core.agent import AgentCore
-from node_agent.core.attempt import Attempt
-from node_agent.core.guard_model import GuardModel, ModelGroup
-from node_agent.core.replies import Declined, Reply
+from faults.worker import Worker
+from faults.world import S
 from space_scheduler.machine import events as ev
+from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
+from space_scheduler.service.core import worker_effects as fx
+from space_scheduler.service.core.opening import Opened
+from space_scheduler.service.core.work import Work
+from space_scheduler.service.core.worker_core import Steps, WorkerCore
+from space_scheduler.service.journal import jobs, journal, reading
 from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Effect, Post, Send
-from space_scheduler.service.launch.gang import Gang, Order
+from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
+from space_scheduler.service.launch.gang import Ended, Gang, Order
+from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.reshaping import Kept, Reshaping, Stage
 from space_scheduler.service.launch.service_core import ServiceCore
+
+# --- the worker -------------------------------------------------------------------------------------------------------
+
+
+class _AnswersFirst(WorkerCore):
+    def _commit(self, done: list[fx.Answer]) -> Steps[None]:
+        if done:
+            yield fx.HandOut(done, [])
+        self._wanted = self._wanted or any(each.work.decides for each in done)
+        yield from super()._commit([])
 
 
 class AnswersBeforeCommit(Scheduler):
     """Who submits a job is told that it is accepted before it is in the journal."""
 
-    def _committed(self, answers: list[Any]) -> bool:
-        for answer, value in answers:
-            answer(value)
-        return super()._committed([])
+    worker_type = _AnswersFirst
+
+
+class _Hasty(Worker):
+    def _carry_out(self, effect: fx.Effect) -> fx.Outcome:
+        if isinstance(effect, fx.HandOut):
+            effect = fx.HandOut(effect.answers, [each for each in effect.committed if each.seq not in self.handed])
+        outcome = super()._carry_out(effect)
+        if isinstance(effect, fx.Decide):
+            early = list(self._found.core._committed)
+            self.handed |= {each.seq for each in early}
+            super()._carry_out(fx.Publish(0, True, "", True))
+            super()._carry_out(fx.HandOut([], early))
+        return outcome
+
+    @property
+    def handed(self) -> set[int]:
+        return self.__dict__.setdefault("_handed", set())
+
+    @handed.setter
+    def handed(self, seqs: set[int]) -> None:
+        self.__dict__["_handed"] = seqs
+
+
+class EarlyStarter(Scheduler):
+    """What a pass has decided is carried out before it is in the journal."""
+
+    thread_type = _Hasty
+
+
+class _DropsReports(WorkerCore):
+    def _refuse(self, works: Sequence[Work]) -> Steps[None]:
+        yield from super()._refuse(works)
+        self.left()
+
+
+class ForgetsReports(Scheduler):
+    """What nodes report while the disk is full is forgotten."""
+
+    worker_type = _DropsReports
+
+
+class _GivesUp(WorkerCore):
+    def _writable_again(self) -> Steps[bool]:
+        moment = yield fx.Look()
+        assert isinstance(moment, fx.Moment)
+        self._not_before_s = moment.monotonic_s + 1
+        return False
+
+
+class GivesUp(Scheduler):
+    """A disk that was full once is not tried again."""
+
+    worker_type = _GivesUp
+
+
+class RefusesReports(Scheduler):
+    """What the rules have found is refused while the disk is full, as a wish is. (It was so: seed 109.)"""
+
+    def _post(self, event: ev.Event, note: str = "", facts: Any = None, *, wish: bool = False) -> None:
+        wish = wish or isinstance(event, ev.NodeDrained | ev.NodeResumed)
+        super()._post(event, note, facts, wish=wish)
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
 
 
 class _Rules(ServiceCore):
-    def drop(self, effect: Effect) -> bool:
-        return False
+    def changed(self, effect: Effect) -> Effect | None:
+        return effect
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        return [effect for effect in super().handle(happened, now_s) if not self.drop(effect)]
+        effects = [self.changed(effect) for effect in super().handle(happened, now_s)]
+        return [effect for effect in effects if effect is not None]
 
 
 class _LosesLimits(_Rules):
@@ -46,12 +126,10 @@ class _LosesLimits(_Rules):
 
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         self.after_restart = self.after_restart or (isinstance(happened, given.Started) and bool(happened.jobs))
-        effects = super().handle(happened, now_s)
-        return [self.without(effect) if self.after_restart else effect for effect in effects]
+        return super().handle(happened, now_s)
 
-    @staticmethod
-    def without(effect: Effect) -> Effect:
-        if isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
+    def changed(self, effect: Effect) -> Effect:
+        if self.after_restart and isinstance(effect, Send) and isinstance(effect.message, wire.Prepare):
             return Send(effect.node, msgspec.structs.replace(effect.message, limit_us=None))
         return effect
 
@@ -62,10 +140,12 @@ class LosesLimits(Scheduler):
     rules_type = _LosesLimits
 
 
-class _Hasty(_Rules):
+class _Gangs(_Rules):
+    gang_type: type[Gang]
+
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
         for launch in self.launches.attempts.values():
-            launch.gang.__class__ = HastyGang
+            launch.gang.__class__ = self.gang_type
         return super().handle(happened, now_s)
 
 
@@ -79,10 +159,38 @@ class HastyGang(Gang):
         return actions
 
 
+class _HastyRules(_Gangs):
+    gang_type = HastyGang
+
+
 class Hasty(Scheduler):
     """The script runs before all nodes are ready."""
 
-    rules_type = _Hasty
+    rules_type = _HastyRules
+
+
+class CarelessGang(Gang):
+    """What may have run is taken for not run."""
+
+    def _finished(self) -> list[Any]:
+        found = super()._finished()
+        lost = (JobState.NODE_LOST, JobState.LAUNCH_FAILED)
+        return [
+            msgspec.structs.replace(each, unrun=True, outcome=JobState.LAUNCH_FAILED, blamed=each.blamed or self.nodes)
+            if isinstance(each, Ended) and each.outcome in lost
+            else each
+            for each in found
+        ]
+
+
+class _CarelessRules(_Gangs):
+    gang_type = CarelessGang
+
+
+class RunsAgain(Scheduler):
+    """A launch is tried again though the script may have run."""
+
+    rules_type = _CarelessRules
 
 
 class _Relauncher(_Rules):
@@ -96,10 +204,9 @@ class _Relauncher(_Rules):
 
 
 class Relauncher(Scheduler):
-    """A job that runs when the scheduler is started anew is run again instead of adopted."""
+    """A job that runs when the scheduler is started anew is given up instead of adopted."""
 
     rules_type = _Relauncher
-    requeues = True
 
 
 class _DeafToLeases(_Rules):
@@ -114,8 +221,8 @@ class DeafToLeases(Scheduler):
 
 
 class _Forgetful(_Rules):
-    def drop(self, effect: Effect) -> bool:
-        return isinstance(effect, Send) and isinstance(effect.message, wire.Forget)
+    def changed(self, effect: Effect) -> Effect | None:
+        return None if isinstance(effect, Send) and isinstance(effect.message, wire.Forget) else effect
 
 
 class Leaker(Scheduler):
@@ -124,127 +231,148 @@ class Leaker(Scheduler):
     rules_type = _Forgetful
 
 
-class _Reshapes(_Rules):
-    kind: type[Reshaping]
+class _Patient(_Rules):
+    def changed(self, effect: Effect) -> Effect | None:
+        return None if isinstance(effect, SetTimer) else effect
 
+
+class IgnoresTimeouts(Scheduler):
+    """A launch may take as long as it takes."""
+
+    rules_type = _Patient
+
+
+class _Trusting(_Rules):
+    def changed(self, effect: Effect) -> Effect | None:
+        aside = isinstance(effect, Post) and isinstance(effect.event, ev.NodeDrained)
+        return None if aside and effect.event.reason.startswith("set aside") else effect  # type: ignore[union-attr]
+
+
+class DeafToFlapping(Scheduler):
+    """A node that comes and goes is never set aside."""
+
+    rules_type = _Trusting
+
+
+class _Doubling(_Rules):
+    def changed(self, effect: Effect) -> Effect:
+        if isinstance(effect, Post) and isinstance(effect.event, ev.NodeJoined):
+            node = effect.event.node
+            return Post(ev.NodeJoined(msgspec.structs.replace(node, procs=2 * node.procs)))
+        return effect
+
+
+class DoubleBooker(Scheduler):
+    """Each place is given away twice."""
+
+    rules_type = _Doubling
+
+
+class _Unowned(NodeEntry):
+    def offers(self, contract: SocialContract) -> Node:
+        assert self.hello is not None
+        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
+
+
+class _DeafToOwners(_Rules):
     def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
-        for launch in self.launches.attempts.values():
-            if launch.reshaping is not None:
-                launch.reshaping.__class__ = self.kind
+        for entry in self.book:
+            entry.__class__ = _Unowned
         return super().handle(happened, now_s)
 
 
-class _Hurried(Reshaping):
-    def answered(self, node: str) -> list[Any]:
-        self._waits &= {node}
-        return super().answered(node)
+class IgnoresOwners(Scheduler):
+    """The cluster's contract counts, whatever a desk's owner allows."""
+
+    rules_type = _DeafToOwners
 
 
-class _NeverBack(Reshaping):
-    def _undo(self, why: str, unchanged: str = "") -> list[Any]:
-        self.stage = Stage.OVER
-        return [Kept(why)]
+class BelievesWallClock(Scheduler):
+    """Leases are counted by a clock that people set."""
+
+    def now_s(self) -> float:
+        return (self.world.wall_us + self.world.now_us) / S
 
 
-class _HurriedRules(_Reshapes):
-    kind = _Hurried
+# --- restarts and policies --------------------------------------------------------------------------------------------
 
 
-class _NeverBackRules(_Reshapes):
-    kind = _NeverBack
+class TellsEpochFirst(Scheduler):
+    """Nodes are told an epoch that is not on the disk: a crash takes it back."""
+
+    def crash(self) -> None:
+        was_alive = self.alive
+        super().crash()
+        if was_alive and self.path.exists():
+            with closing(sqlite3.connect(self.path)) as database:
+                database.execute("DELETE FROM runs WHERE epoch = ?", (self.fence.epoch,))
+                database.commit()
 
 
-class CountsBeforeAllHaveAnswered(Scheduler):
-    """A job is counted with its new share when the first of its nodes has it."""
+class KeepsOldTotals(Scheduler):
+    """A start under another multiprogramming level counts with the places of before."""
 
-    rules_type = _HurriedRules
+    totals: tuple[ClusterConfig, int] | None = None
 
-
-class LeavesWhatItHasChanged(Scheduler):
-    """Where one node refuses a new share, the others keep it."""
-
-    rules_type = _NeverBackRules
-
-
-class _SwallowsKills(AgentCore):
-    def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
-        if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Kill):
-            order = event.order.order
-            if self.get(order.job_id, order.attempt) is None:
-                return []
-        return super().handle(event, now_us)
+    def _serve(self, found: Opened) -> None:
+        capacity: Any = found.core.state.machine.capacity
+        if self.totals is not None and self.totals[0].contract.mpl != self.config.contract.mpl:
+            capacity.procs_total, capacity.free_procs = self.totals[1], self.totals[1]
+        self.totals = self.config, capacity.procs_total
+        super()._serve(found)
 
 
-class SwallowsKills(Node):
-    """A kill of what was never prepared here is not answered."""
+class Starver(Scheduler):
+    """Every third job is never started."""
 
-    core_type = _SwallowsKills
+    def policy(self, config: ClusterConfig) -> Policy:
+        policy = super().policy(config)
+        plan: Callable[[Snapshot], Plan] = policy.plan
 
+        def starving(snapshot: Snapshot) -> Plan:
+            found = plan(snapshot)
+            kept = [each for each in found.changes if not (isinstance(each, PlannedStart) and each.job.id % 3 == 0)]
+            return replace(found, changes=kept)
 
-class _Twice(AgentCore):
-    """Every order is new to it."""
-
-    def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
-        if isinstance(event, happened.Ordered) and isinstance(event.order, wire.Run):
-            order = event.order.order
-            if (attempt := self.get(order.job_id, order.attempt)) is not None:
-                before = order.n - 1
-                again = msgspec.structs.replace(attempt, last_order=before, ran=False, answers=_but(attempt, order.n))
-                self._memory.keep(again, last_order=before)
-        return super().handle(event, now_us)
+        object.__setattr__(policy, "plan", starving)
+        return policy
 
 
-def _but(attempt: Attempt, number: int) -> Mapping[int, Any]:
-    return {n: answer for n, answer in attempt.answers.items() if n != number}
+@contextmanager
+def no_checksums() -> Iterator[None]:
+    """A journal whose rows have no checksums: what is there is believed."""
+    with ExitStack() as patched:
+        for module in (journal, reading, jobs):
+            patched.enter_context(patch.object(module, "checksum", lambda *parts, start=0: 0))
+        yield
 
 
-class _Careless(GuardModel):
-    def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:
-        return None
+@contextmanager
+def no_lock() -> Iterator[None]:
+    """Nothing keeps a second scheduler from a journal."""
+    with patch("space_scheduler.service.journal.schema.fcntl.flock", lambda *_: None):
+        yield
 
 
-class ObeysTwice(Node):
-    """An order is obeyed as often as it comes, and the guard starts a command as often as it is asked."""
-
-    core_type = _Twice
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.guard = _Careless(cpu_us=1000)
-
-
-class _SaysSo(GuardModel):
-    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
-        was = group.tasks
-        reply = super()._resize(request, group)
-        group.tasks = was
-        return reply
-
-
-class SaysItIsResized(Node):
-    """A share is said to have been changed, and is as it was."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.guard = _SaysSo(cpu_us=1000)
-
-
-class ForgetsAttempts(Node):
-    """Nothing that the agent knows outlives it."""
-
-    def start(self) -> None:
-        self.attempts.clear()
-        super().start()
-
-
-SCHEDULERS: Iterable[type[Scheduler]] = (
-    AnswersBeforeCommit,
-    LosesLimits,
-    Hasty,
-    Relauncher,
-    DeafToLeases,
-    Leaker,
-    CountsBeforeAllHaveAnswered,
-    LeavesWhatItHasChanged,
-)
-NODES: Iterable[type[Node]] = (SwallowsKills, ObeysTwice, SaysItIsResized, ForgetsAttempts)
+#: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
+SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
+    AnswersBeforeCommit: ("P2", 29),
+    EarlyStarter: ("", 124),
+    ForgetsReports: ("", 27),
+    GivesUp: ("", 3),
+    RefusesReports: ("O10", 27),
+    LosesLimits: ("P1", 0),
+    Hasty: ("P1", 5),
+    RunsAgain: ("P2", 1),
+    Relauncher: ("", 0),
+    DeafToLeases: ("O10", 32),
+    Leaker: ("D6", 0),
+    IgnoresTimeouts: ("P1", 57),
+    DeafToFlapping: ("O5", 47),
+    DoubleBooker: ("P6", 72),
+    IgnoresOwners: ("P6", 1),
+    BelievesWallClock: ("O10", 69),
+    TellsEpochFirst: ("", 0),
+    KeepsOldTotals: ("O11", 38),
+    Starver: ("P4", 0),
+}

@@ -1,10 +1,14 @@
 """A workstation in the simulated world: the real AgentCore, the guard's model, and a shell with a disk that lasts.
 
 What the agent has persisted outlives it; groups outlive agent and guard; nothing but the disk outlives a reboot. Sites:
-``agent crash`` (at any moment), ``crash before persist``, ``crash after persist``, ``guard dead``, ``guard slow``,
-``disk full`` (for a job's files), ``reboot``; and of the person at the desk ``owner`` (comes or goes), ``paused``.
+``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
+``crash after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended),
+``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner
+contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk
+(``desk``) have theirs.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -12,62 +16,84 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cosched.errors import BadInput
-from cosched.model.node import Presence, Usage
+from cosched.model.contract import SocialContract
+from cosched.model.node import Usage
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
 from cosched.wire.messages import Exit
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn
-from faults.scheduler import Scheduler
-from faults.world import MS, Connection, S, World
+from faults.desk import Desk
+from faults.guarding import Guard
+from faults.violation import Violation
+from faults.world import MS, Connection, S, Sleeper, World
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.guard_model import GuardModel
-from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, NoGuard, Reply
+from node_agent.core.replies import Done, ErrorTail, Failed, GrantRead, Reply
 
-_LIMIT = Exit(signal=9, cause="limit")
+CPUS = 2
+#: From one heartbeat to the next, and from one look at the desk.
+BEAT_US = S
+#: What may follow from an order that is not obeyed.
+_NOTHING_DONE = (fx.Tell, fx.Complain, fx.Say)
 
 
 class Node:
     """One workstation. ``runs`` says how long the script of an attempt runs, and how it ends."""
 
     core_type: type[AgentCore] = AgentCore
+    desk_type: type[Desk] = Desk
+    guard_type: type[Guard] = Guard
+    model_type: type[GuardModel] = GuardModel
 
     def __init__(
         self,
         world: World,
         name: str,
-        scheduler: Scheduler,
+        dial: Callable[[Connection, wire.Fence | None], bool],
         key: Ed25519PublicKey,
         runs: Callable[[int], tuple[int, Exit]],
         on_started: Callable[["Node", Key], None],
+        on_ended: Callable[["Node", Key], None],
     ) -> None:
+        """``dial`` calls a scheduler, of those that are there the one that a node may reach; whether one listens."""
         self.world = world
         self.name = name
-        self.scheduler = scheduler
-        self.guard = GuardModel(cpu_us=1000)
+        self.machine, self.agent = Sleeper(world), Sleeper(world)
+        self.model = self.model_type(cpu_us=1000)
+        self.guard = self.guard_type(
+            world, self, self.machine, self.model, runs, partial(on_started, self), partial(on_ended, self)
+        )
+        self.desk = self.desk_type(world, name, self.guard, self.machine)
         self.fence: wire.Fence | None = None
+        self.owner = SocialContract()
         self.attempts: dict[Key, bytes] = {}
-        self.ever_prepared: set[Key] = set()
         self.boots = 1
         self.life = 0  # which agent it is
         self.alive = False
+        self.off = False  # the machine
+        self._dial_to = dial
         self._key = key
-        self._runs = runs
-        self._on_started = on_started
-        self._guard_there = False
-        self._guard_life = 0
         self._connection: Connection | None = None
         self._numbering: Numbering | None = None
         self._timers: dict[int, int] = {}
         self._timer_numbers = 0
-        self._present, self._paused_until_us = False, 0
-        self._sees_guard = 0  # until when what was asked is answered in order
+        self._slow_until_us = 0
+        self._orders: deque[wire.Order] = deque(maxlen=30)
+        world.at(0, self.desk.start)
 
     def say(self, what: str) -> None:
         """A line of the history."""
         self.world.say(f"{self.name} {what}")
+
+    def awake(self, happens: Callable[[], None]) -> None:
+        """Have it happen to the agent, when it and its machine do not stand still."""
+        self.machine.do(lambda: self.agent.do(happens))
+
+    def _soon(self, after_us: int, happens: Callable[[], None]) -> None:
+        self.world.after(after_us, partial(self.awake, happens))
 
     # --- its lives --------------------------------------------------------------------------------------------------
 
@@ -75,124 +101,113 @@ class Node:
         """The agent starts, with what was persisted; the guard is found a little later."""
         self.life += 1
         self.alive = True
+        self.agent = Sleeper(self.world)
         self._timers.clear()
         attempts = [msgspec.msgpack.decode(data, type=Attempt) for data in self.attempts.values()]
         self.core = self.core_type(self.name, f"boot-{self.boots}", self.fence, attempts)
+        self.desk.lease = lambda: (self.core.lease.heard_us, self.core.lease.lease_us)
+        self.desk.agent_starts()
         self._connection = self._numbering = None
-        self._guard_there = False
+        self.guard.lost()
+        if self.life > 1 and self.world.fault("owner contract"):
+            chance = self.world.random
+            self.owner = SocialContract(
+                cpu_ratio=chance.choice((0.5, 1.0)), memory_ratio=chance.choice((0.25, 1.0)), mpl=chance.choice((1, 4))
+            )
         self.say(f"agent starts with {sorted(self.attempts)}")
-        self.world.after(self.world.draw_us(MS, 300 * MS), partial(self._guard_comes, self.life))
-        self.world.after(self.world.draw_us(MS, 500 * MS), partial(self._dial, self.life))
-        self.world.after(500 * MS, partial(self._beat, self.life))
+        self._soon(self.world.draw_us(MS, 300 * MS), partial(self._find_guard, self.life))
+        self._soon(self.world.draw_us(MS, 500 * MS), partial(self._dial, self.life))
+        self._soon(BEAT_US, partial(self._beat, self.life))
+
+    def _find_guard(self, life: int) -> None:
+        if self.alive and self.life == life:
+            self.guard.comes(life)
 
     def crash(self) -> None:
         """The agent is killed."""
         if not self.alive:
             return
-        self.alive = False
         self.say("agent crashes")
+        self._die()
+        self.world.after(self.world.draw_us(50 * MS, 3 * S), partial(self.machine.do, self._again))
+
+    def _die(self) -> None:
+        self.alive = False
+        self.desk.agent_stops()
+        self.guard.lost()
         if self._connection is not None:
             self._connection.cut()
-        self.world.after(self.world.draw_us(50 * MS, 3 * S), self._again)
 
     def _again(self) -> None:
-        if not self.alive:
+        if not self.alive and not self.off:
             self.start()
 
     def reboot(self) -> None:
         """The machine goes down and comes back: jobs are gone, the disk is not."""
         self.say("reboots")
-        self.alive = False
-        if self._connection is not None:
-            self._connection.cut()
+        self._die()
         self.guard.reboot()
         self.boots += 1
-        self.world.after(self.world.draw_us(1 * S, 20 * S), self._again)
+        self.off = True
+        self.world.after(self.world.draw_us(1 * S, 20 * S), self._boot)
 
-    # --- the guard --------------------------------------------------------------------------------------------------
+    def _boot(self) -> None:
+        self.off = False
+        self.guard.booted()
+        self._again()
 
-    def _guard_comes(self, life: int) -> None:
-        if self.alive and self.life == life and not self._guard_there:
-            self._guard_there = True
-            self._guard_life += 1
-            self.feed(self.guard.report())
+    def suspend(self, for_us: int) -> None:
+        """The machine is suspended: nothing happens there at all, and its clock runs on."""
+        self.say(f"stands still for {for_us / S:.1f} s")
+        self.machine.stand_still(for_us)
+        self.guard.scripts.hold()
+        self.guard.unwell(for_us)
+        self._stop_looking(for_us)
+        self.world.after(for_us, self._goes_on)
 
-    def _guard_goes(self) -> None:
-        """The guard is killed, and started again by whoever keeps it; its groups stay."""
-        self._guard_there = False
-        self._guard_life += 1
-        self.feed(happened.GuardLost("it is away"))
-        self.world.after(self.world.draw_us(50 * MS, 12 * S), partial(self._guard_comes, self.life))
+    def _goes_on(self) -> None:
+        if not self.machine.stands_still and not self.model.paused:
+            self.guard.scripts.go_on(time_counts=True)
 
-    def _ask_guard(self, number: int, request: fx.GuardRequest) -> None:
-        world, guard_life = self.world, self._guard_life
-        if not self._guard_there:
-            world.after(0, partial(self._reply, self.life, number, NoGuard("it is away")))
-            return
-        delay_us = world.draw_us(100, 2 * MS)
-        if world.fault("guard slow"):
-            delay_us += world.draw_us(100 * MS, 6 * S)
-        # asked and answered in order, as one socket does
-        self._sees_guard = max(self._sees_guard, world.now_us) + delay_us
-        world.at(self._sees_guard, partial(self._obey, self.life, guard_life, number, request))
+    def _stop_looking(self, for_us: int) -> None:
+        life = self.life
+        self.desk.agent_stops()
+        self.world.after(for_us, lambda: self.awake(lambda: self._looks_again(life)))
 
-    def _obey(self, life: int, guard_life: int, number: int, request: fx.GuardRequest) -> None:
-        if not self.alive or self.life != life or self._guard_life != guard_life:
-            return  # it was not heard, or nobody is there to hear the answer
-        if self.world.fault("guard dead"):
-            self._guard_goes()
-            return
-        reply = self.guard.ask(request)
-        self.say(f"asks its guard: {type(request).__name__} {request.key}: {reply}")
-        if isinstance(request, fx.PrepareGroup) and isinstance(reply, Done):
-            self.ever_prepared.add(request.key)
-        if isinstance(request, fx.Spawn) and isinstance(reply, Done):
-            self._spawned(request)
-        if isinstance(request, fx.KillGroup) and isinstance(reply, Done):
-            self.world.after(self.world.draw_us(MS, 1500 * MS), self._killed)
-        if self.world.fault("guard dead"):  # it has obeyed, and nobody is told
-            self._guard_goes()
-            return
-        self._reply(life, number, reply)
-
-    def _spawned(self, request: fx.Spawn) -> None:
-        key, boots = request.key, self.boots
-        self.say(f"runs the script of {key}")
-        self._on_started(self, key)
-        run_us, how = self._runs(key[0])
-        limit_us = request.prepare.limit_us
-        if limit_us is not None and run_us > limit_us:
-            run_us, how = limit_us, _LIMIT
-        self.world.after(run_us, partial(self._script_ends, key, how, boots))
-
-    def _script_ends(self, key: Key, how: Exit, boots: int) -> None:
-        if self.boots == boots:
-            self.guard.end(key, how)
-            self._pass_on()
-
-    def _killed(self) -> None:
-        self.guard.carry_out_kills()
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        """What the guard has to tell, if anybody listens; if not, it is in its next report."""
-        if self.alive and self._guard_there:
-            for event in self.guard.events():
-                self.feed(event)
-
-    def _reply(self, life: int, number: int, reply: Reply) -> None:
+    def _looks_again(self, life: int) -> None:
         if self.alive and self.life == life:
-            self.feed(happened.Replied(number, reply))
+            self.desk.agent_goes_on()
+
+    # --- the guard's side -------------------------------------------------------------------------------------------
+
+    def hears_guard(self, event: happened.Input, life: int) -> None:
+        """What the guard says to the agent of that life."""
+        self.awake(partial(self._hear_guard, event, life))
+
+    def _hear_guard(self, event: happened.Input, life: int) -> None:
+        if self.alive and self.life == life:
+            self.feed(event)
 
     # --- the core and what it wants done ----------------------------------------------------------------------------
 
     def feed(self, event: happened.Input) -> None:
         """Something has happened."""
         life = self.life
-        for effect in self.core.handle(event, self.world.now_us):
+        effects = self.core.handle(event, self.world.now_us)
+        if isinstance(event, happened.Ordered) and event.order.fence != self.fence:
+            self._judge_not_obeyed(event.order, effects)
+        for effect in effects:
             if not self.alive or self.life != life:
                 return  # it has crashed in the midst of it
             self._carry_out(effect)
+
+    def _judge_not_obeyed(self, order: wire.Order, effects: list[fx.Effect]) -> None:
+        """O4: nothing follows from an order of a scheduler that is not the one that was welcomed."""
+        answers = [each.message for each in effects if isinstance(each, fx.Tell)]
+        if any(not isinstance(each, _NOTHING_DONE) for each in effects) or any(
+            not isinstance(each, wire.Refused) or each.code != "fenced" for each in answers
+        ):
+            raise Violation(f"O4: {self.name} obeys epoch {order.fence.epoch}, after {self.fence}: {effects}")
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
@@ -203,7 +218,7 @@ class Node:
             case fx.Tell(message):
                 self._send(message)
             case fx.AskGuard(number, request):
-                self._ask_guard(number, request)
+                self.guard.ask(number, request)
             case fx.AskNode(number, question):
                 self.feed(happened.Replied(number, self._answered(question)))
             case fx.KeepFence(fence):
@@ -221,7 +236,7 @@ class Node:
             case fx.SetTimer(number, after_us):
                 self._timer_numbers += 1
                 self._timers[number] = at = self._timer_numbers
-                self.world.after(after_us, partial(self._due, self.life, number, at))
+                self._soon(after_us, partial(self._due, self.life, number, at))
             case fx.CancelTimer(number):
                 self._timers.pop(number, None)
             case fx.Say(_, text):
@@ -261,17 +276,18 @@ class Node:
             return
         world = self.world
         connection = Connection(world, self.name)
-        if world.fault("unreachable") or not self._guard_there or not self.scheduler.accept(connection):
-            world.after(world.draw_us(200 * MS, 5 * S), partial(self._dial, life))
+        if world.fault("unreachable") or not self.guard.there or not self._dial_to(connection, self.fence):
+            self._soon(world.draw_us(200 * MS, 5 * S), partial(self._dial, life))
             return
         self._connection, self._numbering = connection, None
         session = bytes(world.random.getrandbits(8) for _ in range(8))
         turn = Turn(session)
-        connection.ends["node"] = partial(self._arrived, life, connection, turn)
-        connection.ended["node"] = partial(self._ended, life, connection)
+        arrived, ended = partial(self._arrived, life, connection, turn), partial(self._ended, life, connection)
+        connection.ends["node"] = lambda frame: self.awake(partial(arrived, frame))
+        connection.ended["node"] = lambda: self.awake(ended)
         hello = wire.Hello(
-            wire.VERSION, self.name, f"boot-{self.boots}", 2, 4 << 30, "127.0.0.1", 7421, "simulated",
-            groups=self.core.reports(), obeyed=self.core.fence, session=session,
+            wire.VERSION, self.name, f"boot-{self.boots}", CPUS, 4 << 30, "127.0.0.1", 7421, "simulated",
+            groups=self.core.reports(), owner=self.owner, obeyed=self.core.fence, session=session,
         )  # fmt: skip
         connection.send("scheduler", wire.encode(hello))
 
@@ -297,49 +313,66 @@ class Node:
             return
         self.feed(happened.Heard())
         if isinstance(message, wire.Order):
+            self._orders.append(message)
             self.say(f"is ordered {type(message).__name__} {message.order.job_id}.{message.order.attempt}")
             self.feed(happened.Ordered(message))
+        old = [each for each in self._orders if each.fence != self.fence]
+        if self.alive and old and self.world.fault("old order"):
+            self.feed(happened.Ordered(self.world.random.choice(old)))
 
     def _send(self, message: wire.FromAgent) -> None:
         if self._connection is not None and self._numbering is not None:
             self._connection.send("scheduler", self._numbering.frame(wire.encode(message)))
 
     def _heartbeat(self) -> wire.Heartbeat:
-        guard = "" if self._guard_there else "it is away"
-        world = self.world
-        if world.fault("owner"):
-            self._present = not self._present
-        if world.fault("paused"):
-            self._paused_until_us = world.now_us + world.draw_us(2 * S, 20 * S)
-        paused = "ann has paused parallel work at this desk" if world.now_us < self._paused_until_us else ""
-        presence = Presence.PRESENT if self._present else Presence.AWAY
-        usage = Usage(cpu_local=0.6, memory_local_bytes=1 << 30) if self._present else Usage()
-        return wire.Heartbeat(usage, presence, "none", paused=paused, asked_us=world.now_us + 1, guard=guard)
+        guard = "" if self.guard.there else "it is away"
+        world, present = self.world, self.desk.somebody_is_there
+        paused = self.model.paused if self.guard.there else ""
+        usage = Usage(cpu_local=0.6, memory_local_bytes=1 << 30) if present else Usage()
+        return wire.Heartbeat(usage, self.desk.presence, "none", paused=paused, asked_us=world.now_us + 1, guard=guard)
 
     def _beat(self, life: int) -> None:
         if not self.alive or self.life != life:
             return
+        self.desk.look()
         self._send(self._heartbeat())
         self.feed(happened.LeaseLooked())
+        if self.alive and self.life == life:
+            self._soon(BEAT_US, partial(self._beat, life))
+            self._trouble()
+
+    def _trouble(self) -> None:
         world = self.world
         if world.fault("agent crash"):
             self.crash()
         elif world.fault("reboot"):
             self.reboot()
-        elif self._guard_there and world.fault("guard dead"):
-            self._guard_goes()
+        elif world.fault("guard dead"):
+            self.guard.dies()
+        elif world.fault("guard hung"):
+            self.guard.hangs(world.draw_us(S, 20 * S))
         elif self._connection is not None and world.fault("partition"):
             self._connection.cut()
-        if self.alive and self.life == life:
-            world.after(500 * MS, partial(self._beat, life))
+        elif world.fault("agent frozen"):
+            for_us = world.draw_us(S, 12 * S)
+            self.say(f"agent stands still for {for_us / S:.1f} s")
+            self.agent.stand_still(for_us)
+            self._stop_looking(for_us)
+        elif world.fault("node frozen"):
+            self.suspend(world.draw_us(S, 12 * S))
+        elif world.fault("node slow"):
+            self._slow_until_us = world.now_us + world.draw_us(2 * S, 20 * S)
+        if self._connection is not None:
+            slow = world.now_us < self._slow_until_us
+            self._connection.lag_us = world.draw_us(200 * MS, 2 * S) if slow else 0
 
     def _hang_up(self) -> None:
         connection, self._connection, self._numbering = self._connection, None, None
         if connection is not None:
             connection.cut()
-        self.world.after(self.world.draw_us(200 * MS, 5 * S), partial(self._dial, self.life))
+        self._soon(self.world.draw_us(200 * MS, 5 * S), partial(self._dial, self.life))
 
     def _ended(self, life: int, connection: Connection) -> None:
         if self.alive and self.life == life and self._connection is connection:
             self._connection = self._numbering = None
-            self.world.after(self.world.draw_us(200 * MS, 5 * S), partial(self._dial, life))
+            self._soon(self.world.draw_us(200 * MS, 5 * S), partial(self._dial, life))

@@ -1,46 +1,47 @@
 """A scheduler in the simulated world: the real ServiceCore, the real core and its real journal, and a shell.
 
-A crash closes the journal in the middle of whatever it was; what was committed is what the next start finds. Sites:
-``crash before commit``, ``crash after commit`` (nobody has been told), ``scheduler crash`` (at any moment), ``order
-twice`` (an order is given again, as it may be), ``clock set`` (the wall clock, by an hour), ``policy changed``.
+A crash leaves the journal's files as they are; what was committed is what the next start finds. Sites: ``scheduler
+crash`` (at any moment), ``crash at start`` (its epoch is in the journal, nobody was told), ``scheduler frozen``,
+``order twice`` (an order is given again, as it may be), ``clock set`` (the wall clock, by an hour), ``policy changed``
+while it runs, ``contract changed`` at a start; of its disk ``journal torn``, ``journal full``, ``journal damaged``. The
+worker has its own (``worker``), and so has what becomes of two schedulers (``schedulers``).
 """
 
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.config.cluster import ClusterConfig
-from cosched.errors import BadInput
+from cosched.errors import BadInput, Failed
 from cosched.model.job import Job
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, Turn
-from faults.world import MS, Connection, S, World
+from faults import settings
+from faults.disk import Disk
+from faults.worker import Worker
+from faults.world import MS, Connection, S, Sleeper, World
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Start
+from space_scheduler.policy.interface import Policy
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.service.core.journalled import JournalledCore
-from space_scheduler.service.core.opening import Settings, opened
-from space_scheduler.service.core.work import MISFITS
+from space_scheduler.service.core.opening import Opened, Settings, opened
+from space_scheduler.service.core.work import Work
+from space_scheduler.service.core.worker_core import WorkerCore
 from space_scheduler.service.journal.clock import Sources
-from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Cut, Effect, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.joining import checked_hello
-
-_COMMIT_US = 2 * MS
-#: Policies of clusters where jobs share nodes, and where they do not.
-SHARING = ("normal", "3dbf-light", "uniform-light")
-APART = ("easy", "fcfs", "conservative", "firstfit")
 
 
 class Link:
@@ -53,82 +54,190 @@ class Link:
         self.numbering = Numbering(hello.session)
 
 
+class Watcher(Protocol):
+    """Who looks on."""
+
+    def posted(self, scheduler: "Scheduler", event: ev.Event) -> None:
+        """The rules have found that something has happened."""
+
+    def event(self, scheduler: "Scheduler", committed: Committed) -> None:
+        """It is in the journal."""
+
+
 class Scheduler:
-    """One scheduler, started and crashed again and again on one journal."""
+    """One scheduler, started and crashed again and again on one journal, until it is told to be no more."""
 
     rules_type: type[ServiceCore] = ServiceCore
+    worker_type: type[WorkerCore] = WorkerCore
+    thread_type: type[Worker] = Worker
 
-    def __init__(self, world: World, directory: Path, config: ClusterConfig, key: Ed25519PrivateKey) -> None:
+    def __init__(
+        self,
+        world: World,
+        directory: Path,
+        config: ClusterConfig,
+        key: Ed25519PrivateKey,
+        watcher: "Watcher",
+    ) -> None:
+        """``watcher`` is told first what the rules post, and what is in the journal."""
         self.world = world
         self.path = directory / "journal.db"
+        self.disk = Disk(world, self.path)
         self.config = config
         self.key = key
         self.alive = False
+        self.no_more = False
         self.starts = 0
-        self.acknowledged: set[int] = set()
+        self.started_us = 0
         self.core: JournalledCore
+        self.worker: Worker
         self.rules: ServiceCore
         self.fence: wire.Fence
+        self.process = Sleeper(world)
+        self._watcher = watcher
         self._links: dict[str, Link] = {}
         self._connections: list[Connection] = []
-        self._inbox: deque[tuple[str, Callable[[JournalledCore, int], Any], Callable[[Any], None]]] = deque()
-        self._turn_us: int | None = None
         self._timers: dict[tuple[int, int], int] = {}
         self._timer_numbers = 0
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open the journal, recover, adopt what runs."""
-        world, config = self.world, self.config
-        policy = policy_of(config)
-        sources = Sources(lambda: world.wall_us + world.now_us, lambda: world.now_us, lambda: "boot")
-        found = opened(Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources))
+        """Open the journal, recover, adopt what runs; where that cannot be done now, it is tried again."""
+        world = self.world
+        if self.no_more:
+            return
+        if self.starts and world.fault("contract changed"):
+            drawn = settings.drawn(world, self.path.parent, self.config.nodes)
+            contract = msgspec.structs.replace(drawn.contract, cpu_ratio=world.random.choice((0.5, 1.0)))
+            self.config = msgspec.structs.replace(drawn, contract=contract)
+            world.say(f"scheduler: the contract is {contract}, the policy {drawn.policy}")
+        try:
+            found = self.open()
+        except Failed as error:
+            world.say(f"scheduler does not start: {error}")
+            world.after(world.draw_us(S, 3 * S), self.start)
+            return
         self.starts += 1
         self.alive = True
-        self.heard_us = dict.fromkeys(config.nodes, world.now_us)  # when, or from when on their silence counts
-        self._journal, self.core, self._clock = found.journal, found.core, found.clock
-        self.fence = wire.Fence(found.journal.cluster_id, found.run.epoch, found.run.instance)
-        world.say(f"scheduler starts, epoch {found.run.epoch}")
-        self.rules = self.rules_type(config, config.nodes, self.fence, Orders(config, self.fence, self.key))
-        self._inbox.clear()
+        self.process = Sleeper(world)
+        self.started_us = world.now_us
+        self.heard_us = dict.fromkeys(self.config.nodes, world.now_us)  # when, or from when on their silence counts
+        self.losses: Counter[str] = Counter()
         self._links.clear()
         self._timers.clear()
-        self._turn_us = None
-        now_us, recovered = self._clock.now_us(), found.recovered
+        self.fence = wire.Fence(found.journal.cluster_id, found.run.epoch, found.run.instance)
+        world.say(f"scheduler starts, epoch {found.run.epoch}")
+        self._journal, self.core = found.journal, found.core
+        if world.fault("crash at start"):
+            self.crash()
+            return
+        self._serve(found)
+
+    def open(self) -> Opened:
+        """Open the journal for this start. Raises ``Failed``."""
+        world, config = self.world, self.config
+        policy = self.policy(config)
+        sources = Sources(lambda: world.wall_us + world.now_us, lambda: world.now_us, lambda: "boot")
+        self.disk.is_anew()
+        with self.disk.writing():
+            return opened(
+                Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources)
+            )
+
+    def policy(self, config: ClusterConfig) -> Policy:
+        """The policy of these settings."""
+        return policy_of(config)
+
+    def _serve(self, found: Opened) -> None:
+        config = self.config
+        self.rules = self.rules_type(config, config.nodes, self.fence, Orders(config, self.fence, self.key))
+        now_us, recovered = found.clock.now_us(), found.recovered
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
         }
+        start, interval_us = self.starts, config.time_us("pass_interval")
+        self.worker = self.thread_type(
+            self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
+        )
         jobs = tuple(recovered.jobs.values())
         self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing))
-        self._soon()
-        self._tick(self.starts)
+        self._tick(start)
 
     def crash(self) -> None:
         """As if it had been killed: nothing more is written or said."""
         if not self.alive:
             return
-        self.alive = False
         self.world.say("scheduler crashes")
-        self._journal.close()
+        self._end()
+        self.disk.crash(self._journal)
+        if self.world.fault("journal damaged"):
+            policy = self.policy(self.config)
+            self.disk.judge_damage(policy, rules_of(self.config, policy))
+        self.world.after(self.world.draw_us(100 * MS, 12 * S), self.start)
+
+    def _end(self) -> None:
+        self.alive = False
+        if hasattr(self, "worker"):
+            self.worker.over = True
         for connection in self._connections:
             connection.cut()
         self._connections.clear()
         self._links.clear()
-        self.world.after(self.world.draw_us(100 * MS, 12 * S), self.start)
+
+    def unreach(self) -> None:
+        """Nobody reaches it any more over the connections that there are."""
+        for connection in self._connections:
+            connection.cut()
+
+    def stop(self) -> None:
+        """It ends, and its journal is closed; it is not started again."""
+        self.no_more = True
+        if self.alive:
+            self._end()
+            self._journal.close()
+
+    def freeze(self, for_us: int) -> None:
+        """It stands still for so long (SIGSTOP): what comes waits for it, and whose silence it missed is not silent."""
+        self.world.say(f"scheduler stands still for {for_us / S:.1f} s")
+        self.process.stand_still(for_us)
+        for name in self.heard_us:
+            self.heard_us[name] += for_us
 
     def _tick(self, start: int) -> None:
-        if self.alive and self.starts == start:
-            self.feed(given.Ticked())
-            if self.world.fault("scheduler crash"):
-                self.crash()
-                return
-            if self.world.fault("clock set"):
-                self.world.wall_us += self.world.random.choice((-1, 1)) * 3600 * S
-            if self.world.fault("policy changed"):
-                self._choose()
-            self.world.after(int(self.rules.beat_s * S), partial(self._tick, start))
+        if not self.alive or self.starts != start:
+            return
+        world = self.world
+        self.feed(given.Ticked())
+        if world.fault("scheduler crash"):
+            self.crash()
+            return
+        if world.fault("clock set"):
+            world.wall_us += world.random.choice((-1, 1)) * 3600 * S
+        if world.fault("policy changed"):
+            self._choose()
+        if world.fault("journal torn"):
+            self.disk.fail("torn", world.draw_us(S, 8 * S))
+        if world.fault("journal full"):
+            self.disk.fail("full", world.draw_us(S, 8 * S))
+        if world.fault("scheduler frozen"):
+            self.freeze(world.draw_us(S, 20 * S))
+        self._soon(int(self.rules.beat_s * S), partial(self._tick, start))
+
+    def _soon(self, after_us: int, happens: Callable[[], None]) -> None:
+        """Have it happen here in so long, or when the process goes on."""
+        process = self.process
+        self.world.after(after_us, lambda: process.do(happens))
+
+    def joins_anew(self, name: str) -> bool:
+        """Whether a node's new size is on its way to the journal, or was not said since this start."""
+        entry = self.rules.book.entry(name)
+        return entry.joining is not None or not entry.agreed
+
+    def drained(self, name: str) -> str:
+        """Why nothing new is started on a node, by the core; empty where something is."""
+        return next((each.reason for each in self.core.state.nodes() if each.node.name == name and each.drained), "")
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
@@ -136,18 +245,18 @@ class Scheduler:
         """An agent has called; False where nobody listens."""
         if not self.alive:
             return False
-        start = self.starts
+        start, process = self.starts, self.process
         self._connections = [each for each in self._connections if each.open]
         self._connections.append(connection)
-        connection.ends["scheduler"] = lambda frame: self._first(connection, frame, start)
+        connection.ends["scheduler"] = lambda frame: process.do(lambda: self._first(connection, frame, start))
         return True
 
     def _first(self, connection: Connection, frame: bytes, start: int) -> None:
-        if not self.alive or self.starts != start:
+        if not self.alive or self.starts != start or not connection.open:
             return
-        name = connection.node
+        name, process = connection.node, self.process
         try:
-            hello = checked_hello(wire.from_agent(frame), name, self.fence)
+            hello = self.welcome(wire.from_agent(frame), name)
         except BadInput as error:
             self.world.say(f"scheduler: {name} may not join: {error}")
             connection.cut()
@@ -156,10 +265,14 @@ class Scheduler:
             old.connection.cut()
         session = bytes(self.world.random.getrandbits(8) for _ in range(8))
         link = self._links[name] = Link(connection, name, session, hello)
-        connection.ends["scheduler"] = lambda frame: self._heard(link, frame)
-        connection.ended["scheduler"] = lambda: self._ended(link)
+        connection.ends["scheduler"] = lambda frame: process.do(lambda: self._heard(link, frame))
+        connection.ended["scheduler"] = lambda: process.do(lambda: self._ended(link))
         self.heard_us[name] = self.world.now_us
         self.feed(given.Connected(name, hello, session))
+
+    def welcome(self, message: wire.FromAgent, name: str) -> wire.Hello:
+        """The hello of an agent that may join. Raises :class:`BadInput`."""
+        return checked_hello(message, name, self.fence)
 
     def _heard(self, link: Link, frame: bytes) -> None:
         if self._links.get(link.name) is not link:
@@ -175,9 +288,13 @@ class Scheduler:
 
     # --- the rules and what they want done --------------------------------------------------------------------------
 
+    def now_s(self) -> float:
+        """The clock that the rules go by."""
+        return self.world.now_us / S
+
     def feed(self, happened: given.AnyInput) -> None:
         """Something has happened."""
-        for effect in self.rules.handle(happened, self.world.now_us / S):
+        for effect in self.rules.handle(happened, self.now_s()):
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -187,19 +304,19 @@ class Scheduler:
                 welcome = isinstance(effect.message, wire.Welcome)
                 link.connection.send("node", frame if welcome else link.numbering.frame(frame))
                 if isinstance(effect.message, wire.Order) and self.world.fault("order twice"):
-                    self.world.after(self.world.draw_us(MS, 5 * S), partial(self._say_again, link, frame))
+                    self._soon(self.world.draw_us(MS, 5 * S), partial(self._say_again, link, frame))
         elif isinstance(effect, Post):
-            post = effect
-            self._take_in(
-                type(post.event).__name__, lambda core, now_us: core.take_in(post.event, now_us, post.note, post.facts)
-            )
+            self._watcher.posted(self, effect.event)
+            self._post(effect.event, effect.note, effect.facts)
         elif isinstance(effect, Annotate):
             note = effect
-            self._take_in("annotate", lambda core, _: core.annotate(note.job_id, note.facts))
+            self.worker.put(
+                Work(lambda core, _: core.annotate(note.job_id, note.facts), self._nobody_waits, decides=False)
+            )
         elif isinstance(effect, SetTimer):
             self._timer_numbers += 1
             self._timers[effect.key] = number = self._timer_numbers
-            self.world.after(effect.after_us, partial(self._timed_out, effect.key, number, self.starts))
+            self._soon(effect.after_us, partial(self._timed_out, effect.key, number, self.starts))
         elif isinstance(effect, CancelTimer):
             self._timers.pop(effect.key, None)
         elif isinstance(effect, Say):
@@ -218,88 +335,52 @@ class Scheduler:
 
     # --- the journal ------------------------------------------------------------------------------------------------
 
-    def submit(self, job: Job, submission: Submission, acknowledged: Callable[[int], None]) -> None:
+    def submit(self, job: Job, submission: Submission, acknowledged: Callable[["Scheduler", int], None]) -> None:
         """Somebody submits a job; whether it is accepted is told after the commit."""
+
+        def answered(job_id: Any, error: BaseException | None) -> None:
+            if error is None:
+                acknowledged(self, job_id)
+            else:
+                self.world.say(f"a job is refused: {error}")
+
         if self.alive:
-            self._take_in("submit", lambda core, now_us: core.submit(job, submission, "ann", now_us), acknowledged)
+            self.worker.put(Work(lambda core, now_us: core.submit(job, submission, "ann", now_us), answered, wish=True))
 
     def cancel(self, job_id: int) -> None:
         """Somebody does not want a job any more."""
         if self.alive:
-            self._take_in("cancel", lambda core, now_us: core.take_in(ev.JobCancelled(job_id), now_us))
+            self._post(ev.JobCancelled(job_id), wish=True)
 
     def _choose(self) -> None:
         """An operator has another policy decide, until the next start."""
-        shared = self.config.contract.mpl > 1
-        name = self.world.random.choice(SHARING if shared else APART)
-        policy = policy_of(msgspec.structs.replace(self.config, policy=name))
+        name = settings.policy(self.world, self.config.contract.mpl)
+        policy = self.policy(msgspec.structs.replace(self.config, policy=name))
         rules = rules_of(self.config, policy)
-        self._take_in("policy", lambda core, now_us: core.choose(policy, name, None, rules, now_us))
+        self.worker.put(
+            Work(lambda core, now_us: core.choose(policy, name, None, rules, now_us), self._nobody_waits, wish=True)
+        )
 
     def resume_all(self) -> None:
         """An operator takes back all nodes that were set aside."""
         for node in self.core.state.nodes() if self.alive else ():
             if node.drained and node.reason.startswith("set aside"):
-                name = node.node.name
-                self._take_in("resume", lambda core, now_us, name=name: core.take_in(ev.NodeResumed(name), now_us))
+                self._post(ev.NodeResumed(node.node.name), wish=True)
 
-    def _take_in(
-        self,
-        what: str,
-        apply: Callable[[JournalledCore, int], Any],
-        answer: Callable[[Any], None] = lambda _: None,
-    ) -> None:
-        self._inbox.append((what, apply, answer))
-        self._soon()
+    def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None, *, wish: bool = False) -> None:
+        self.worker.put(Work(partial(_taken_in, event, note, facts), self._nobody_waits, wish=wish))
 
-    def _soon(self, after_us: int = _COMMIT_US) -> None:
-        at_us = self.world.now_us + after_us
-        if self._turn_us is None or at_us < self._turn_us:
-            self._turn_us = at_us
-            self.world.at(at_us, partial(self._turn, self.starts, at_us))
-
-    def _turn(self, start: int, at_us: int) -> None:
-        """Accept together, commit together, then decide; as the worker's thread does."""
-        if not self.alive or self.starts != start or self._turn_us != at_us:
-            return
-        self._turn_us = None
-        answers: list[tuple[Callable[[Any], None], Any]] = []
-        while self._inbox:
-            _, apply, answer = self._inbox.popleft()
-            with suppress(*MISFITS):
-                answers.append((answer, apply(self.core, self._clock.now_us())))
-        if not self._committed(answers):
-            return
-        self.core.decide(self._clock.now_us())
-        if not self._committed([]):
-            return
-        self.core.save_if_due()
-        if (timer_us := self.core.timer_us) is not None:
-            self._soon(max(_COMMIT_US, timer_us - self._clock.now_us()))
-
-    def _committed(self, answers: list[tuple[Callable[[Any], None], Any]]) -> bool:
-        """Write what is staged and tell of it; False where it crashed on the way."""
-        if self.core.staged and self.world.fault("crash before commit"):
-            self.crash()
-            return False
-        staged = self.core.staged
-        committed = self.core.commit()
-        if staged and self.world.fault("crash after commit"):
-            self.crash()
-            return False
-        for answer, value in answers:
-            answer(value)
-        for each in committed:
-            self._hand_on(each)
-        return True
+    def _nobody_waits(self, _answer: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self.world.say(f"scheduler: refused: {error}")
 
     def _hand_on(self, committed: Committed) -> None:
+        self._watcher.event(self, committed)
+        view = self.worker.view
         starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
-        started = {job_id: self.core.records[job_id] for job_id in starts}
+        started = {job_id: view.jobs[job_id] for job_id in starts}
         self.feed(given.InJournal(committed.event, committed.instructions, started))  # type: ignore[arg-type]
 
-    def stop(self) -> None:
-        """It ends in good order: its journal is closed."""
-        if self.alive:
-            self.alive = False
-            self._journal.close()
+
+def _taken_in(event: ev.Event, note: str, facts: Facts | None, core: JournalledCore, now_us: int) -> Committed:
+    return core.take_in(event, now_us, note, facts)

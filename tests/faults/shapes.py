@@ -4,7 +4,7 @@ Whatever is lost, late or restarted meanwhile: a job of which the core counts on
 on every node, and no node that it does not count has a living group of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kit.reshaper import Reshaper
@@ -13,7 +13,8 @@ from cosched.model.job import JobState
 from cosched.model.width import Range
 
 if TYPE_CHECKING:
-    from faults.history import History
+    from faults.node import Node
+    from faults.scheduler import Scheduler
 
 #: How settings name it.
 POLICY = "faults.shapes:MIXED"
@@ -25,19 +26,16 @@ def width(tasks: int) -> Range:
     return Range(1, max(4, tasks))
 
 
-def wrong(history: "History") -> Iterator[str]:
-    """What does not hold just now, in words."""
-    scheduler = history.scheduler
-    if not scheduler.alive:
-        return
+def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
+    """What does not hold just now, in words, where this scheduler is alive."""
     for job_id, record in scheduler.core.state.records.items():
         kept = scheduler.core.records.get(job_id)
         if record.state is not JobState.RUNNING or record.change is not None or kept is None:
             continue
         assert record.allocation is not None
         counted = {share.node: share.tasks for share in record.allocation.nodes}
-        for name, node in history.nodes.items():
-            group = node.guard.groups.get((job_id, kept.attempt))
+        for name, node in nodes.items():
+            group = node.model.groups.get((job_id, kept.attempt))
             if group is None or group.ending:
                 continue
             if name not in counted:

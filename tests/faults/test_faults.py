@@ -1,14 +1,19 @@
-"""A fixed set of histories is clean and fires every fault; hosts that break a promise are found."""
+"""A fixed set of histories is clean and fires every fault; hosts that break a promise are found, and by its name."""
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
-from faults import mutants
+from faults import mutants, node_mutants, shape_mutants
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
+
+SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS
+NODES = node_mutants.NODES | shape_mutants.NODES
 
 #: In this many histories each of the mutants has to be found.
 WITHIN = 200
@@ -35,25 +40,35 @@ def test_without_faults_every_job_ends_as_its_script_does() -> None:
         assert set(result.states) <= {"completed", "failed", "timed out", "cancelled"}
 
 
-@pytest.mark.parametrize("mutant", mutants.SCHEDULERS)
+@pytest.mark.parametrize("mutant", SCHEDULERS)
 def test_a_scheduler_is_found_that(mutant: type[Scheduler]) -> None:
-    found(scheduler_type=mutant)
+    found(*SCHEDULERS[mutant], scheduler_type=mutant)
 
 
-@pytest.mark.parametrize("mutant", mutants.NODES)
+@pytest.mark.parametrize("mutant", NODES)
 def test_a_node_is_found_that(mutant: type[Node]) -> None:
-    found(node_type=mutant)
+    found(*NODES[mutant], node_type=mutant)
 
 
-def found(**how: Any) -> None:
-    for seed in range(WITHIN):
-        if lived(seed, **how).violation:
-            return
-    pytest.fail(f"not found in {WITHIN} histories")
+@pytest.mark.parametrize(("mutant", "promise"), [(mutants.no_lock, "O4"), (mutants.no_checksums, "O2")])
+def test_a_journal_is_found_that_has(mutant: Callable[[], AbstractContextManager[None]], promise: str) -> None:
+    with mutant():
+        found(promise)
+
+
+def found(promise: str, first: int = 0, **how: Any) -> None:
+    """A history breaks this promise (empty: any); ``first`` is the seed to begin with."""
+    others: Counter[str] = Counter()
+    for seed in (first, *range(WITHIN)):
+        if violation := lived(seed, **how).violation:
+            if promise in violation:
+                return
+            others[violation[:60]] += 1
+    pytest.fail(f"not found in {WITHIN} histories; others: {dict(others)}")
 
 
 def test_a_history_is_shrunk_to_what_breaks_the_promise() -> None:
-    how: dict[str, Any] = {"node_type": mutants.ForgetsAttempts}
+    how: dict[str, Any] = {"node_type": node_mutants.ForgetsAttempts}
     seed = next(seed for seed in range(WITHIN) if lived(seed, **how).violation)
     faults, result = shrunk(seed, **how)
     assert result.violation

@@ -4,7 +4,9 @@ A *fault site* is a place where something may go wrong. Each has a name; whether
 often it did is counted. After ``quiet_us`` nothing goes wrong any more: everything still open can come to an end.
 """
 
+import math
 import random
+import sys
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
@@ -30,7 +32,8 @@ class World:
         self.wall_us = 1_700_000_000 * S  # the wall clock when the world began; people and NTP set it
         self.only = only
         self.faults = 0
-        self._chances: Counter[str] = Counter()
+        self._chances: dict[str, int] = {}  # by site: at how many more opportunities nothing goes wrong
+        self._draws: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
         self.trace: list[tuple[int, str]] = []
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
@@ -47,19 +50,32 @@ class World:
 
     def fault(self, site: str) -> bool:
         """Whether something goes wrong here, now."""
-        rate = self.rates.get(site, 0.0)
-        if not rate or self.now_us >= self.quiet_us:
+        if self.now_us >= self.quiet_us:
             return False
-        self._chances[site] += 1
-        # not from the stream of chance that all else is drawn from: to leave one fault out moves few others
-        if zlib.crc32(f"{self.seed} {site} {self._chances[site]}".encode()) >= rate * (1 << 32):
+        left = self._chances.get(site)
+        if left is None:
+            left = self._next(site)
+        self._chances[site] = left - 1
+        if left:
             return False
+        self._chances[site] = self._next(site)
         self.faults += 1
         if self.only is not None and self.faults not in self.only:
             return False
         self.fired[site] += 1
         self.say(f"FAULT {self.faults} {site}")
         return True
+
+    def _next(self, site: str) -> int:
+        """How many opportunities of a site go by until it fires; as if each had been drawn by itself.
+
+        Not from the stream of chance that all else is drawn from: to leave one fault out moves few others.
+        """
+        if not (rate := self.rates.get(site, 0.0)):
+            return sys.maxsize
+        self._draws[site] += 1
+        drawn = (zlib.crc32(f"{self.seed} {site} {self._draws[site]}".encode()) + 0.5) / (1 << 32)
+        return int(math.log(drawn) / math.log1p(-rate))
 
     def draw_us(self, least_us: int, most_us: int) -> int:
         """A time between these."""
@@ -81,6 +97,30 @@ class World:
         return done()
 
 
+class Sleeper:
+    """A process or a machine that may stand still; what comes meanwhile happens when it goes on, in its order."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.until_us = 0
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing happens there now."""
+        return self._world.now_us < self.until_us
+
+    def stand_still(self, for_us: int) -> None:
+        """Let nothing happen there for so long."""
+        self.until_us = max(self.until_us, self._world.now_us + for_us)
+
+    def do(self, happens: Callable[[], None]) -> None:
+        """Have it happen there: now, or when it goes on."""
+        if self.stands_still:
+            self._world.at(self.until_us, lambda: self.do(happens))
+        else:
+            happens()
+
+
 class Connection:
     """Two ordered streams of frames between a node and the scheduler, as TCP has them, until it is cut.
 
@@ -91,6 +131,7 @@ class Connection:
         self.world = world
         self.node = node
         self.open = True
+        self.lag_us = 0  # how slow one of its ends is
         self.ends: dict[str, Callable[[bytes], None]] = {}
         self.ended: dict[str, Callable[[], None]] = {}
         self._last_us = {"node": 0, "scheduler": 0}
@@ -101,7 +142,7 @@ class Connection:
         world = self.world
         if not self.open:
             return
-        delay_us = world.draw_us(100, 3 * MS)
+        delay_us = self.lag_us + world.draw_us(100, 3 * MS)
         if world.fault("delay"):
             delay_us += world.draw_us(50 * MS, 8 * S)
         at_us = max(self._last_us[to], world.now_us + delay_us)
@@ -123,5 +164,8 @@ class Connection:
             return
         self.open = False
         for side in ("node", "scheduler"):
-            if (told := self.ended.get(side)) is not None:
-                self.world.after(self.world.draw_us(MS, 200 * MS), told)
+            self.world.after(self.world.draw_us(MS, 200 * MS), lambda side=side: self._is_over(side))
+
+    def _is_over(self, side: str) -> None:
+        if (told := self.ended.get(side)) is not None:
+            told()

@@ -1,13 +1,13 @@
 """The live host: accepted is journalled, decided is journalled before it is done, and nothing kills it."""
 
 import asyncio
-import resource
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from kit.disks import no_file_may_grow
 from kit.drive import policy_named
 from kit.journals import SCRIPT, HandTime, recovered
 from kit.loads import SECOND
@@ -284,17 +284,6 @@ async def test_an_order_that_fails_refuses_that_job_and_leaves_the_state_whole(p
     core = recovered(path)
     assert isinstance(core, JournalledCore)
     assert list(core.records) == [1, 2]
-
-
-@contextmanager
-def no_file_may_grow(path: Path) -> Iterator[None]:
-    """A full disk, for this process: writing beyond what the log of changes has now is an error."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name(path.name + "-wal").stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_full_disk_stops_accepting_and_nothing_else(path: Path) -> None:

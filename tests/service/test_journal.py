@@ -236,6 +236,9 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
+        "UPDATE runs SET run = replace(run, '\"epoch\":1', '\"epoch\":7') WHERE epoch = 1",
+        "UPDATE runs SET run = replace(run, '\"wall_us\":1', '\"wall_us\":2') WHERE epoch = 1",
+        "UPDATE meta SET value = 'another' WHERE name = 'cluster_id'",
         "UPDATE events SET event = replace(event, 'JobSubmitted', 'JobSubmittee')",
         "UPDATE events SET now_us = now_us + 1 WHERE seq = 9",
         "UPDATE events SET note = 'x' WHERE seq = 9",

@@ -1,8 +1,10 @@
 """A node whose owner has paused parallel work is drained until he resumes, whoever else drains and resumes."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
+from kit.disks import no_file_may_grow
 from kit.service import Agent, Cluster, Running, running
 
 from cosched.config import coefficients
@@ -61,6 +63,21 @@ async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running)
         await service.post("/v1/nodes/n1/drain", {"reason": "new disk"}, 200)
         assert (await shown(service, agent, "drained", WHY)).reason == "new disk"
         assert (await shown(service, agent, "drained")).reason == "new disk"
+
+
+async def test_what_an_owner_does_while_the_disk_is_full_is_journalled_later(cluster: Cluster) -> None:
+    """Seed 109 of the simulated faults: it was refused like an operator's wish, and never asked for again."""
+    async with running(cluster) as service, service.agent("n1") as agent:
+        await up(service, agent)
+        with no_file_may_grow(Path(cluster.config.state) / "journal.db"):
+            await agent.beat(paused=WHY)
+            await service.until(lambda: not service.service.host.view().accepting, "refused")
+            await agent.beat(paused=WHY)
+        await shown(service, agent, "drained", WHY)
+        with no_file_may_grow(Path(cluster.config.state) / "journal.db"):
+            await agent.beat()
+            await service.until(lambda: not service.service.host.view().accepting, "refused")
+        await shown(service, agent, "up")
 
 
 async def present(service: Running, agent: Agent, presence: Presence, *, owned: bool) -> None:

@@ -30,6 +30,7 @@ from space_scheduler.policy.order import Order, fcfs
 from space_scheduler.progress import Sharing
 from space_scheduler.replay import replay
 from space_scheduler.service.core.host import CoreHost
+from space_scheduler.service.journal.reading import Run, sealed
 from space_scheduler.service.journal.records import Committed
 
 
@@ -231,8 +232,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert document["agrees"]
     assert document["events"] == made.journal.seq
     with closing(sqlite3.connect(made.path)) as db:  # as if another policy had been at work
-        name = db.execute("SELECT run FROM runs").fetchone()[0].replace('"easy"', '"sjf"')
-        db.execute("UPDATE runs SET run = ?", (name,))
+        found = db.execute("SELECT run FROM runs").fetchone()[0].replace('"easy"', '"sjf"')
+        other = msgspec.json.decode(found, type=Run)
+        db.execute("UPDATE runs SET run = ?", (sealed(other, made.journal.cluster_id),))
         db.commit()
     run = CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False)
     assert run.return_value == 1

@@ -10,6 +10,7 @@ from kit.service import Cluster, running
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.width import Range
+from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start
 from space_scheduler.machine.state import SchedulerState
@@ -180,10 +181,11 @@ class Shrinks:
 async def test_a_job_that_runs_is_shown_with_what_was_decided_since(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    """A policy of one's own that resizes is told that nothing is: so are its jobs' users."""
+    """A policy of one's own that resizes is told that a node does not: so are its jobs' users."""
     (tmp_path / "shrinks.py").write_text(SHRINKS)
     cluster = make_cluster(policy="shrinks:Shrinks", policy_directory=str(tmp_path))
     async with running(cluster) as service, service.agent("n1") as agent:
+        agent.refuses = {wire.Resize: "stale"}
         await agent.beat()
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         job_id = await service.submit(min_tasks=1, max_tasks=2)

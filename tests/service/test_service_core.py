@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
-from cosched.model.node import Presence, Usage
+from cosched.model.node import Node, Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -15,6 +15,7 @@ from space_scheduler.service.launch.effects import Effect, Post, Send
 from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, Ticked
 from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.owners import PAUSED
 from space_scheduler.service.launch.service_core import ServiceCore
 
 
@@ -93,3 +94,31 @@ def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_nu
         rules.feed(Heard("n1", wire.Refused(order, "failed", "its guard is away")))
     beat = rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
     assert sent(beat, wire.Forget) == [("n1", 7)]
+
+
+def test_a_node_that_comes_and_goes_is_set_aside_whatever_its_owner_does_meanwhile() -> None:
+    """The end of a pause counted as an operator's trust. (Found by simulated faults, seed 210.)"""
+    rules = Rules(JobState.RUNNING, "n1", "n2")
+
+    def flaps() -> list[ev.Event]:
+        rules.comes("n2")
+        for name in ("n1", "n2"):
+            rules.feed(InJournal(ev.NodeJoined(Node(name, 2, 1 << 30)), (), {}))
+        rules.comes("n1")
+        found = []
+        for _ in range(7):
+            rules.now_s += 1
+            rules.feed(Heard("n2", wire.Heartbeat(Usage(), Presence.AWAY)))
+            found += [each.event for each in rules.feed(Ticked()) if isinstance(each, Post)]
+        for event in found:
+            rules.feed(InJournal(event, (), {}))
+        return [event for event in found if isinstance(event, ev.NodeLost | ev.NodeDrained)]
+
+    assert flaps() == flaps() == [ev.NodeLost("n1")]
+    rules.feed(InJournal(ev.NodeDrained("n1", f"{PAUSED}ann has paused"), (), {}))
+    rules.feed(InJournal(ev.NodeResumed("n1"), (), {}))
+    lost, aside = flaps()
+    assert lost == ev.NodeLost("n1")
+    assert aside == ev.NodeDrained("n1", "set aside: it was lost 3 times within 1 h")
+    rules.feed(InJournal(ev.NodeResumed("n1"), (), {}))
+    assert flaps() == flaps() == [ev.NodeLost("n1")], "an operator trusts it again"

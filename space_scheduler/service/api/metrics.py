@@ -4,9 +4,9 @@ Base units, the prefix ``cosched_``, and labels with few values: states, kinds, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -28,6 +28,7 @@ from space_scheduler.service.link.link import Link
 #: Making the text holds up whoever waits for an answer, so several who scrape share it.
 FRESH_S: Final = 0.5
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+Accepted = TypeVar("Accepted")
 _NODE_STATES: Final = ("up", "draining", "drained", "lost", "unknown")
 _SIDES: Final = ("parallel", "local", "system")
 _WAIT_BUCKETS_S: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
@@ -202,17 +203,21 @@ class Timed:
         self, job: Job, submission: Submission, user: str, *, hold: bool = False, most: Most | None = None
     ) -> int:
         """Accept a job (``CoreHost.submit``)."""
-        began_s = monotonic()
-        job_id = await self._host.submit(job, submission, user, hold=hold, most=most)
-        self.metrics.journalled(monotonic() - began_s)
-        return job_id
+        return await self._timed(self._host.submit(job, submission, user, hold=hold, most=most))
 
     async def post(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
         """Accept an event (``CoreHost.post``)."""
+        return await self._timed(self._host.post(event, note=note, facts=facts))
+
+    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept what the rules have found (``CoreHost.report``)."""
+        return await self._timed(self._host.report(event, note=note, facts=facts))
+
+    async def _timed(self, accepted: Coroutine[Any, Any, Accepted]) -> Accepted:
         began_s = monotonic()
-        committed = await self._host.post(event, note=note, facts=facts)
+        answer = await accepted
         self.metrics.journalled(monotonic() - began_s)
-        return committed
+        return answer
 
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job."""

@@ -7,6 +7,7 @@ is handed on only when it is in the journal too.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import JournalledCore, Most
 from space_scheduler.service.core.opening import Settings
 from space_scheduler.service.core.work import NotAccepting, Work
-from space_scheduler.service.core.worker import Worker
+from space_scheduler.service.core.worker import Worker, settle
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, View
@@ -118,7 +119,16 @@ class CoreHost:
         """
         if isinstance(event, ev.Boundary | ev.TimerDue):
             raise ValueError(f"{type(event).__name__} is the host's own to say")
-        wish = isinstance(event, WISHES)
+        return await self._take_in(event, note, facts, wish=isinstance(event, WISHES))
+
+    async def report(self, event: ev.Event, *, note: str = "", facts: Facts | None = None) -> Committed:
+        """Accept what the service's own rules have found; as :meth:`post`, but for that all of it waits for the disk.
+
+        The rules say it once. An operator's drain can be wished for again, an owner's pause cannot.
+        """
+        return await self._take_in(event, note, facts, wish=False)
+
+    async def _take_in(self, event: ev.Event, note: str, facts: Facts | None, *, wish: bool) -> Committed:
         return await self._do(lambda core, now_us: core.take_in(event, now_us, note, facts), wish=wish)
 
     async def choose(self, policy: Policy, name: str, order: str | None, rules: MachineRules) -> None:
@@ -165,6 +175,6 @@ class CoreHost:
         reads: bool = False,
     ) -> Answer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._worker.put(Work(apply, future, wish=wish, decides=decides, reads=reads))
+        self._worker.put(Work(apply, partial(settle, future), wish=wish, decides=decides, reads=reads))
         answer: Answer = await future
         return answer

@@ -1,6 +1,5 @@
-"""What the event loop gives the core's thread to do, and how it is answered."""
+"""What is given to the core's thread to do, and how it is answered."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,21 +22,17 @@ class NotAccepting(Failed):
 class Work:
     """Something to do with the core at a time, and who waits for the answer. It may have to be done twice.
 
-    ``wish``: refused while nothing is accepted, instead of waiting. ``decides``: it may change what a pass decides.
-    ``reads``: it changes nothing.
+    ``answered`` is called with the answer or with an error, by whoever talks to the world. ``wish``: refused while
+    nothing is accepted, instead of waiting. ``decides``: it may change what a pass decides. ``reads``: it changes
+    nothing.
     """
 
     apply: Callable[[JournalledCore, int], Any]
-    future: asyncio.Future[Any]
+    answered: Callable[[Any, BaseException | None], None]
     wish: bool = False
     decides: bool = True
     reads: bool = False
 
     def answer(self, answer: Any = None, error: BaseException | None = None) -> None:
-        """Give the answer, on the event loop; whoever asked may have gone."""
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(answer)
+        """Give the answer, on the event loop."""
+        self.answered(answer, error)

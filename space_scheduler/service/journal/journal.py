@@ -17,7 +17,16 @@ from cosched.model.job import JobState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.journal import jobs
 from space_scheduler.service.journal.clock import Anchor
-from space_scheduler.service.journal.reading import Chosen, Entry, Run, Saved, read_entries, read_runs, read_snapshot
+from space_scheduler.service.journal.reading import (
+    Chosen,
+    Entry,
+    Run,
+    Saved,
+    read_entries,
+    read_runs,
+    read_snapshot,
+    sealed,
+)
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.journal.schema import (
     JournalRefused,
@@ -94,7 +103,7 @@ class Journal:
         self._transaction(
             [
                 ("INSERT OR IGNORE INTO meta VALUES ('cluster_id', ?)", [(cluster_id,)]),
-                ("INSERT INTO runs VALUES (?, ?)", [(run.epoch, _text(run))]),
+                ("INSERT INTO runs VALUES (?, ?)", [(run.epoch, sealed(run, cluster_id))]),
             ]
         )
         self.cluster_id = cluster_id
@@ -134,7 +143,7 @@ class Journal:
                 ("INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", transitions),
                 (jobs.INSERT, new),
                 (jobs.UPDATE, rows),
-                ("UPDATE runs SET run = ? WHERE epoch = ?", [_with_chosen(runs)] if chosen else []),
+                ("UPDATE runs SET run = ? WHERE epoch = ?", [_with_chosen(runs, self.cluster_id)] if chosen else []),
             ]
         )
         self.runs = runs
@@ -220,11 +229,11 @@ def packed(saved: Saved) -> SnapshotRow:
     return saved.seq, saved.now_us, saved.chain, blob, checksum(saved.seq, saved.now_us, saved.chain, blob)
 
 
-def _with_chosen(runs: Sequence[Run]) -> tuple[str, int]:
+def _with_chosen(runs: Sequence[Run], cluster_id: str) -> tuple[str, int]:
     """The row of the last start, with the policies that have been chosen since, and its epoch."""
     first, *others = (run for run in runs if run.epoch == runs[-1].epoch)
     chosen = tuple(Chosen(each.first_seq, each.policy, each.order, each.rules) for each in others)
-    return _text(msgspec.structs.replace(first, chosen=chosen)), first.epoch
+    return sealed(msgspec.structs.replace(first, chosen=chosen), cluster_id), first.epoch
 
 
 def _text(value: object) -> str:

@@ -1,5 +1,6 @@
 """A journal's rows as values, each checked before it is believed. For any connection, also one that only reads."""
 
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from space_scheduler.service.journal.records import Transition
 from space_scheduler.service.journal.schema import JournalRefused, checksum
 
 _event: Final = msgspec.json.Decoder(AnyEvent)
+_SEAL: Final = re.compile(r',"checksum":([0-9]+)}$')
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -87,12 +89,38 @@ def text_of(instruction: Instruction) -> bytes:
 
 
 def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
-    """The starts of the service, oldest first, and under each the policies that were chosen."""
+    """The starts of the service, oldest first, and under each the policies that were chosen.
+
+    Raises :class:`JournalRefused` where one is damaged, or the cluster's id is.
+    """
     try:
+        named = db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
         rows = db.execute("SELECT run FROM runs ORDER BY epoch")
-        return tuple(part for (text,) in rows for part in msgspec.json.decode(text, type=Run).parts())
-    except (msgspec.DecodeError, sqlite3.DatabaseError) as error:
+        runs = [msgspec.json.decode(_unsealed(text, named[0] if named else ""), type=Run) for (text,) in rows]
+    except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
         raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
+    return tuple(part for run in runs for part in run.parts())
+
+
+def sealed(run: Run, cluster_id: str) -> str:
+    """A start as the journal has it: with a checksum, over the cluster's id too, as its last field.
+
+    Rules are read from it, so a digit that is another would be believed. Older software leaves the field out of
+    account, and its own rows have none.
+    """
+    body = msgspec.json.encode(run).decode()
+    return f'{body[:-1]},"checksum":{checksum(cluster_id, body)}}}'
+
+
+def _unsealed(text: str, cluster_id: str) -> str:
+    """The start without its checksum. Raises ValueError where it is not the one that was written."""
+    found = _SEAL.search(text)
+    if found is None:
+        return text
+    body = text[: found.start()] + "}"
+    if checksum(cluster_id, body) != int(found[1]):
+        raise ValueError("a start does not agree with its checksum")
+    return body
 
 
 def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | None:

@@ -31,7 +31,7 @@ from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, L
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
-from space_scheduler.service.launch.owners import AtDesks, Owners
+from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
 from space_scheduler.service.launch.reshapes import Reshapes
 from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
@@ -120,8 +120,6 @@ class Launches:
         if isinstance(event, ev.NodeLost) and (entry := self.book.get(event.name)):
             self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
-        if isinstance(event, ev.NodeResumed):
-            self.suspects.resumed(event.name)
         if isinstance(event, ev.JobEnded | ev.LaunchFailed):
             self._recorded(event.job_id)
         for instruction in instructions:
@@ -137,6 +135,11 @@ class Launches:
                 lost = instruction.reason.why is Why.NODE_LOST
                 outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
                 self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+
+    def resumed(self, entry: NodeEntry) -> None:
+        """A node is about to be resumed: an operator trusts it again, unless it was kept out by its own word."""
+        if not drained_by_node(entry):
+            self.suspects.resumed(entry.name)
 
     def _start(self, start: Start) -> None:
         record = self._record_of(start.job.id)

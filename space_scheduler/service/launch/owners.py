@@ -88,7 +88,7 @@ class Owners:
         if entry.beat is None or not entry.known:
             return None
         why = _kept_out(entry)
-        by_node = entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+        by_node = drained_by_node(entry)
         if bool(why) == by_node or (why and entry.drained):
             self._asked.pop(entry.name, None)
             return None
@@ -98,6 +98,11 @@ class Owners:
         return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
 
 
+def drained_by_node(entry: NodeEntry) -> bool:
+    """Whether it is the node's own word, its owner's or of its guard, that keeps it out of service."""
+    return entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+
+
 def _kept_out(entry: NodeEntry) -> str:
     """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
     assert entry.beat is not None
@@ -105,5 +110,5 @@ def _kept_out(entry: NodeEntry) -> str:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
-    waits = entry.stale and entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+    waits = entry.stale and drained_by_node(entry)
     return entry.reason if waits else ""

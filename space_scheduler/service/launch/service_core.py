@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cosched.config.cluster import ClusterConfig
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
+from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, SharePlan
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch import inputs as given
@@ -82,6 +83,8 @@ class ServiceCore:
     def _in_journal(self, happened: given.InJournal) -> None:
         self._started.clear()
         self._started.update(happened.started)
+        if isinstance(happened.event, ev.NodeResumed):
+            self.launches.resumed(self.book.entry(happened.event.name))
         self.book.committed(happened.event)
         instructions: Sequence[Instruction] = happened.instructions
         for instruction in instructions:

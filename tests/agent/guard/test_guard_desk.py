@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.desk_socket import asked_at_desk, desk
 from kit.guards import US_PER_S, RealGuard, alive
 from kit.waiting import BOUND_S, wait_for
 
@@ -19,20 +20,6 @@ ASK = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
     "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
 )
-
-
-def desk(guard: RealGuard, do: str, **fields: Any) -> dict[str, Any]:
-    """Ask at the desk, as the user who runs the guard."""
-    return asked(guard, json.dumps({"do": do, **fields}).encode())
-
-
-def asked(guard: RealGuard, packet: bytes) -> dict[str, Any]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(30)
-        connection.connect(f"{guard.directory}/run/desk.sock")
-        connection.send(packet)
-        answer: dict[str, Any] = json.loads(connection.recv(65536))
-        return answer
 
 
 def count(guard: RealGuard) -> int:
@@ -195,7 +182,7 @@ def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) ->
     ],
 )
 def test_what_is_not_understood_is_refused_and_changes_nothing(guard: RealGuard, packet: bytes, complaint: str) -> None:
-    assert asked(guard, packet)["message"] == complaint
+    assert asked_at_desk(guard, packet)["message"] == complaint
     assert desk(guard, "status")["paused"] == ""
 
 

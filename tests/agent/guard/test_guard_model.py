@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from kit.agent_world import prepare
+from kit.desk_socket import desk
 from kit.guards import RealGuard
 from kit.waiting import wait_for
 
@@ -48,10 +49,18 @@ STEPS: list[tuple[str, Any]] = [
     ("forget", "done"),
     ("forget", "unknown"),
     ("report", []),
+    ("pause", "done"),
+    ("prepare", "paused"),
+    ("resume", "done"),
     ("prepare", "done"),
+    ("pause", "done"),
+    ("prepare", "done"),
+    ("spawn 0", "paused"),
     ("kill", "done"),
     ("dies", [("empty",)]),
+    ("spawn 0", "stale"),
     ("forget", "done"),
+    ("resume", "done"),
 ]
 
 
@@ -62,6 +71,10 @@ class Model:
     def ask(self, request: fx.GuardRequest) -> str:
         reply = self.guard.ask(request)
         return "done" if isinstance(reply, Done | GroupResized) else reply.code  # type: ignore[union-attr]
+
+    def pause(self, why: str) -> str:
+        self.guard.paused = why
+        return "done"
 
     def end(self) -> None:
         self.guard.end(KEY, wire.Exit(3))
@@ -101,6 +114,9 @@ class Real:
             return error.code
         return "done"
 
+    def pause(self, why: str) -> str:
+        return "done" if bool(desk(self.guard, "pause" if why else "resume")["paused"]) == bool(why) else "not done"
+
     def end(self) -> None:
         (self.guard.work / "go").touch()
 
@@ -137,6 +153,8 @@ def said(guard: Model | Real) -> list[Any]:
             if step == "0 ends":
                 guard.end()
             found.append(guard.events(len(expected)))
+        elif word in {"pause", "resume"}:
+            found.append(guard.pause("ann has paused" if word == "pause" else ""))
         elif word == "prepare":
             found.append(guard.ask(fx.PrepareGroup(KEY, ORDER)))
         elif word == "spawn":

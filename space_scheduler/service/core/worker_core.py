@@ -1,0 +1,289 @@
+"""The worker's rules without input or output: what is committed together, when a pass runs, who is answered when.
+
+Nothing here decides anything about jobs. What it decides is when: accepted together, committed together, and only then
+answered; a pass when something has changed, not sooner than the interval after the last one; later, after one that
+failed. While the journal cannot be written, wishes are refused, reports wait, questions are answered from the last good
+state, and it is tried again every second.
+
+A turn is a generator: it gives an effect (``worker_effects``), gets what came of it, and goes on. It knows no clock, no
+file and no thread; whoever carries the effects out may be killed between any two of them, and nobody was told anything
+that is not in the journal.
+"""
+
+import logging
+from collections.abc import Generator, Sequence
+from typing import Final, TypeVar
+
+from cosched.errors import Failed
+from space_scheduler.service.core.work import NotAccepting, Work
+from space_scheduler.service.core.worker_effects import (
+    Answer,
+    Applied,
+    Apply,
+    Broke,
+    Commit,
+    Decide,
+    Effect,
+    Failure,
+    HandOut,
+    Look,
+    Misfit,
+    Moment,
+    Outcome,
+    PackSnapshot,
+    Passed,
+    Probe,
+    Publish,
+    Recover,
+    SaveLast,
+    Say,
+    TellProblem,
+    WriteSnapshot,
+    Written,
+)
+
+#: So much is taken in before a commit.
+MOST_TOGETHER: Final = 512
+_RETRY_S: Final = 1.0
+_SLOWEST_RETRY_S: Final = 60.0
+_NAP_S: Final = 1.0  # waits are by a clock that stops in suspension: never longer than this
+
+Result = TypeVar("Result")
+Steps = Generator[Effect, Outcome, Result]
+
+
+class WorkerCore:
+    """What the worker remembers from turn to turn. Core times in microseconds, others in seconds that never jump."""
+
+    def __init__(self, pass_interval_us: int) -> None:
+        """``pass_interval_us``: from one pass to the next at least."""
+        self._pass_interval_us = pass_interval_us
+        self._held_back: list[Work] = []  # what nodes reported while nothing could be written
+        self._unwritable = ""
+        self._in_doubt = False  # the state in memory is not the journal's
+        self._policy_problem = ""
+        self._told = ""
+        self._wanted = True  # a pass; one is run at the start
+        self._passed_us: int | None = None
+        self._decided_us = 0
+        self._packing = False
+        self._not_before_s = 0.0  # the next try of what failed, by the monotonic clock
+        self._retry_s = _RETRY_S
+
+    # what can be asked of it
+
+    def pause_s(self, moment: Moment) -> float | None:
+        """How long there is nothing to do, if nothing is posted; None: for ever."""
+        if self._unwritable or (self._policy_problem and self._wanted):
+            return max(0.0, self._not_before_s - moment.monotonic_s)
+        due_us = [] if moment.timer_us is None else [moment.timer_us]
+        if self._wanted:
+            due_us.append(moment.core_us if self._passed_us is None else self._passed_us + self._pass_interval_us)
+        return min(_NAP_S, max(0.0, (min(due_us) - moment.core_us) / 1e6)) if due_us else None
+
+    def refusal(self) -> NotAccepting:
+        """Why nothing is accepted."""
+        return NotAccepting(self._unwritable or "the scheduler is being stopped")
+
+    def failed(self, error: BaseException) -> str:
+        """Carrying out has failed in a way that nobody has foreseen: nothing is accepted any more. Says why."""
+        self._unwritable = f"the scheduler's core has failed and must be started again: {error}"
+        return self._unwritable
+
+    def left(self) -> list[Work]:
+        """Reports that wait still; from now on somebody else's to answer."""
+        left, self._held_back = self._held_back, []
+        return left
+
+    # what happens
+
+    def began(self) -> Steps[None]:
+        """The journal is open, and recovered."""
+        yield from self._publish()
+
+    def turn(self, works: Sequence[Work]) -> Steps[None]:
+        """Take in what was posted, then decide, if it is time."""
+        if self._unwritable and not (yield from self._writable_again()):
+            yield from self._refuse(works)
+            return
+        yield from self._accept([*self.left(), *works])
+        if not self._unwritable and (yield from self._pass_due()):
+            yield from self._decide()
+        if not self._unwritable:
+            yield from self._save_if_due()
+
+    def ends(self) -> Steps[None]:
+        """It was told to end, and has done what it was given."""
+        if not self._unwritable:
+            outcome = yield SaveLast()
+            if isinstance(outcome, Failure):
+                yield Say(logging.ERROR, f"{outcome.why}; the next start recovers from what is there")
+
+    # taking in
+
+    def _accept(self, works: Sequence[Work]) -> Steps[None]:
+        done: list[Answer] = []
+        failed: list[Answer] = []
+        now_us = (yield from _looked()).core_us
+        for at, work in enumerate(works):
+            outcome = yield Apply(work, now_us)
+            if isinstance(outcome, Applied):
+                done.append(Answer(work, outcome.answer))
+            elif isinstance(outcome, Misfit):
+                failed.append(Answer(work, error=outcome.error))
+            else:
+                # it may have been left half done (a user's policy orders the queue): keep what came before it
+                assert isinstance(outcome, Broke)
+                known = isinstance(outcome.error, Failed | ValueError)
+                text = f"an event was refused: {outcome.error}"
+                yield Say(logging.ERROR, text, None if known else outcome.error)
+                yield from self._commit(done)
+                done = []
+                if self._unwritable or not (yield from self._rebuilt()):
+                    yield from self._refuse(works[at:])
+                    break
+                failed.append(Answer(work, error=outcome.error if known else _named(outcome.error)))
+        yield from self._commit(done)
+        if failed:
+            yield HandOut(failed, [])
+
+    def _commit(self, done: list[Answer]) -> Steps[None]:
+        """One transaction; then answers, and what is to be done."""
+        outcome = yield Commit()
+        if isinstance(outcome, Failure):
+            self._in_doubt = True  # the state is ahead of the journal
+            yield from self._cannot_write(outcome.why)
+            yield from self._refuse([each.work for each in done])
+            return
+        assert isinstance(outcome, Written)
+        if done or outcome.committed:
+            self._wanted = self._wanted or any(each.work.decides for each in done)
+            if outcome.changed:
+                yield from self._publish()
+            yield HandOut(done, outcome.committed)
+
+    # deciding
+
+    def _pass_due(self) -> Steps[bool]:
+        moment = yield from _looked()
+        if self._policy_problem and moment.monotonic_s < self._not_before_s:
+            return False
+        if moment.timer_us is not None and moment.timer_us <= moment.core_us:
+            self._wanted = True
+        since_us = self._passed_us
+        return self._wanted and (since_us is None or moment.core_us >= since_us + self._pass_interval_us)
+
+    def _decide(self) -> Steps[None]:
+        now_us = (yield from _looked()).core_us
+        self._wanted = False
+        outcome = yield Decide(now_us)
+        if isinstance(outcome, Broke):
+            yield from self._pass_failed(outcome.error, now_us)
+            return
+        assert isinstance(outcome, Passed)
+        if outcome.asked:
+            self._decided_us = self._passed_us = now_us
+        self._policy_problem, self._retry_s = "", _RETRY_S
+        yield from self._commit([])
+        if self._unwritable:
+            self._wanted = True
+        elif self._told:
+            yield from self._publish()
+
+    def _pass_failed(self, error: Exception, now_us: int) -> Steps[None]:
+        """It is undone, shown, and tried again, later and later."""
+        known = isinstance(error, Failed)
+        problem = str(error if known else _named(error))
+        yield Say(logging.ERROR, f"a scheduling pass failed: {problem}", None if known else error)
+        self._wanted, self._passed_us = True, now_us
+        self._not_before_s = (yield from _looked()).monotonic_s + self._retry_s
+        self._retry_s = min(2 * self._retry_s, _SLOWEST_RETRY_S)
+        self._policy_problem = f"the policy fails, nothing is started: {problem}"
+        yield from self._rebuilt()
+        yield from self._publish()
+
+    def _save_if_due(self) -> Steps[None]:
+        """Snapshots: taken now, packed beside (that takes long), written when they are packed."""
+        moment = yield from _looked()
+        if not self._packing and moment.snapshot_due:
+            self._packing = True
+            yield PackSnapshot()
+        elif self._packing and moment.packed:
+            self._packing = False
+            outcome = yield WriteSnapshot()
+            if isinstance(outcome, Failure):  # what was accepted and decided is written all the same
+                yield from self._cannot_write(outcome.why)
+
+    # when the journal cannot be written
+
+    def _cannot_write(self, why: str) -> Steps[None]:
+        yield Say(logging.ERROR, f"{why}; nothing is accepted until it can be")
+        self._unwritable = f"{why}; nothing is accepted until it can be, what runs goes on"
+        self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
+        if not self._in_doubt or (yield from self._rebuilt()):
+            yield from self._publish()
+
+    def _writable_again(self) -> Steps[bool]:
+        now_s = (yield from _looked()).monotonic_s
+        if now_s < self._not_before_s:
+            return False
+        self._not_before_s = now_s + _RETRY_S
+        if isinstance((yield Probe()), Failure):
+            return False
+        if self._in_doubt and not (yield from self._rebuilt()):
+            return False
+        self._unwritable, self._wanted = "", True
+        yield Say(logging.WARNING, "the journal can be written again")
+        yield from self._publish()
+        return True
+
+    def _rebuilt(self) -> Steps[bool]:
+        """Make the state the journal's again; where that cannot be read either, it is tried again later."""
+        outcome = yield Recover()
+        if isinstance(outcome, Failure):
+            yield Say(logging.ERROR, outcome.why)
+            self._unwritable = f"{outcome.why}; nothing is accepted until it can be read"
+            self._in_doubt = True
+            self._not_before_s = (yield from _looked()).monotonic_s + _RETRY_S
+            yield from self._publish()
+            return False
+        self._in_doubt = False
+        return True
+
+    def _refuse(self, works: Sequence[Work]) -> Steps[None]:
+        """Wishes are refused, reports wait, questions are answered from the last good state."""
+        error = self.refusal()
+        for work in works:
+            if work.reads and not self._in_doubt:
+                yield HandOut([(yield from _read(work))], [])
+            elif work.wish or work.reads:
+                yield HandOut([Answer(work, error=error)], [])
+            else:
+                self._held_back.append(work)
+
+    def _publish(self) -> Steps[None]:
+        problem = self._unwritable or self._policy_problem
+        yield Publish(self._decided_us, not self._unwritable, problem, known=not self._in_doubt)
+        if problem != self._told:
+            self._told = problem
+            yield TellProblem(problem)
+
+
+def _looked() -> Steps[Moment]:
+    moment = yield Look()
+    assert isinstance(moment, Moment)
+    return moment
+
+
+def _read(work: Work) -> Steps[Answer]:
+    """The answer to a question."""
+    outcome = yield Apply(work, (yield from _looked()).core_us)
+    if isinstance(outcome, Applied):
+        return Answer(work, outcome.answer)
+    assert isinstance(outcome, Misfit | Broke)
+    return Answer(work, error=outcome.error)
+
+
+def _named(error: Exception) -> Failed:
+    """What nobody expected, for people."""
+    return Failed(f"{type(error).__name__}: {error}")

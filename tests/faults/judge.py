@@ -1,0 +1,212 @@
+"""What is looked at while a history is lived, and at its end: by the promises of docs/design/faults.md."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from cosched.model.job import TERMINAL, JobState
+from cosched.wire.messages import Exit
+from faults import shapes
+from faults.node import CPUS, Node
+from faults.scheduler import Scheduler
+from faults.schedulers import Schedulers
+from faults.violation import Violation
+from faults.world import MS, S, World
+from node_agent.core.attempt import Key
+from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Start
+from space_scheduler.replay import replay
+from space_scheduler.service.journal.records import Committed
+
+_LEASE_US = 5 * S
+_LAUNCH_US = 8 * S
+#: How much later than promised something may be seen: messages, looks, a disk that is slow.
+_SLACK_US = 9 * S
+#: A scheduler that stood still for less than two heartbeats does not notice, and its clock of looks is a heartbeat.
+_UNTOLD_US = 2600 * MS
+_MOST_PLACES = 2 * CPUS
+
+
+class Judge:
+    """Knows what was promised to whom."""
+
+    def __init__(self, world: World, schedulers: Schedulers, nodes: Mapping[str, Node]) -> None:
+        self.world = world
+        self.schedulers = schedulers
+        self.nodes = nodes
+        self.asked: dict[int, tuple[int, Exit]] = {}
+        self.limits_us: dict[int, int] = {}
+        self.acknowledged: dict[int, int] = {}
+        self.ran: Counter[int] = Counter()
+        self._launching_us: dict[Key, int] = {}
+        self._flaps_us: dict[str, int] = {}
+        self._looks = 0
+
+    # while it is lived
+
+    def acknowledge(self, scheduler: Scheduler, job_id: int, limit_us: int) -> None:
+        """A job was accepted; not by one that was taken over from, whom nobody asks any more."""
+        if scheduler is self.schedulers.now:
+            self.world.say(f"job {job_id} is accepted")
+            self.acknowledged[job_id] = self.world.now_us
+            self.limits_us[job_id] = limit_us
+
+    def posted(self, scheduler: Scheduler, event: ev.Event) -> None:
+        """The rules of a scheduler have found that something has happened."""
+        if isinstance(event, ev.NodeLost) and scheduler is self.schedulers.now:
+            self._lost(scheduler, event.name)
+
+    def event(self, scheduler: Scheduler, committed: Committed) -> None:
+        """Something is in a scheduler's journal, and is about to be carried out."""
+        if scheduler is not self.schedulers.now:
+            return
+        if isinstance(committed.event, ev.NodeDrained):
+            self._flaps_us.pop(committed.event.name, None)
+        for instruction in committed.instructions:
+            if isinstance(instruction, Start):
+                self._starts(scheduler, instruction)
+
+    def _lost(self, scheduler: Scheduler, name: str) -> None:
+        """O3, O5: a node is lost when it was silent for a lease, whoever sets a clock; and set aside after some."""
+        silent_us = self.world.now_us - scheduler.heard_us[name]
+        if silent_us < _LEASE_US - _UNTOLD_US:
+            raise Violation(f"O3, O5: {name} is lost, and was heard {silent_us / S:.1f} s ago")
+        scheduler.losses[name] += 1
+        known = scheduler.core.state.nodes()
+        out = sum(each.drained for each in known)
+        flaps = scheduler.losses[name] >= scheduler.config.set_aside.losses
+        if flaps and 2 * (out + 1) <= len(known) and not scheduler.drained(name):
+            self._flaps_us.setdefault(name, self.world.now_us)
+
+    def _starts(self, scheduler: Scheduler, start: Start) -> None:
+        """P6: nothing is started where it would be more than contract and owner allow."""
+        held: Counter[str] = Counter()
+        for record in scheduler.worker.view.jobs.values():
+            for share in record.allocation.nodes if record.allocation else ():
+                held[share.node] += share.tasks
+        for share in start.allocation.nodes:
+            hello = scheduler.rules.book.entry(share.node).hello
+            if hello is None:
+                continue
+            places = CPUS * scheduler.config.contract.stricter(hello.owner).mpl
+            if held[share.node] > places and not scheduler.joins_anew(share.node):
+                raise Violation(f"P6: job {start.job.id} is started with {held[share.node]} tasks on {share.node}")
+
+    def started(self, node: Node, key: Key) -> None:
+        """A script has just been started: P1, P2, P6, D4."""
+        job_id, _ = key
+        self.ran[job_id] += 1
+        if self.ran[job_id] > 1:
+            raise Violation(f"P2: the script of job {job_id} runs a second time, on {node.name}")
+        if self.world.now_us < node.desk.paused_until_us and node.desk.holds:
+            raise Violation(f"D4: the script of job {job_id} is started on {node.name}, whose owner has paused")
+        group = node.model.groups[key]
+        limit_us = group.prepare.limit_us
+        if limit_us is None or limit_us < self.limits_us.get(job_id, 0) or limit_us > 30 * S * 8:
+            raise Violation(f"P1: the script of job {job_id} runs with the limit {limit_us}")
+        for peer in group.prepare.peers:
+            if key not in self.nodes[peer.name].guard.ever_prepared:
+                raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
+        for name, each in self.nodes.items():
+            used = sum(own.tasks for own in each.model.groups.values() if own.running or not own.told_empty)
+            if used > _MOST_PLACES:
+                raise Violation(f"P6: {used} tasks on {name}, which has {_MOST_PLACES} places at most")
+
+    def ended(self, node: Node, key: Key) -> None:
+        """A script has come to its own end, or to its limit: D4."""
+        if self.world.now_us < node.desk.paused_until_us and node.desk.holds:
+            raise Violation(f"D4: the script of job {key[0]} went on, on {node.name}, whose owner has paused")
+
+    def look(self) -> None:
+        """Once a second."""
+        self.world.after(S, self.look)
+        scheduler = self.schedulers.now
+        if not scheduler.alive or scheduler.process.stands_still:
+            self._launching_us.clear()
+            self._flaps_us.clear()
+            return
+        self._look_at_nodes(scheduler)
+        self._look_at_shapes(scheduler)
+        self._look_at_launches(scheduler)
+        self._looks += 1
+        if self._looks % 8 == 0 and not scheduler.core.staged:
+            self._validate(scheduler)
+
+    def _validate(self, scheduler: Scheduler) -> None:
+        try:
+            scheduler.core.state.validate()
+        except Exception as error:
+            raise Violation(f"O11: the core contradicts itself: {error}") from error
+
+    def _look_at_nodes(self, scheduler: Scheduler) -> None:
+        """O10: a node that was silent for a lease is not in service. O5: one that comes and goes is set aside."""
+        now_us = self.world.now_us
+        for name, heard_us in scheduler.heard_us.items():
+            silent_us = now_us - heard_us
+            if silent_us > _LEASE_US + _SLACK_US and scheduler.rules.book.entry(name).size is not None:
+                raise Violation(f"O10: {name} was silent for {silent_us / S:.1f} s, and is in service")
+        for name, since_us in self._flaps_us.items():
+            if now_us - since_us > _SLACK_US + scheduler.disk.failed_us:
+                raise Violation(f"O5: {name} was lost {scheduler.losses[name]} times, and is not set aside")
+
+    def _look_at_shapes(self, scheduler: Scheduler) -> None:
+        """S1: what a job holds that is not being changed is what the core counts, on every node."""
+        for what in shapes.wrong(scheduler, self.nodes):
+            raise Violation(f"S1: {what}")
+
+    def _look_at_launches(self, scheduler: Scheduler) -> None:
+        """P1: no job is being launched for longer than the time-out, while somebody counts it."""
+        now_us = self.world.now_us
+        launching = {each.key for each in scheduler.rules.launches.attempts.values() if each.gang.launching}
+        self._launching_us = {key: self._launching_us.get(key, now_us) for key in launching}
+        for (job_id, _), since_us in self._launching_us.items():
+            if now_us - max(since_us, scheduler.started_us) > _LAUNCH_US + _SLACK_US:
+                raise Violation(f"P1: job {job_id} is being launched for {(now_us - since_us) / S:.0f} s")
+
+    # at the end
+
+    def unsettled(self) -> str:
+        """What is not at rest yet; empty where all is."""
+        scheduler = self.schedulers.now
+        if not scheduler.alive:
+            return "the scheduler is away"
+        if open_jobs := sorted(scheduler.core.records):
+            states = ", ".join(scheduler.core.records[job_id].state.value for job_id in open_jobs)
+            return f"P4: jobs {open_jobs} are {states}"
+        for node in self.nodes.values():
+            if node.model.groups:
+                return f"D6: {node.name} still has groups {sorted(node.model.groups)}"
+            if not node.alive or scheduler.rules.book.entry(node.name).size is None:
+                return f"O10: {node.name} is not in service"
+            if why := scheduler.drained(node.name):
+                return f"O10: {node.name} is drained: {why}"
+        return ""
+
+    def settled(self) -> bool:
+        """Whether all is at rest."""
+        return not self.unsettled()
+
+    def verdict(self) -> Counter[str]:
+        """How many jobs came to which end, when all that was promised of the whole was kept."""
+        states = self._states()
+        terminal = {state.value for state in TERMINAL}
+        for job_id, state in states.items():
+            if state not in terminal:
+                raise Violation(f"P2: job {job_id} was accepted and is {state}")
+            if state == JobState.COMPLETED.value and not self.ran[job_id]:
+                raise Violation(f"P2: job {job_id} is completed and has never run")
+            if state == JobState.COMPLETED.value and self.asked[job_id][1].status != 0:
+                raise Violation(f"P2: job {job_id} is completed, and its script has failed")
+        self._validate(self.schedulers.now)
+        self.schedulers.stop()
+        found = replay(self.schedulers.now.path)
+        if found.difference:
+            raise Violation(f"R1: the journal replays otherwise: {found.difference}")
+        return Counter(states.values())
+
+    def _states(self) -> dict[int, str]:
+        core = self.schedulers.now.core
+        found = {}
+        for job_id in self.acknowledged:
+            record = core.records.get(job_id) or core.journal.job(job_id)
+            found[job_id] = record.state.value if record is not None else "forgotten"
+        return found

@@ -1,0 +1,37 @@
+"""The settings of a simulated cluster: a contract and a policy, drawn."""
+
+from pathlib import Path
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.contract import SocialContract
+from faults import shapes
+from faults.world import World
+
+#: Policies of clusters where jobs share nodes, and where they do not.
+SHARING = ("normal", "3dbf-light", "uniform-light")
+APART = ("easy", "fcfs", "conservative", "firstfit")
+
+
+def policy(world: World, mpl: int) -> str:
+    """The name of one that may be drawn under this multiprogramming level."""
+    return world.random.choice(SHARING if mpl > 1 else APART)
+
+
+def drawn(world: World, directory: Path, names: list[str]) -> ClusterConfig:
+    """A cluster of these nodes, under a contract and a policy that are drawn.
+
+    Of every fourth seed, where nodes are not shared, the policy changes what running jobs hold.
+    """
+    mpl = 2 if world.random.random() < 0.4 else 1
+    name = policy(world, mpl)
+    return ClusterConfig(
+        name="faults",
+        nodes=names,
+        policy=shapes.POLICY if mpl == 1 and world.seed % 4 == 0 else name,
+        contract=SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl),
+        heartbeat="1s",
+        lease="5s",
+        launch_timeout="8s",
+        state=str(directory),
+        identity=str(directory),
+    )

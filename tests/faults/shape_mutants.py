@@ -1,0 +1,79 @@
+"""Hosts that break a promise on purpose where jobs change their shape: each has to be found."""
+
+from typing import Any
+
+from faults.node import Node
+from faults.scheduler import Scheduler
+from node_agent.core import effects as fx
+from node_agent.core.guard_model import GuardModel, ModelGroup
+from node_agent.core.replies import Reply
+from space_scheduler.service.launch import inputs as given
+from space_scheduler.service.launch.effects import Effect
+from space_scheduler.service.launch.reshaping import Kept, Reshaping, Stage
+from space_scheduler.service.launch.service_core import ServiceCore
+
+
+class _Reshapes(ServiceCore):
+    kind: type[Reshaping]
+
+    def handle(self, happened: given.AnyInput, now_s: float) -> list[Effect]:
+        for launch in self.launches.attempts.values():
+            if launch.reshaping is not None:
+                launch.reshaping.__class__ = self.kind
+        return super().handle(happened, now_s)
+
+
+class _Hurried(Reshaping):
+    def answered(self, node: str) -> list[Any]:
+        self._waits &= {node}
+        return super().answered(node)
+
+
+class _NeverBack(Reshaping):
+    def _undo(self, why: str, unchanged: str = "") -> list[Any]:
+        self.stage = Stage.OVER
+        return [Kept(why)]
+
+
+class _HurriedRules(_Reshapes):
+    kind = _Hurried
+
+
+class _NeverBackRules(_Reshapes):
+    kind = _NeverBack
+
+
+class CountsBeforeAllHaveAnswered(Scheduler):
+    """A job is counted with its new share when the first of its nodes has it."""
+
+    rules_type = _HurriedRules
+
+
+class LeavesWhatItHasChanged(Scheduler):
+    """Where one node refuses a new share, the others keep it."""
+
+    rules_type = _NeverBackRules
+
+
+class _SaysSo(GuardModel):
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        was = group.tasks
+        reply = super()._resize(request, group)
+        group.tasks = was
+        return reply
+
+
+class SaysItIsResized(Node):
+    """A share is said to have been changed, and is as it was."""
+
+    model_type = _SaysSo
+
+
+#: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
+SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
+    CountsBeforeAllHaveAnswered: ("S1", 92),
+    LeavesWhatItHasChanged: ("S1", 152),
+}
+NODES: dict[type[Node], tuple[str, int]] = {
+    SaysItIsResized: ("S1", 0),
+}

@@ -1,0 +1,5 @@
+"""A promise that was broken."""
+
+
+class Violation(Exception):
+    """A promise was broken; the words begin with its number in docs/design/faults.md."""

@@ -1,0 +1,138 @@
+"""When the worker accepts, commits, answers and decides: its effects, one after the other, without a thread."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cosched.errors import Failed
+from space_scheduler.machine.record import UnknownJob
+from space_scheduler.service.core import worker_effects as fx
+from space_scheduler.service.core.work import NotAccepting, Work
+from space_scheduler.service.core.worker_core import Steps, WorkerCore
+
+S = 1_000_000
+
+
+def work(**kind: bool) -> Work:
+    return Work(lambda core, now_us: None, lambda answer, error: None, **kind)
+
+
+class Carried:
+    """Carries effects out as it is told to; ``effects`` are the names of those that it was given."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.timer_us: int | None = None
+        self.outcomes: dict[type, Callable[[Any], fx.Outcome]] = {
+            fx.Look: lambda _: fx.Moment(self.now_us, self.now_us / S, self.timer_us),
+            fx.Apply: lambda _: fx.Applied("done"),
+            fx.Commit: lambda _: fx.Written([], "Apply" in self.effects),
+            fx.Decide: lambda _: fx.Passed(True),
+        }
+        self.effects: list[str] = []
+        self.answers: list[fx.Answer] = []
+        self.seen: fx.Publish | None = None
+
+    def follow(self, steps: Steps[None]) -> list[str]:
+        self.effects, outcome = [], None
+        while True:
+            try:
+                effect = steps.send(outcome)
+            except StopIteration:
+                return self.effects
+            if not isinstance(effect, fx.Look):
+                self.effects.append(type(effect).__name__)
+            if isinstance(effect, fx.HandOut):
+                self.answers += effect.answers
+            if isinstance(effect, fx.Publish):
+                self.seen = effect
+            outcome = self.outcomes.get(type(effect), lambda _: None)(effect)
+
+
+@pytest.fixture
+def carried() -> Carried:
+    return Carried()
+
+
+def test_what_came_in_together_is_one_commit_and_answered_after_it(carried: Carried) -> None:
+    rules = WorkerCore(50_000)
+    first, second = work(), work()
+    effects = ["Apply", "Apply", "Commit", "Publish", "HandOut", "Decide", "Commit"]
+    assert carried.follow(rules.turn([first, second])) == effects
+    assert [each.work for each in carried.answers] == [first, second]
+
+
+def test_a_pass_waits_for_its_interval_and_the_timer_asks_for_one(carried: Carried) -> None:
+    rules = WorkerCore(50_000)
+    assert "Decide" in carried.follow(rules.turn([]))
+    carried.now_us = 20_000
+    assert "Decide" not in carried.follow(rules.turn([work()]))
+    assert rules.pause_s(fx.Moment(20_000, 0.02, None)) == pytest.approx(0.03)
+    carried.now_us = 50_000
+    assert "Decide" in carried.follow(rules.turn([]))
+    assert rules.pause_s(fx.Moment(50_000, 0.05, None)) is None
+    carried.now_us = carried.timer_us = S
+    assert "Decide" in carried.follow(rules.turn([]))
+    assert "Decide" not in carried.follow(rules.turn([work(decides=False)]))
+
+
+def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questions_are_answered(
+    carried: Carried,
+) -> None:
+    rules = WorkerCore(50_000)
+    carried.follow(rules.turn([]))
+    carried.now_us = S
+    carried.outcomes[fx.Commit] = lambda _: fx.Failure("the disk is full")
+    wish, report, question = work(wish=True), work(), work(decides=False, reads=True)
+    assert carried.follow(rules.turn([wish, report]))[:4] == ["Apply", "Apply", "Commit", "Say"]
+    assert [(each.work, type(each.error)) for each in carried.answers] == [(wish, NotAccepting)]
+    assert carried.seen is not None
+    assert not carried.seen.accepting
+    assert rules.pause_s(fx.Moment(S, 1.0, None)) == 1.0
+    carried.follow(rules.turn([question]))
+    assert carried.answers[-1] == fx.Answer(question, "done")
+    carried.now_us = 2 * S
+    carried.outcomes[fx.Probe] = lambda _: fx.Failure("it is full still")
+    assert carried.follow(rules.turn([])) == ["Probe"]
+    carried.now_us = 3 * S
+    del carried.outcomes[fx.Probe]
+    carried.outcomes[fx.Commit] = lambda _: fx.Written([], True)
+    effects = carried.follow(rules.turn([]))
+    assert effects[:2] == ["Probe", "Say"]
+    assert "Decide" in effects
+    assert carried.answers[-1] == fx.Answer(report, "done")
+    assert carried.seen.accepting
+
+
+def test_a_policy_that_fails_is_asked_again_later_and_later(carried: Carried) -> None:
+    rules = WorkerCore(50_000)
+    carried.outcomes[fx.Decide] = lambda _: fx.Broke(ZeroDivisionError("division by zero"))
+    effects = carried.follow(rules.turn([]))
+    assert effects == ["Commit", "Decide", "Say", "Recover", "Publish", "TellProblem"]
+    assert carried.seen is not None
+    assert carried.seen.problem == "the policy fails, nothing is started: ZeroDivisionError: division by zero"
+    for after_s in (1, 2, 4):
+        pause_s = rules.pause_s(fx.Moment(carried.now_us, carried.now_us / S, None))
+        assert pause_s == pytest.approx(after_s)
+        assert "Decide" not in carried.follow(rules.turn([work()]))
+        carried.now_us += after_s * S
+        assert "Decide" in carried.follow(rules.turn([]))
+
+
+def test_what_breaks_the_core_is_undone_and_what_came_before_it_is_kept(carried: Carried) -> None:
+    rules = WorkerCore(50_000)
+    before, breaks, after = work(), work(), work()
+    misfit = work()
+    outcomes: dict[int, fx.Outcome] = {
+        id(breaks): fx.Broke(KeyError("x")),
+        id(misfit): fx.Misfit(UnknownJob(7)),
+    }
+    carried.outcomes[fx.Apply] = lambda effect: outcomes.get(id(effect.work), fx.Applied("done"))
+    effects = carried.follow(rules.turn([before, breaks, misfit, after]))
+    assert effects[:6] == ["Apply", "Apply", "Say", "Commit", "Publish", "HandOut"]
+    assert effects[6:10] == ["Recover", "Apply", "Apply", "Commit"]
+    told = {id(each.work): each for each in carried.answers}
+    assert told[id(before)].value == told[id(after)].value == "done"
+    assert isinstance(told[id(breaks)].error, Failed)
+    assert isinstance(told[id(misfit)].error, UnknownJob)

@@ -17,7 +17,7 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Why
 
 #: Why, for people.
-NOT_RESHAPED: Final = "this version of the service neither folds nor resizes jobs"
+NOT_RESHAPED: Final = "this version of the service folds and resizes no jobs by itself"
 #: What may be asked for at all.
 MAX_TASKS: Final = 1 << 24
 

@@ -112,7 +112,7 @@ def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: P
     """Its answer, lists and stories say which size, of which, and that it keeps it."""
     (tmp_path / "sizes.sh").write_text("#!/bin/sh\n#COSCHED --sizes pow2 --class long --fold no\n")
     note = "of its sizes it has 4, the largest that could ever start here, and keeps it: this version of the service "
-    note += "neither folds nor resizes jobs"
+    note += "folds and resizes no jobs by itself"
     ended = call("submit", "--hold", "sizes.sh")
     found = re.fullmatch(r"job (\d+)\n", ended.out)
     assert found, ended

@@ -74,6 +74,19 @@ def test_a_job_from_its_first_order_to_its_last() -> None:
     assert gang.recorded() == orders(OrderKind.FORGET, *NODES)
 
 
+@pytest.mark.parametrize(("code", "unrun"), [("paused", True), ("user", True), ("busy", False)])
+def test_a_script_that_was_never_started_is_tried_again(code: str, unrun: bool) -> None:
+    """An owner may pause between the last Prepared and the Run: the job has not run, and is not lost by that."""
+    gang = Gang(NODES)
+    gang.begin()
+    for node in NODES:
+        gang.prepared(node)
+    assert gang.refused("n1", OrderKind.RUN, code, "ann has paused parallel work") == orders(OrderKind.KILL, *NODES)
+    for node in NODES[:-1]:
+        assert gang.emptied(node, 0, 0) == []
+    assert ended(gang.emptied(NODES[-1], 0, 0)).unrun is unrun
+
+
 def test_one_refusal_takes_everything_back() -> None:
     gang = Gang(NODES)
     gang.begin()

@@ -86,7 +86,7 @@ Action = Order | Launched | Left | Ended
 
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
-_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown"})
+_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown", "paused"})
 
 
 class Gang:

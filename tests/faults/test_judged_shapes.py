@@ -1,0 +1,37 @@
+"""What is judged of shapes (S1): groups that are counted otherwise, or not at all, and nodes that are kept out."""
+
+from types import SimpleNamespace as Made
+from typing import Any
+
+import pytest
+
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import JobState
+from faults import shapes
+
+KEY = (7, 1)
+
+
+def judged(at: str, tasks: int, *, size: object = 2, agreed: bool = True, drained: str = "") -> list[str]:
+    """Of job 7, which is counted with one task on n1, a group of so many is found at a node."""
+    record = Made(state=JobState.RUNNING, change=None, allocation=Allocation(1, (Share("n1", 1),)))
+    book = Made(entry=lambda name: Made(size=size, agreed=agreed))
+    scheduler: Any = Made(
+        core=Made(state=Made(records={7: record}), records={7: Made(attempt=1)}),
+        rules=Made(book=book),
+        drained=lambda name: drained,
+    )
+    nodes: Any = {at: Made(model=Made(groups={KEY: Made(ending=False, tasks=tasks)}))}
+    return list(shapes.wrong(scheduler, nodes))
+
+
+def test_a_share_is_as_it_is_counted() -> None:
+    assert judged("n1", 1) == []
+    assert judged("n1", 2) == ["n1 has 2 tasks of job 7, which is counted with 1"]
+    assert judged("n1", 2, drained="its guard is away") != [], "a node that is counted has what is counted"
+
+
+@pytest.mark.parametrize("out", [{"drained": "its guard is away"}, {"size": None}, {"agreed": False}])
+def test_a_group_that_is_not_counted_may_live_where_nothing_new_is_started_alone(out: dict[str, Any]) -> None:
+    assert judged("n3", 1) == ["n3 has a living group of job 7, which is counted on ['n1']"]
+    assert judged("n3", 1, **out) == []

@@ -168,7 +168,11 @@ class TestPolicy:
                 409,
                 "fjt1+bfm gives jobs other sizes or folds them, which 'cosched simulate' alone",
             ),
-            ({"policy": "equipartition(waterfill)"}, 409, "this version of the service folds and resizes no jobs by itself"),
+            (
+                {"policy": "equipartition(waterfill)"},
+                409,
+                "this version of the service folds and resizes no jobs by itself",
+            ),
             ({}, 400, "policy"),
             ({"policy": 5}, 400, "expected str"),
             ({"policy": "easy", "when": "now"}, 400, "unknown key"),

@@ -20,7 +20,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.node_profile import NodeProfile
-from space_scheduler.policy.future import CountedFuture, Future, NamedFuture, SharedFuture, counted
+from space_scheduler.policy.future import CountedFuture, Future, NamedFuture, SharedFuture, counted, keeping
 from space_scheduler.policy.interface import Changes, Snapshot
 from space_scheduler.policy.place import place_of
 from space_scheduler.policy.queue import JobQueue
@@ -73,7 +73,7 @@ def one_reservation_is_as_in_a_profile(seed: int) -> None:
     state = chance.getstate()
     short = asked(CountedFuture(snapshot), chance)
     chance.setstate(state)
-    hold(asked(CountedFuture.keeping(snapshot), chance) == short, f"seed {seed}: {short}")
+    hold(asked(keeping(snapshot, ()), chance) == short, f"seed {seed}: {short}")
 
 
 @given(seed=seeds)

@@ -60,8 +60,6 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 #: What --quick runs: everything that starts no lab, no agent and no MPI, without the tests marked ``slow``.
 QUICK_FOLDERS = ("client", "core", "properties", "scenarios", "service", "unit")
-#: Folders whose tests wait for other processes and clocks, more than they compute.
-WAITING_FOLDERS = ("agent", "identity", "lab", "launch", "live", "local_load")
 _left_out = pytest.StashKey[Counter[str]]()
 
 
@@ -89,8 +87,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 config.stash[_left_out][f"{folder} (slow)" if folder in QUICK_FOLDERS else folder] += 1
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
-    if hasattr(config, "workerinput"):
-        items[:] = waiting_beside_computing(items)
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)  # who must run one by one begins first
     for item in items:
         if item.get_closest_marker("oracle"):
@@ -100,15 +96,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def folder_of(item: pytest.Item) -> str:
     """The folder of ``tests`` that the item is in."""
     return item.path.relative_to(ROOT / "tests").parts[0]
-
-
-def waiting_beside_computing(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Tests that wait and tests that compute, each in their order, mixed evenly: processors are used all the time."""
-    found = []
-    for waits in (True, False):
-        kind = [item for item in items if (folder_of(item) in WAITING_FOLDERS) is waits]
-        found += [((number + 0.5) / len(kind), item) for number, item in enumerate(kind)]
-    return [item for _, item in sorted(found, key=lambda each: each[0])]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,8 +1,11 @@
 """Waiting for what must come: never for a time, always for a condition."""
 
+import os
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
+
+import pytest
 
 Found = TypeVar("Found")
 #: After so long what is waited for will never come: far more than anything takes on a machine with other work.
@@ -16,3 +19,10 @@ def wait_for(condition: Callable[[], Found], what: str, deadline_s: float = BOUN
         assert time.monotonic() < end_s, f"waited {deadline_s:g} s for {what}"
         time.sleep(0.01)
     return found
+
+
+def skip_if_busy(what: str) -> None:
+    """Skip the test, which needs ``what``, if more processes than there are CPUs wanted one in the last minutes."""
+    wanted, cpus = max(os.getloadavg()[:2]), len(os.sched_getaffinity(0))
+    if wanted > cpus:
+        pytest.skip(f"needs {what}: {wanted:.1f} processes wanted one of {cpus} CPUs")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.needs import need_root
+from kit.waiting import skip_if_busy
 
 from cosched.apps.experiments.matrix import ALONE
 from cosched.apps.lab.lab import Lab
@@ -16,8 +17,8 @@ from cosched.apps.lab.lab import Lab
 pytestmark = pytest.mark.xdist_group("live")
 
 _CELL = ("yield, 1 ms", "one computing task")
-#: Others run beside it: a disturbed run is not made again, and is one of those that are looked at.
-_COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds=1", "--seconds=0.5", "--tries=1")
+#: Others run beside it: a disturbed run is made again twice at most.
+_COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds=1", "--seconds=0.5", "--tries=3")
 
 
 @pytest.mark.parametrize("place", [pytest.param("made for it", marks=pytest.mark.long), "a lab"])
@@ -39,6 +40,8 @@ def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:
 
     lines = [json.loads(line) for line in (tmp_path / "out/coscheduling-runs.jsonl").read_text().splitlines()]
     runs = {line["mode"]: line for line in lines if "mode" in line}
+    if ALONE not in runs:
+        skip_if_busy("an undisturbed half second")
     assert set(runs) == {ALONE, *modes}
     assert {(run["work"], run["company"]) for run in runs.values()} == {_CELL}
     assert runs[ALONE]["rate"] == 0

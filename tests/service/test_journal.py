@@ -233,6 +233,27 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
     assert refused >= 20
 
 
+@pytest.mark.parametrize("index", ["transitions_of_job", "jobs_alive", "jobs_ended"])
+def test_a_damaged_index_hides_nothing(tmp_path: Path, index: str) -> None:
+    """Rows have checksums, what finds them has none: a job's steps would be fewer, and nobody would know."""
+    made = driven(tmp_path / "journal.db", 120)
+    made.crash()
+    with closing(sqlite3.connect(made.path)) as db:
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
+    whole = made.path.read_bytes()
+    used = [at for at in range((page - 1) * size + 8, page * size) if whole[at]]
+    chance, refused = random.Random(4), 0
+    for at in chance.sample(used, min(60, len(used))):
+        made.path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :])
+        core = recovered(made.path)
+        if isinstance(core, Failed):
+            refused += 1
+        else:
+            assert core.records == made.core.records
+    assert refused, "no damage was noticed"
+
+
 @pytest.mark.parametrize(
     "damage",
     [

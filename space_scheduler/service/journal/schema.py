@@ -158,7 +158,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         if write:
             for setting in ("journal_mode=WAL", "synchronous=FULL"):
                 connection.execute(f"PRAGMA {setting}")
-            found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+            found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
             if found != ["ok"]:
                 raise JournalRefused(f"journal {path}: it is damaged: {'; '.join(found)}")
             if version < VERSION:

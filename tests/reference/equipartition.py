@@ -45,6 +45,9 @@ queue; with rigid ones alone this is first fit.
     then. Others are admitted that fit, in order, if they end by then on their minimum, or if their minimum is within
     the extra CPUs, asked anew for each. So a newcomer, which shrinks others, never moves the head's reservation to a
     later time. There is a pass at each predicted end (at the rate of now). Among rigid jobs this is EASY.
+11. *How many passes has an instant?* Another one after each in which a running job was resized: that it has been is an
+    event. It matters for EASY alone: a moldable job that started in the first has its size in the second, and may end
+    earlier than on its smallest one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -98,9 +101,11 @@ class Equipartition(Machine):
         return Fraction(member.job.speed(member.cpus) if member.cpus and not member.request else 0)
 
     def decide(self) -> None:
-        self.answer()
-        self.admit()
-        self.share()
+        resized = True
+        while resized:  # that a job has been resized is an event too
+            self.answer()
+            self.admit()
+            resized = self.share()
 
     # evolving jobs
 
@@ -186,7 +191,9 @@ class Equipartition(Machine):
 
     # shares
 
-    def share(self) -> None:
+    def share(self) -> bool:
+        """Give everybody its share; whether a job that ran before has another one now."""
+        resized = False
         members = self.in_order()
         for i, member in enumerate(members):
             if not member.cpus and not member.job.malleable:
@@ -195,8 +202,10 @@ class Equipartition(Machine):
         for member, cpus in zip(members, self.left_alone(members, self.shares(members)), strict=True):
             if member.cpus not in (0, cpus):
                 member.stalled_until = self.now + self.policy.resize_cost
+                resized = True
             member.processes = cpus
             self.hold(member, cpus)
+        return resized
 
     def shares(self, members: list[Member]) -> list[int]:
         return shares(self.cpus, [(member.least, member.most) for member in members], self.policy.strategy)

@@ -29,9 +29,9 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Order, fcfs
-from space_scheduler.policy.reshape.free import FreeProcs, narrower, shadow, smallest
+from space_scheduler.policy.reshape.free import FreeProcs, done_us, narrower, shadow, smallest
 from space_scheduler.policy.reshape.shares import equal, waterfill
-from space_scheduler.progress import Rate, speed_up
+from space_scheduler.progress import Rate
 from space_scheduler.reasons import Reason, Why
 
 
@@ -110,7 +110,13 @@ class Equipartition:
         changes = _changes(snapshot, [*members, *newcomers], shares, {answer.job.id for answer in answers})
         wake_us = None
         if self.reserve and len(newcomers) < len(snapshot.queue):  # a predicted end that does not come moves others
-            wake_us = min((end_us for end_us, *_ in snapshot.ends if end_us < FOREVER_US), default=None)
+            ends = [end_us for end_us, *_ in snapshot.ends if end_us < FOREVER_US]
+            ends += [
+                done_us(snapshot.now_us, change.job, change.allocation, change.job.alone_us)
+                for change in changes
+                if isinstance(change, PlannedStart) and change.allocation
+            ]
+            wake_us = min(ends, default=None)
         return Plan([*answers, *changes], wake_us=wake_us)
 
     # requests of evolving jobs
@@ -250,7 +256,7 @@ def _reservation(now_us: int, members: Sequence[_Member], least: int, spare: int
 def _latest_end_us(now_us: int, each: _Member) -> int:
     """When a job ends if it never has more than its minimum again."""
     left_us: Rate = each.job.alone_us if each.running is None else each.running.left_us
-    return int(now_us - -left_us // speed_up(each.job, Allocation(each.least)))
+    return done_us(now_us, each.job, Allocation(each.least), left_us)
 
 
 def _changes(

@@ -30,9 +30,9 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Key, Order, fcfs
-from space_scheduler.policy.reshape.free import FreeProcs, shadow, sizes_down
+from space_scheduler.policy.reshape.free import FreeProcs, done_us, shadow, sizes_down
 from space_scheduler.policy.reshape.mold import FOLD, LARGEST, Fjt
-from space_scheduler.progress import Rate, speed_up
+from space_scheduler.progress import Rate
 from space_scheduler.reasons import Reason, Why
 
 
@@ -227,7 +227,7 @@ class _Pass:
 
     def _end_us(self, job: Job, allocation: Allocation, left_us: Rate) -> int:
         """When a job ends that has so much to do, with that allocation."""
-        return int(self.snapshot.now_us - -left_us // speed_up(job, allocation))
+        return done_us(self.snapshot.now_us, job, allocation, left_us)
 
     # windows
 

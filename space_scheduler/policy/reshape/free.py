@@ -10,6 +10,7 @@ from cosched.model.time import FOREVER_US
 from cosched.model.width import Range
 from space_scheduler.feasibility import Room
 from space_scheduler.policy.interface import Snapshot
+from space_scheduler.progress import Rate, speed_up
 
 
 class FreeProcs:
@@ -109,6 +110,11 @@ def narrower(held: Allocation, processes: int) -> Allocation:
             kept.append(Share(share.node, tasks))
             left -= tasks
     return Allocation(processes, tuple(kept))
+
+
+def done_us(now_us: int, job: Job, allocation: Allocation, left_us: Rate) -> int:
+    """When a job is done that has so much to do, in microseconds alone in its own width, with that allocation."""
+    return int(now_us - -left_us // speed_up(job, allocation))
 
 
 def shadow(ends: Iterable[tuple[int, int]], free: int, needed: int) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from cosched.linux import files
 from cosched.linux.cgroups import make_directories, read_pids, remove_directories
 
 _FILES: Final = ("cpuset.cpus", "cpuset.mems")
+#: How often the threads of a process are looked at: the second time finds those that were born during the first.
+_ROUNDS: Final = 4
 
 
 def listed(cpus: Iterable[int]) -> str:
@@ -23,12 +25,16 @@ def listed(cpus: Iterable[int]) -> str:
 def keep_to(pids: Iterable[int], cpus: Collection[int], *, strays_only: bool) -> None:
     """Have all threads of some processes run on these CPUs alone, those that come meanwhile, too.
 
-    ``strays_only``: leave alone who runs on some of them by its own choice. Raises OSError where it is not allowed.
+    ``strays_only``: leave alone who runs on some of them by its own choice. A process that makes threads without end is
+    looked at a few times: threads of one that has been moved begin there. Raises OSError where it is not allowed.
     """
     wanted = set(cpus)
     seen: set[int] = set()
     for pid in pids:
-        while fresh := set(_threads(pid)) - seen:
+        for _ in range(_ROUNDS):
+            fresh = set(_threads(pid)) - seen
+            if not fresh:
+                break
             for thread in sorted(fresh):
                 with contextlib.suppress(ProcessLookupError):
                     if not strays_only or not os.sched_getaffinity(thread) <= wanted:

@@ -239,3 +239,17 @@ def test_a_job_keeps_what_it_has_then_takes_what_is_free(
     assert set(found) <= own or own <= set(found)
     free = procs - len(own | others)
     assert len(set(found) & others) == max(0, min(count, procs) - len(own) - free), "none that others have in vain"
+
+
+def test_a_process_that_makes_threads_without_end_does_not_hold_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def threads(_: int) -> list[int]:
+        nonlocal looks
+        looks += 1
+        assert looks < 100, "it is looked at for ever"
+        return [(1 << 22) + looks]  # above all there can be: it has ended when it is moved
+
+    monkeypatch.setattr("cosched.linux.cpusets._threads", threads)
+    keep_to([1], {0}, strays_only=False)
+    assert looks > 1

@@ -9,9 +9,14 @@ from kit.service import Cluster, Running, running
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput
+from cosched.model.job import Job
 from cosched.model.width import Range
 from cosched.wire import messages as wire
-from space_scheduler.service.core.sizing import NOT_RESHAPED
+from cosched.wire.api import Submission
+from space_scheduler.machine.events import NodesJoined
+from space_scheduler.machine.state import SchedulerState
+from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.core.sizing import NOT_RESHAPED, sized
 from space_scheduler.service.launch.sharing import policy_of
 
 LARGEST = f"of its sizes it has {{}}, the largest that could ever start here, and keeps it: {NOT_RESHAPED}"
@@ -135,3 +140,21 @@ def test_settings_with_a_policy_that_gives_other_shapes_are_refused(policy: str)
         f"cluster.yaml: policy: {policy} gives jobs other sizes or folds them, which 'cosched simulate' alone can do: "
         f"{NOT_RESHAPED}; expected one that starts jobs as they are"
     )
+
+
+def test_so_many_sizes_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place with a rule of its own may refuse each of a million sizes, and the scheduler has other things to do."""
+    state = SchedulerState(policy_of(ClusterConfig(name="sizes")))
+    state.handle(NodesJoined(1_000_000), 0)
+    asked: list[int] = []
+
+    def refused(job: Job) -> Reason | None:
+        asked.append(job.procs)
+        return Reason(Why.NEVER_UNIFORM) if job.procs > 3 else None
+
+    monkeypatch.setattr(state, "refusal", refused)
+    submission = Submission(script="#!/bin/sh\n", directory="/", sizes="1-1000000")
+    job, _ = sized(Job(1, 1, 1_000_000, 0), submission, state)
+    assert asked[:3] == [1_000_000, 999_999, 999_998]
+    assert len(asked) < 200
+    assert 1 <= job.procs <= 3

@@ -18,6 +18,8 @@ from space_scheduler.reasons import Why
 
 #: Why, for people.
 NOT_RESHAPED: Final = "this version of the service folds and resizes no jobs by itself"
+#: So many sizes are tried one after the other.
+_SINGLY: Final = 100
 #: What may be asked for at all.
 MAX_TASKS: Final = 1 << 24
 
@@ -56,12 +58,18 @@ def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _largest(job: Job, shape: Range, state: SchedulerState) -> int | None:
-    """The largest size that could ever start, or None."""
+    """The largest size that could ever start, or None.
+
+    After a hundred sizes in vain, which a place with a rule of its own may refuse one by one, it is half of the last,
+    and half of that: whoever submits has the scheduler look at so many and no more.
+    """
     job = state.machine.programs.known(job)  # as the core takes it in
     size: int | None = job.procs
+    tries = 0
     while size is not None and (refused := state.refusal(job.at(size))) is not None:
         if refused.why is Why.TASK_TOO_LARGE:
             return None
         fitting = refused.numbers.get("fitting_procs", size)  # no more than these, whatever else is in the way
-        size = shape.largest(min(size - 1, fitting))
+        tries += 1
+        size = shape.largest(min(size - 1 if tries < _SINGLY else size // 2, fitting))
     return size

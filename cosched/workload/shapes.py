@@ -23,6 +23,8 @@ from cosched.workload.log import Field, Log
 from cosched.workload.rules import MAX_PROCS, Ask, Shaped, Workload
 from cosched.workload.speedups import SpeedUp
 
+#: So many sizes of a job may have speeds that are not linear: each is kept.
+_MOST_SPEEDS: Final = 100_000
 COLUMNS: Final = ("job_id", "class", "sizes", "min", "max", "components", "evolve", "fold")
 
 
@@ -216,6 +218,9 @@ def _range(line: Line, logged: int, most: int, speed_up: SpeedUp | None) -> Rang
         return Range(least, largest, sizes, (), malleable, more, fewer)
     if more or fewer:
         raise BadInput(f"{line.where}: evolve", "with --speed-up", "evolving jobs of linear speed-up")
+    if not sizes and largest - least >= _MOST_SPEEDS:
+        found = f"{largest - least + 1} sizes, each with a speed of its own"
+        raise BadInput(line.where or "--speed-up", found, f"at most {_MOST_SPEEDS}, or linear speed-up")
     sizes = sizes or tuple(range(least, largest + 1))
     return Range(least, largest, sizes, tuple(speed_up(size) for size in sizes), malleable)
 

@@ -13,7 +13,7 @@ from kit.loads import J, workload
 
 from cosched.errors import BadInput
 from cosched.model.sizes import contradiction, parse_sizes
-from cosched.workload import shapes
+from cosched.workload import shapes, speedups
 
 Answer = TypeVar("Answer")
 HEAD = "job_id,class,sizes,min,max,components,evolve,fold"
@@ -181,3 +181,11 @@ def test_numbers_of_tasks_that_contradict_each_other(
 ) -> None:
     found = contradiction(*numbers)
     assert (found and found[0]) == which
+
+
+def test_sizes_without_end_are_refused_where_each_has_a_speed() -> None:
+    load = workload(500_000_000, [J(0, 1, 10)])
+    lines = {0: shapes.Line(least=1, where="s.csv:2")}
+    with pytest.raises(BadInput, match="500000000 sizes, each with a speed of its own"):
+        shapes.apply(load, lines, speed_up=speedups.amdahl(0.1))
+    assert shapes.apply(load, lines).shapes[0] is not None

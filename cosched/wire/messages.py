@@ -326,7 +326,8 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
     job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
-    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order.
+    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` as in
+    :class:`Resize`, from the beginning; None is not sent.
     """
 
     user: str
@@ -339,6 +340,7 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     environment: dict[str, str]
     grant: bytes
     umask: int = DEFAULT_UMASK
+    cpus: int | None = None
 
 
 class Run(Order, frozen=True):
@@ -354,8 +356,9 @@ class Resize(Order, frozen=True):
     """A job that runs is to have another share of this node, and other nodes beside it, from now on.
 
     ``tasks`` are its places here, by which its memory goes. Its processes, those there are and those to come, may use
-    ``cpus`` CPUs together; None: all that parallel work may use. ``peers`` and ``grant`` are the job's nodes now, the
-    grant renewed. Either all of it holds when :class:`Resized` is said, or nothing has changed.
+    ``cpus`` CPUs together; None: all that parallel work may use; 0: none, they are stopped. ``peers`` and ``grant``
+    are the job's nodes now, the grant renewed. Either all of it holds when :class:`Resized` is said, or nothing has
+    changed.
     """
 
     tasks: int

@@ -25,7 +25,7 @@ class ModelGroup:
     def __init__(self, prepare: Prepare) -> None:
         self.prepare = prepare
         self.tasks = prepare.tasks
-        self.cpus: int | None = None
+        self.cpus = prepare.cpus
         self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
         self.ending = False

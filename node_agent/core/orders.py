@@ -134,7 +134,8 @@ class OrderRules:
             memory.effects.append(fx.RemoveFiles(key))
             raise
         memory.change(memory.get(key) or made, prepare=message)
-        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks here")
+        on = "" if message.cpus is None else f" on {message.cpus} CPUs"
+        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks{on} here")
         return Prepared(message.order)
 
     def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:

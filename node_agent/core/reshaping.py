@@ -52,9 +52,10 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     yield from _told(memory, message, prepare)
     cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, message.tasks, message.cpus))
     attempt, prepare = opened(memory.get(attempt.id))
-    changed = msgspec.structs.replace(prepare, tasks=message.tasks, peers=message.peers, grant=message.grant)
+    now = {"tasks": message.tasks, "cpus": message.cpus, "peers": message.peers, "grant": message.grant}
+    changed = msgspec.structs.replace(prepare, **now)
     memory.change(attempt, prepare=changed)
-    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "all CPUs"
+    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "no CPU" if message.cpus == 0 else "all CPUs"
     memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
     return Resized(message.order, cpus)
 

@@ -75,6 +75,7 @@ def _prepare(request: fx.PrepareGroup) -> requests.Prepare:
         limit_us=order.limit_us,
         grace_us=order.grace_us,
         umask=order.umask,
+        cpus=order.cpus,
     )
 
 

@@ -200,6 +200,7 @@ def carried_out(machine: Machine, record: Record) -> None:
 
 def refused(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     """A job holds what it held: plans count that again, and nobody waits for its processors any longer."""
+    record.retry_us = machine.now_us + machine.rules.resize_retry_us
     return put_back(machine, event) + drop(machine, record, event)
 
 

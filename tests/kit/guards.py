@@ -249,6 +249,7 @@ class RealGuard:
             "limit_us": None,
             "grace_us": US_PER_S,
             "umask": 0o022,
+            "cpus": None,
             **fields,
         }
 

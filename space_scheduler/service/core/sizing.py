@@ -1,7 +1,7 @@
-"""How many tasks a job of several sizes gets: for good, the largest number that could ever start here.
+"""How many tasks a job of several sizes has when it is accepted: the largest number that could ever start here.
 
-Agents of this version resize no job, so the service has each job at one size from its submission on. What else the job
-could have stays with it (``Job.shape``), for policies of jobs that change shape.
+It waits with that. What else it could have stays with it (``Job.shape``), for policies that give jobs other
+shapes.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Why
 
 #: Why, for people.
-NOT_RESHAPED: Final = "this version of the service folds and resizes no jobs by itself"
+NOT_RESHAPED: Final = "the policy in force gives jobs no other shapes"
 #: So many sizes are tried one after the other.
 _SINGLY: Final = 100
 #: What may be asked for at all.

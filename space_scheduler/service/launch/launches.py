@@ -33,7 +33,7 @@ from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
 from space_scheduler.service.launch.reshapes import Reshapes
-from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.sharing import reshaping, shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.work_done import WorkDone
@@ -67,6 +67,7 @@ class Launches:
         self.comparison = Comparison(self._say)
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
+        self._counts_work: Final = shared(config) or reshaping(config)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
 
@@ -191,10 +192,10 @@ class Launches:
             self._post(came_or_left)
 
     def _begin_work(self, launch: LaunchAttempt, left_us: float | None = None) -> None:
-        """A job's script runs: where nodes are shared, its limit counts its work from now on."""
-        if self._desks is not None and launch.limit_us is not None:
-            now_s = self.book.now_s()
-            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate)
+        """A job's script runs: where nodes are shared or jobs folded, its limit counts its work from now on."""
+        if self._counts_work and launch.limit_us is not None:
+            now_s, width = self.book.now_s(), launch.width_speed
+            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate, width)
 
     def _count_work(self, launch: LaunchAttempt, work: WorkDone, entry: NodeEntry, sign: wire.JobSigns) -> None:
         """A node says how its part of a job went: end the job at its limit, tell the core of an end that moves."""

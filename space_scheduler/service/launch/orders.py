@@ -9,14 +9,17 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
+from cosched.model.job import Job
+from cosched.model.width import Range
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
+from space_scheduler.policy.reshape.free import smallest
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
 from space_scheduler.service.launch.reshaping import Reshaping
-from space_scheduler.service.launch.sharing import stretch
+from space_scheduler.service.launch.sharing import reshaping, stretch
 from space_scheduler.service.launch.work_done import WorkDone
 
 
@@ -47,6 +50,21 @@ class LaunchAttempt:
         """Job and attempt, as agents name it."""
         return self.job_id, self.attempt
 
+    def share(self, name: str) -> Share:
+        """What it has, or is to have, of a node of its."""
+        wanted = self.allocation if self.reshaping is None else self.reshaping.wanted
+        return next(share for share in wanted.nodes if share.node == name)
+
+    @property
+    def width_speed(self) -> float:
+        """How much it does in the width that it has, against that in which its limit was given."""
+        return _width_speed(self.record.job, self.allocation.processes)
+
+    @property
+    def slowest(self) -> float:
+        """The same for the smallest of its widths."""
+        return _width_speed(self.record.job, smallest(self.record.job))
+
     @property
     def tasks(self) -> dict[str, int]:
         """How many it has on each node."""
@@ -63,6 +81,7 @@ class Orders:
         self._key = key
         self._grace_us = config.time_us("grace")
         self._stretch = stretch(config)
+        self._reshaping = reshaping(config)
 
     def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
         """For the node of that name, which is one of the job's ``peers``."""
@@ -71,7 +90,7 @@ class Orders:
             job_id=launch.job_id,
             attempt=launch.attempt,
             name=submission.name,
-            tasks=submission.tasks,
+            tasks=sum(peer.tasks for peer in peers),
             user=record.user,
             cluster=self._config.name,
             peers=peers,
@@ -87,12 +106,13 @@ class Orders:
             peers=peers,
             tasks=_tasks(name, peers),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch),
+            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch / launch.slowest),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
+            cpus=self._cpus(launch.share(name)) if self._reshaping else None,
         )
 
     def run(self, launch: LaunchAttempt) -> wire.Run:
@@ -108,15 +128,19 @@ class Orders:
         )
 
     def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:
-        """For a node that the job keeps. Where tasks share CPUs, none are set aside."""
+        """For a node that the job keeps."""
         return wire.Resize(
             self._fence,
             self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
             tasks=share.tasks,
-            cpus=share.procs if self._config.contract.mpl == 1 else None,
+            cpus=self._cpus(share),
             peers=peers,
             grant=self._grant(launch, peers),
         )
+
+    def _cpus(self, share: Share) -> int | None:
+        """How many CPUs of a node are set aside for a job; where tasks of several share them, none are."""
+        return share.procs if self._reshaping or self._config.contract.mpl == 1 else None
 
     def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
         nodes = tuple(peer.name for peer in peers)
@@ -129,6 +153,12 @@ class Orders:
         if kind is OrderKind.KILL:
             return wire.Kill(self._fence, order, self._grace_us)
         return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self._fence, order)
+
+
+def _width_speed(job: Job, processes: int) -> float:
+    if not isinstance(job.shape, Range):
+        return 1.0
+    return job.shape.speed(processes) / job.shape.speed(job.procs)
 
 
 def _tasks(name: str, peers: tuple[wire.Peer, ...]) -> int:

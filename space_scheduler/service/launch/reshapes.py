@@ -61,8 +61,6 @@ class Reshapes:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
             return f"its script runs on {gang.first}, which has to be the first of its nodes"
-        if not all(share.procs for share in new.nodes):
-            return "no node keeps a job without a processor"
         return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
 
     def _rigid(self, name: str) -> str:
@@ -172,7 +170,7 @@ class Reshapes:
         launch.allocation = launch.reshaping.new
         launch.peers = self._book.peers(launch.allocation)
         if launch.work is not None:
-            launch.work.on_nodes(launch.gang.nodes)
+            launch.work.on_nodes(launch.gang.nodes, launch.width_speed)
         self._close(launch)
         self._effect(Say("info", "job resized", {"job": launch.job_id, "tasks": launch.tasks}))
         self._effect(Post(ev.JobResized(launch.job_id), "by its nodes", Facts(peers=launch.peers)))

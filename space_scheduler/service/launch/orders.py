@@ -98,6 +98,7 @@ class Orders:
             directory=submission.directory,
             submitted=submission.environment,
             coscheduling=submission.coscheduling or self._config.coscheduling.mode,
+            folds=self._reshaping and record.job.foldable,
         )
         return wire.Prepare(
             self._fence,

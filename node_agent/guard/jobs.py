@@ -89,6 +89,8 @@ class Jobs:
         for group in self.groups.values():
             if group.ending:
                 self.levers.spare(group.key)
+            elif group.asleep:
+                self.levers.sleep(group.key, asleep=True)
         self._sandboxes.remove_stray(self.groups.values())
         return len(self.groups)
 
@@ -129,6 +131,7 @@ class Jobs:
                     found = {"error": "failed", "message": f"giving it {request.cpus} CPUs: {error.strerror}"}
             if "error" not in found and group.ending is None:
                 group.user = users.User(*found["user"])
+                self._sleep(group, asleep=request.asleep)
                 self.endings.watch(group)
                 self.endings.save(group)
                 answer({"problems": group.problems})
@@ -239,6 +242,7 @@ class Jobs:
             self.cpu_sets.give(group, len(had))
             raise
         group.resize_order = request.n
+        self._sleep(group, asleep=request.asleep)
         self.endings.save(group)
         return {"cpus": list(self.cpu_sets.cpus(group))}
 
@@ -256,6 +260,12 @@ class Jobs:
             if group.deadline_us is not None:
                 group.deadline_us += now_us - group.stopped_us
             group.stopped_us = None
+
+    def _sleep(self, group: Group, *, asleep: bool) -> None:
+        """Have a job's processes come after those of all other jobs, or not any more."""
+        if asleep != group.asleep:
+            group.asleep = asleep
+            self.levers.sleep(group.key, asleep=asleep)
 
     def _ends(self, key: tuple[int, int]) -> None:
         """A job is to end: nothing holds back its processes, so that they hear of it."""

@@ -250,6 +250,7 @@ class RealGuard:
             "grace_us": US_PER_S,
             "umask": 0o022,
             "cpus": None,
+            "asleep": False,
             **fields,
         }
 

@@ -56,7 +56,7 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
                 "note": LARGEST.format(tasks),
             }
             record = await service.service.host.job(job["job_id"])
-            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable)
+            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable, resident=malleable)
             assert (record.job.procs, record.submission.tasks) == (tasks, tasks)
 
 

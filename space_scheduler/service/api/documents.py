@@ -24,8 +24,11 @@ from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
 from space_scheduler.service.launch.efforts import total
 
+_WORK: Final = "{procs} of its {present_processes} processes work"
 #: Numbers of reasons of jobs that change shape, and how they are said together.
 _TOGETHER: Final = (
+    (("before_procs", "procs", "present_processes"), f"{_WORK}, {{before_procs}} before"),
+    (("minimum_procs", "procs", "present_processes"), f"{_WORK}, {{minimum_procs}} at least"),
     (("processes", "procs"), "{processes} processes on {procs} processors"),
     (("processes",), "{processes} processes"),
     (("before_procs", "procs"), "{procs} processors, {before_procs} before"),

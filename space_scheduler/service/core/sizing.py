@@ -1,7 +1,8 @@
 """How many tasks a job of several sizes has when it is accepted: the largest number that could ever start here.
 
 It waits with that. What else it could have stays with it (``Job.shape``), for policies that give jobs other
-shapes.
+shapes. A job with a minimum and a maximum is *resident* (``Range.resident``): a program of MPI cannot add processes
+while it runs.
 """
 
 from typing import Final
@@ -43,7 +44,8 @@ def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Subm
     least, most, sizes = _sizes(asked, installed)
     if not least:
         return job.at(smallest), asked
-    shape = Range(least, most, sizes, malleable=asked.sizes is None)
+    malleable = asked.sizes is None
+    shape = Range(least, most, sizes, malleable=malleable, resident=malleable)
     job = msgspec.structs.replace(job, procs=most, shape=shape)
     tasks = _largest(job, shape, state) or smallest
     return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)

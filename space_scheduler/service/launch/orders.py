@@ -1,7 +1,7 @@
 """The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
 
 import math
-from typing import Final
+from typing import Final, TypedDict
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -21,6 +21,14 @@ from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
 from space_scheduler.service.launch.reshaping import Reshaping
 from space_scheduler.service.launch.sharing import reshaping, stretch
 from space_scheduler.service.launch.work_done import WorkDone
+
+#: Bits of a map's number that count within an epoch.
+_COUNT_BITS: Final = 20
+
+
+class _Confined(TypedDict, total=False):
+    cpus: int | None
+    asleep: bool
 
 
 class LaunchAttempt:
@@ -44,6 +52,7 @@ class LaunchAttempt:
         self.timed = False  # the launch time-out counts
         self.reshaping: Reshaping | None = None  # what it holds is being changed
         self.renewals = 0  # of its grant, by this scheduler
+        self.given = 0  # how many processes more it was given of what it asked for, as far as this scheduler knows
 
     @property
     def key(self) -> tuple[int, int]:
@@ -52,13 +61,18 @@ class LaunchAttempt:
 
     def share(self, name: str) -> Share:
         """What it has, or is to have, of a node of its."""
-        wanted = self.allocation if self.reshaping is None else self.reshaping.wanted
-        return next(share for share in wanted.nodes if share.node == name)
+        return next(share for share in self.wanted.nodes if share.node == name)
+
+    @property
+    def wanted(self) -> Allocation:
+        """What its nodes are to be told now that it holds."""
+        return self.allocation if self.reshaping is None else self.reshaping.wanted
 
     @property
     def width_speed(self) -> float:
         """How much it does in the width that it has, against that in which its limit was given."""
-        return _width_speed(self.record.job, self.allocation.processes)
+        held = self.allocation
+        return _width_speed(self.record.job, held.procs if self.record.job.resident else held.processes)
 
     @property
     def slowest(self) -> float:
@@ -113,7 +127,8 @@ class Orders:
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
-            cpus=self._cpus(launch.share(name)) if self._reshaping else None,
+            **self._confined(launch, launch.share(name)) if self._reshaping else {},
+            map=self._map(launch) if self._reshaping and record.job.resident else None,
         )
 
     def run(self, launch: LaunchAttempt) -> wire.Run:
@@ -134,14 +149,33 @@ class Orders:
             self._fence,
             self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
             tasks=share.tasks,
-            cpus=self._cpus(share),
             peers=peers,
             grant=self._grant(launch, peers),
+            **self._confined(launch, share),
         )
 
-    def _cpus(self, share: Share) -> int | None:
-        """How many CPUs of a node are set aside for a job; where tasks of several share them, none are."""
-        return share.procs if self._reshaping or self._config.contract.mpl == 1 else None
+    def adapt(self, launch: LaunchAttempt, name: str) -> wire.Adapt:
+        """For a node of a job whose ranks are all there: tell them which of them are to be enabled."""
+        return wire.Adapt(self._fence, self.numbers.of(name, launch.key, OrderKind.ADAPT), self._map(launch))
+
+    def map_number(self, launch: LaunchAttempt) -> int:
+        """The number of the map that its ranks were told last, or are told next: a later scheduler's are all higher."""
+        return (self._fence.epoch << _COUNT_BITS) + launch.renewals
+
+    def _map(self, launch: LaunchAttempt) -> wire.JobMap:
+        enabled = {share.node: share.procs for share in launch.wanted.nodes}
+        return wire.JobMap(self.map_number(launch), enabled)
+
+    def _confined(self, launch: LaunchAttempt, share: Share) -> _Confined:
+        """How many CPUs of a node are set aside for a job; where tasks of several share them, none are.
+
+        Processes that are all to sleep have a CPU of somebody's, and come after whoever that is.
+        """
+        if not (self._reshaping or self._config.contract.mpl == 1):
+            return {"cpus": None}
+        if not share.procs and launch.record.job.resident:
+            return {"cpus": 1, "asleep": True}
+        return {"cpus": share.procs}
 
     def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
         nodes = tuple(peer.name for peer in peers)

@@ -56,6 +56,7 @@ class Job:
         self._meter = Meter()
         self._points, self._ranges, self._refused = 0, 0, 0
         self._pieces: list[Pieces] = []
+        self._hint = 0, False  # whether the map with that number enables this rank
         self._shares: Mapping[str, int] = {}
         self.rank = world.Get_rank()
         self.ranks = tuple(range(world.Get_size()))
@@ -254,11 +255,11 @@ class Job:
     def _is_hinted(self) -> bool:
         """Whether a map newer than the last one that this rank took part in enables it."""
         newest = self._channel.newest if self._channel else None
-        return (
-            newest is not None
-            and newest.number > self.number
-            and self.rank in enabled_ranks(newest.shares, self._nodes)
-        )
+        if newest is None or newest.number <= self.number:
+            return False
+        if self._hint[0] != newest.number:
+            self._hint = newest.number, self.rank in enabled_ranks(newest.shares, self._nodes)
+        return self._hint[1]
 
     def _before_points(self, what: str) -> None:
         if self._points:

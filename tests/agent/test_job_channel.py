@@ -1,4 +1,4 @@
-"""The agent's end of the channel to malleable programs, over real sockets: what ranks are told, and who is hung up on."""
+"""The agent's end of the channel to malleable programs, over real sockets: what ranks are told, who is hung up on."""
 
 import asyncio
 import os

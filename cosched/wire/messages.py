@@ -363,8 +363,9 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
     job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
-    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` and
-    ``asleep`` as in :class:`Resize`, from the beginning, and the job's first map; what is usual is not sent.
+    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` as
+    in :class:`Resize`, from the beginning; ``map`` the first of a malleable job, whose ranks on a node where none of
+    them is enabled are to sleep; what is usual is not sent.
     """
 
     user: str
@@ -378,7 +379,6 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     grant: bytes
     umask: int = DEFAULT_UMASK
     cpus: int | None = None
-    asleep: bool = False
     map: JobMap | None = None
 
 

@@ -20,10 +20,14 @@ Level = Literal["info", "warn"]
 
 
 class PrepareGroup(msgspec.Struct, frozen=True):
-    """Make a group for an attempt: cgroup, private directories. ``prepare`` is the order that asks for it."""
+    """Make a group for an attempt: cgroup, private directories. ``prepare`` is the order that asks for it.
+
+    ``asleep`` as in :class:`ResizeGroup`.
+    """
 
     key: Key
     prepare: Prepare
+    asleep: bool = False
 
 
 class Spawn(msgspec.Struct, frozen=True):

@@ -133,7 +133,8 @@ class OrderRules:
         yield from asked(fx.MakeReady(key, message.peers))
         made = memory.new(key, message.fence.cluster_id)
         try:
-            yield from asked(fx.PrepareGroup(key, message))
+            asleep = message.map is not None and not message.map.enabled.get(memory.node)
+            yield from asked(fx.PrepareGroup(key, message, asleep))
         except (GuardAway, Refusal, Unable):
             memory.effects.append(fx.RemoveFiles(key))
             raise

@@ -53,10 +53,8 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     share = (message.tasks, message.cpus, message.asleep)
     cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, *share))
     attempt, prepare = opened(memory.get(attempt.id))
-    tasks, cpus_now, asleep = share
-    changed = msgspec.structs.replace(
-        prepare, tasks=tasks, cpus=cpus_now, asleep=asleep, peers=message.peers, grant=message.grant
-    )
+    tasks, cpus_now, _ = share
+    changed = msgspec.structs.replace(prepare, tasks=tasks, cpus=cpus_now, peers=message.peers, grant=message.grant)
     memory.change(attempt, prepare=changed)
     where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "no CPU" if message.cpus == 0 else "all CPUs"
     memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")

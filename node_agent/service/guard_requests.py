@@ -76,7 +76,7 @@ def _prepare(request: fx.PrepareGroup) -> requests.Prepare:
         grace_us=order.grace_us,
         umask=order.umask,
         cpus=order.cpus,
-        asleep=order.asleep,
+        asleep=request.asleep,
     )
 
 

@@ -51,6 +51,8 @@ RATES = {
     "guard slow": 0.01,
     "guard hung": 0.002,
     "disk full": 0.02,
+    "ranks slow": 0.3,
+    "ranks hang": 0.2,
     "node frozen": 0.002,
     "reboot": 0.0016,
     "owner": 0.04,

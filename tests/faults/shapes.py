@@ -51,10 +51,11 @@ def shaped(job: Job, policy: str, chance: Random) -> Job:
         return job
     sizes = tuple(size for size in (1, 2, 3, 4) if size <= tasks)
     equal = policy.startswith("equipartition")
-    malleable = equal and chance.random() < 0.6
+    malleable = equal and chance.random() < 0.8
     shape = None
     if malleable or chance.random() < (0.6 if equal else 0.15):  # windows expire where wide heads wait
-        shape = Range(1, tasks, () if malleable else sizes, malleable=malleable)
+        resident = malleable and chance.random() < 0.8
+        shape = Range(1, tasks, () if malleable else sizes, malleable=malleable, resident=resident)
     return msgspec.structs.replace(job, shape=shape, long=chance.random() < 0.4, foldable=chance.random() < 0.9)
 
 
@@ -77,7 +78,9 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
                 yield f"{name} has a living group of job {job_id}, which is counted on {sorted(counted)}"
             elif group.tasks != counted[name]:
                 yield f"{name} has {group.tasks} tasks of job {job_id}, which is counted with {counted[name]}"
-            elif _confines(scheduler, group) and group.cpus != cpus[name]:
+            elif _confines(scheduler, group) and (cpus[name] if not group.asleep else 0) != cpus[name]:
+                yield f"{name} has job {job_id} asleep, which is counted with {cpus[name]} CPUs"
+            elif _confines(scheduler, group) and group.cpus != (cpus[name] or int(record.job.resident)):
                 yield f"{name} has job {job_id} on {group.cpus} CPUs, which is counted with {cpus[name]}"
     if scheduler.config.policy in POLICIES:
         yield from _given_twice(scheduler, nodes)
@@ -92,7 +95,8 @@ def _confines(scheduler: "Scheduler", group: ModelGroup) -> bool:
 def _given_twice(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
     for name, node in nodes.items():
         size = scheduler.rules.book.entry(name).size
-        given = {key: group.cpus or 0 for key, group in node.model.groups.items() if group.running}
+        groups = {key: group for key, group in node.model.groups.items() if group.running and not group.asleep}
+        given = {key: group.cpus or 0 for key, group in groups.items()}
         if size is not None and sum(given.values()) > size.procs and not _kept_out(scheduler, name):
             yield f"{name} has given away more than its {size.procs} CPUs: {given}"
 

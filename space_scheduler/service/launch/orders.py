@@ -127,7 +127,7 @@ class Orders:
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
-            **self._confined(launch, launch.share(name)) if self._reshaping else {},
+            cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping else None,
             map=self._map(launch) if self._reshaping and record.job.resident else None,
         )
 

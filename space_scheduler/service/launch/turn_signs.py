@@ -72,7 +72,7 @@ class TurnSigns:
 
     def _seen(self, launch: LaunchAttempt, how: str) -> Receives:
         """What is to be believed: a process that yields, and has its CPU to itself, looks as if it polled."""
-        alone = self._reshaping and launch.allocation.fold == 1
-        if alone and how == Receives.POLLS and yields(launch.record.submission.environment):
+        folded = launch.allocation.folded and not launch.record.job.resident
+        if self._reshaping and not folded and how == Receives.POLLS and yields(launch.record.submission.environment):
             return Receives.YIELDS
         return _TOLD[how]

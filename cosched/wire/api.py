@@ -71,10 +71,11 @@ class WhyDoc(msgspec.Struct, frozen=True):
 
 
 class ShareDoc(msgspec.Struct, frozen=True):
-    """A job's tasks on one node."""
+    """A job's tasks on one node, and on how many of its processors they run (None: each on one of its own)."""
 
     name: str
     tasks: int
+    cpus: int | None = None
 
 
 class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,9 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         directory=submission.directory if own else "",
         output=(facts.output or submission.output) if own else None,
         error=(facts.error or submission.error) if own else None,
-        nodes=[ShareDoc(share.node, share.tasks) for share in record.allocation.nodes] if record.allocation else [],
+        nodes=[ShareDoc(each.node, each.tasks, each.cpus) for each in record.allocation.nodes]
+        if record.allocation
+        else [],
         submit_time=iso(when, record.submit_us),
         start_time=iso(when, start_us) if start_us is not None else None,
         end_time=iso(when, end_us) if end_us is not None else None,

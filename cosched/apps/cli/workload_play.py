@@ -114,7 +114,7 @@ class _Found(NamedTuple):
 @click.option(
     "--work",
     metavar="WORK",
-    callback=one_of(*Work),
+    callback=one_of(*(each.value for each in Work)),
     default=Work.LOGGED.value,
     show_default=True,
     help="Run times are those on the log's processors: logged, or linear.",

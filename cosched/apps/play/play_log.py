@@ -8,6 +8,7 @@ job that was submitted or refused, each change of what one holds, and each that 
 
 import os
 import secrets
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -39,15 +40,20 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     version: str
     policy: str
 
+    def time_s(self, moment: str) -> float:
+        """A moment of the service's clock (ISO 8601) as a time of the schedule."""
+        return datetime.fromisoformat(moment).timestamp() - self.service_s - self.began_s
+
 
 class Submitted(msgspec.Struct, frozen=True, tag="submitted"):
     """A job of the log, its number in the service, the time of the schedule and by how much that was late.
 
-    ``found``: the service had it already, from a submission whose answer never came.
+    ``found``: the service had it already, from a submission of that part whose answer never came.
     """
 
     number: int
     job_id: int
+    part: int
     at_s: float
     late_s: float
     user: str
@@ -58,6 +64,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """A job that the service does not take, and why."""
 
     number: int
+    part: int
     at_s: float
     late_s: float
     why: str
@@ -100,7 +107,6 @@ class PlayLog:
         self.begun: Begun | None = None
         self.parts: list[Part] = []
         self.submitted: dict[int, Submitted] = {}
-        self.part_of: dict[int, int] = {}
         self.refused: dict[int, Refused] = {}
         self.held: dict[int, list[Held]] = {}
         self.ended: dict[int, Ended] = {}
@@ -119,7 +125,7 @@ class PlayLog:
         if before.cluster_id != now.cluster_id:
             raise BadInput("--resume", "another cluster than the play began on", "the same service")
         for what, was, is_now in (("", before.settings, now.settings), ("file ", before.inputs, now.inputs)):
-            for key in was.keys() | is_now.keys():
+            for key in sorted(was.keys() | is_now.keys()):
                 if was.get(key) != is_now.get(key):
                     found = f"{what}{key}: {is_now.get(key, 'nothing')[:40]}"
                     raise BadInput("--resume", found, f"{was.get(key, 'nothing')[:40]}, as in {self.path}")
@@ -133,6 +139,11 @@ class PlayLog:
             file.flush()
             os.fsync(file.fileno())
         self._take(line)
+
+    def part_at(self, moment: str) -> int:
+        """Which part it was, counted from 1, at a moment of the service's clock."""
+        begun = [at for at, part in enumerate(self.parts, 1) if part.time_s(moment) >= part.at_s]
+        return max(begun, default=1)
 
     def _read(self) -> None:
         try:
@@ -170,8 +181,6 @@ class PlayLog:
                 self.ended[line.number] = line
             case Stopped():
                 pass
-        if isinstance(line, Submitted | Refused):
-            self.part_of[line.number] = len(self.parts)
         if isinstance(line, Part | Submitted | Refused | Stopped):
             self.at_s = max(self.at_s, line.at_s)
 

@@ -53,7 +53,7 @@ class Player:
         self._say = say
         self._patience_s = patience_s
         self._progress = progress
-        self._numbers = {each.number for each in plan}
+        self._due_s = {each.number: each.at_us / US_PER_S for each in plan}
         self._zero_s = time.monotonic() - log.at_s
         self._away_since_s: float | None = None
         self._pause_s = _SHORTEST_PAUSE_S
@@ -80,7 +80,7 @@ class Player:
             for job in self._plan:
                 if job.number in self._log.submitted or job.number in self._log.refused:
                     continue
-                while (left_s := job.at_us / US_PER_S - self.now_s) > 0:
+                while (left_s := self._due_s[job.number] - self.now_s) > 0:
                     if time.monotonic() >= poll_s:
                         self._patiently(self._watch)
                         poll_s = time.monotonic() + _POLL_S
@@ -151,19 +151,19 @@ class Player:
             if job.number in self._log.submitted:
                 return
         at_s = self.now_s
-        late_s = at_s - job.at_us / US_PER_S
+        late_s = at_s - self._due_s[job.number]
         named = msgspec.structs.replace(job.submission, name=job_name(job.program, self._tag, job.number))
         with deferred():  # whoever interrupts it now would not know whether the job is there
             try:
                 taken = self._client.submit(named)
             except BadInput as error:
-                self._log.keep(Refused(job.number, at_s, late_s, str(error)))
+                self._log.keep(Refused(job.number, len(self._log.parts), at_s, late_s, str(error)))
                 self._say(f"job {job.number} is refused: {error}")
             except NoAnswer:
                 self._unsure = True
                 raise
             else:
-                self._log.keep(Submitted(job.number, taken.job_id, at_s, late_s, taken.user))
+                self._log.keep(Submitted(job.number, taken.job_id, len(self._log.parts), at_s, late_s, taken.user))
         self._progress(len(self._log.submitted) + len(self._log.refused))
 
     def _find(self) -> None:
@@ -171,11 +171,11 @@ class Player:
         user = next((each.user for each in self._log.submitted.values()), None)
         for job in (*self._client.jobs(user), *self._client.history(user, _ALL)):
             number = number_in(job.name, self._tag)
-            if number is None or number in self._log.submitted or number not in self._numbers:
+            if number is None or number in self._log.submitted or number not in self._due_s:
                 continue
-            due_s = next(each.at_us for each in self._plan if each.number == number) / US_PER_S
-            at_s = min(self._log.at_s, self.now_s)
-            self._log.keep(Submitted(number, job.job_id, at_s, max(0.0, at_s - due_s), job.user, found=True))
+            part = self._log.part_at(job.submit_time)
+            at_s = self._log.parts[part - 1].time_s(job.submit_time)
+            self._log.keep(Submitted(number, job.job_id, part, at_s, at_s - self._due_s[number], job.user, found=True))
             self._say(f"job {number} is job {job.job_id} of the service already")
         self._unsure = False
 

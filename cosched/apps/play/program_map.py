@@ -19,12 +19,12 @@ The first rule that fits a job decides. See docs/guide/play.md.
 
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from cosched.config.load import load
+from cosched.config.load import convert, load
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
@@ -103,8 +103,8 @@ class Known(NamedTuple):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    programs: dict[str, Program]
-    jobs: list[Rule]
+    programs: dict[str, dict[str, Any]]
+    jobs: list[dict[str, Any]]
 
 
 class ProgramMap:
@@ -116,11 +116,11 @@ class ProgramMap:
             raise BadInput(str(path), "no such file", "a map from jobs to programs in YAML (docs/guide/play.md)")
         file = load(path, _File)
         self.path = path
-        self.programs = file.programs
-        self._rules = file.jobs
-        self.scripts = {name: _script(path, name, each) for name, each in file.programs.items()}
-        for at, rule in enumerate(file.jobs):
-            _check_rule(rule, file.programs, f"{path}: jobs[{at}]")
+        self.programs = {name: convert(raw, Program, f"{path}: programs.{name}") for name, raw in file.programs.items()}
+        self.scripts = {name: _script(path, name, each) for name, each in self.programs.items()}
+        self._rules = [convert(raw, Rule, f"{path}: jobs[{at}]") for at, raw in enumerate(file.jobs)]
+        for at, rule in enumerate(self._rules):
+            _check_rule(rule, self.programs, f"{path}: jobs[{at}]")
         if not file.jobs:
             raise BadInput(f"{path}: jobs", "no rule", "rules such as {executable: 1, program: NAME}")
 
@@ -156,7 +156,7 @@ def _script(path: Path, name: str, program: Program) -> str:
         raise BadInput(f"{where}.memory", f"{program.memory!r}", "at least 1B")
     for key, value, choices in (
         ("kind", program.kind, ("cpu", "comm")),
-        ("coscheduling", program.coscheduling, tuple(Mode)),
+        ("coscheduling", program.coscheduling, tuple(mode.value for mode in Mode)),
     ):
         if value is not None and value not in choices:
             near = nearest(value, choices)

@@ -2,28 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from cosched.apps.play.play_log import Held, PlayLog
+from cosched.apps.play.play_log import Held, Part, PlayLog
 from cosched.apps.play.submissions import PlannedJob
 from cosched.metrics.summary import BOUND_S
-from cosched.model.job import TERMINAL, JobState
+from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
 from cosched.report.table import Table, write_parquet
 from cosched.wire.api import JobDoc
 
-#: Of jobs that the service has not: refused, not submitted yet, and once there but no more.
+#: Of jobs that the service has not: refused, not submitted yet, once there but no more; and of one that has not ended.
 REFUSED: Final = "refused"
 NOT_SUBMITTED: Final = "not submitted"
 FORGOTTEN: Final = "unknown"
+SUBMITTED: Final = "submitted"
 #: Ends of jobs that ran as they were meant to, be it too long.
 _RAN: Final = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState.TIMED_OUT.value})
-_ENDED: Final = frozenset(state.value for state in TERMINAL)
 
 
 class PlayedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,11 +72,6 @@ class PlayedJob(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it started and came to an end of its own, or of its limit."""
         return self.state in _RAN and self.run_s is not None
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more can come of it."""
-        return self.state in _ENDED or self.state in (REFUSED, FORGOTTEN)
-
 
 def rows(plan: Sequence[PlannedJob], log: PlayLog, bound_s: float) -> list[PlayedJob]:
     """A row for each job of the plan, by what the log says; ``bound_s`` as for a bounded slowdown."""
@@ -101,29 +95,26 @@ def _row(planned: PlannedJob, log: PlayLog, bound_s: float) -> PlayedJob:
         planned_run_s=planned.run_us / US_PER_S,
         limit_s=planned.submission.time_limit_s or 0.0,
         due_s=planned.at_us / US_PER_S,
-        part=log.part_of.get(number),
         state=NOT_SUBMITTED,
     )
     if refused := log.refused.get(number):
-        return msgspec.structs.replace(row, state=REFUSED, why=refused.why, late_s=refused.late_s)
+        return msgspec.structs.replace(row, state=REFUSED, why=refused.why, part=refused.part, late_s=refused.late_s)
     taken = log.submitted.get(number)
     if taken is None:
         return row
-    row = msgspec.structs.replace(row, number=taken.job_id, late_s=taken.late_s, state="submitted")
+    row = msgspec.structs.replace(
+        row, number=taken.job_id, part=taken.part, late_s=taken.late_s, state=SUBMITTED, submit_s=taken.at_s
+    )
     ended = log.ended.get(number)
     if ended is None:
         return row
     if ended.job is None:
         return msgspec.structs.replace(row, state=FORGOTTEN, why="the service does not know it any more")
-    return _ended(row, ended.job, log, bound_s)
+    return _ended(row, ended.job, log.parts[taken.part - 1], log.held.get(number, []), bound_s)
 
 
-def _ended(row: PlayedJob, job: JobDoc, log: PlayLog, bound_s: float) -> PlayedJob:
+def _ended(row: PlayedJob, job: JobDoc, part: Part, held: Sequence[Held], bound_s: float) -> PlayedJob:
     """The row of a job that has ended."""
-    assert row.part is not None
-    part = log.parts[row.part - 1]
-    zero_s = part.began_s + part.service_s
-    held = log.held.get(row.job_id, [])
     response_s = job.turnaround_s
     slowdown = None
     if job.start_time and job.run_s is not None and response_s is not None:
@@ -136,16 +127,16 @@ def _ended(row: PlayedJob, job: JobDoc, log: PlayLog, bound_s: float) -> PlayedJ
         exit_status=job.exit_status,
         signal=job.signal,
         starts=sum(step.state == JobState.STARTING for step in job.history),
-        submit_s=_since(job.submit_time, zero_s),
-        start_s=_since(job.start_time, zero_s),
-        end_s=_since(job.end_time, zero_s),
+        submit_s=_time_s(part, job.submit_time),
+        start_s=_time_s(part, job.start_time),
+        end_s=_time_s(part, job.end_time),
         wait_s=job.wait_s,
         run_s=job.run_s,
         response_s=response_s,
         slowdown=slowdown,
         cpu_s=job.cpu_s,
         nodes=next((each.nodes for each in reversed(held) if each.nodes), {}),
-        held_s=_held_s(held, job, part.began_s, zero_s),
+        held_s=_held_s(held, job, part),
         held_processes=[each.processes for each in held],
         held_cpus=[each.cpus for each in held],
         submit_time=job.submit_time,
@@ -154,16 +145,15 @@ def _ended(row: PlayedJob, job: JobDoc, log: PlayLog, bound_s: float) -> PlayedJ
     )
 
 
-def _held_s(held: Sequence[Held], job: JobDoc, began_s: float, zero_s: float) -> list[float]:
+def _held_s(held: Sequence[Held], job: JobDoc, part: Part) -> list[float]:
     """When each was held: as it was seen, the first from when the job held nodes first."""
-    seen = [round(each.wall_s - began_s, 3) for each in held]
-    first = next((step.time for step in job.history if step.state == JobState.STARTING), None)
-    since = _since(first, zero_s)
+    seen = [round(each.wall_s - part.began_s, 3) for each in held]
+    since = _time_s(part, next((step.time for step in job.history if step.state == JobState.STARTING), None))
     return seen if since is None or not seen else [min(seen[0], since), *seen[1:]]
 
 
-def _since(moment: str | None, zero_s: float) -> float | None:
-    return None if moment is None else round(datetime.fromisoformat(moment).timestamp() - zero_s, 3)
+def _time_s(part: Part, moment: str | None) -> float | None:
+    return None if moment is None else round(part.time_s(moment), 3)
 
 
 #: The columns of the file whose values may all be missing, or that are lists: what they are of.

@@ -147,7 +147,9 @@ def _loads(log: Path, lines: Mapping[int, Line], settings: PlaySettings, procs: 
     load = estimates.with_estimates(load, told, np.random.default_rng(settings.seed))
     if as_logged:
         return load, load
-    return load, shapes.apply(replace(load, procs_total=procs), lines, settings.work, speed_up, wide)
+    sized = shapes.apply(replace(load, procs_total=procs), lines, settings.work, speed_up, wide)
+    logged = [wide.get(number, size) for number, size in zip(load.job_id.tolist(), load.procs.tolist(), strict=True)]
+    return replace(load, procs=np.array(logged, np.int64)), sized
 
 
 def _class_of(line: Line | None) -> str:

@@ -1,4 +1,4 @@
-"""A workload of real MPI jobs of fixed work, played on a lab: killed, gone on with, interrupted; rows as ``show`` has."""
+"""A workload of real MPI jobs of fixed work, played on a lab: killed and gone on with, interrupted; rows as in show."""
 
 import json
 import os

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -199,7 +200,7 @@ def play(
         resolve(predict, where="--predict")
     record = _record(files, resume=resume, force=force)
     base = Base(utf8(directory(place), "--directory"), _variables(export, variables), own_umask())
-    with connect(server, lab) as client:
+    with closing(record), connect(server, lab) as client:
         found = _found(client)
         plan = planned(files.log, files.programs, files.shapes, settings, found.cluster.procs, base)
         tag = record.begin(_begun(files, settings, base, found.cluster))
@@ -253,9 +254,7 @@ def _record(files: Files, *, resume: bool, force: bool) -> PlayLog:
             raise BadInput("--resume", f"no {files.record}", "the --output of a play that was begun")
     elif there and not force:
         raise BadInput("--output", f"{there[0]} is there already", "another name, --resume to go on, or --force")
-    elif there:
-        files.record.unlink(missing_ok=True)
-    return PlayLog(files.record)
+    return PlayLog(files.record, fresh=not resume)
 
 
 def _variables(export: str, variables: tuple[str, ...]) -> dict[str, str]:
@@ -309,7 +308,7 @@ def _interrupted(player: Player, on_interrupt: str | None) -> None:
     """Cancel the jobs, or leave them."""
     jobs = len(player.alive())
     if on_interrupt is None and sys.stdin.isatty():
-        on_interrupt = "cancel" if click.confirm(f"\nCancel the {jobs} jobs that wait or run?", err=True) else "leave"
+        on_interrupt = _asked(jobs)
     if on_interrupt == "leave":
         _say(f"interrupted; {jobs} jobs go on, and --resume finds them again")
         return
@@ -318,6 +317,14 @@ def _interrupted(player: Player, on_interrupt: str | None) -> None:
         player.cancel()
     except Failed as error:
         _say(f"{error}; jobs may be left")
+
+
+def _asked(jobs: int) -> str:
+    """What is to become of so many jobs; whoever interrupts the question, too, leaves them."""
+    try:
+        return "cancel" if click.confirm(f"\nCancel the {jobs} jobs that wait or run?", err=True) else "leave"
+    except click.Abort:
+        return "leave"
 
 
 def _predicted(

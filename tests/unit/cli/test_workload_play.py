@@ -187,6 +187,18 @@ def test_a_play_that_was_killed_goes_on_and_submits_nothing_twice(call: Call, cl
     assert [{**row, "part": 0} for row in rows()] == [{**row, "part": 0} for row in found]
 
 
+@pytest.mark.parametrize("option", ["--resume", "--force"])
+def test_two_cannot_play_the_same(call: Call, client: Client, option: str) -> None:
+    with begun("--scale", "0.2") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        ended = call("workload", "play", "log.swf", *FAST, "--scale", "0.2", option)
+        assert (ended.status, "another process plays it now" in ended.err) == (2, True), ended.err
+        out = playing.communicate(timeout=BOUND_S)[0]
+    assert playing.returncode == 0, out
+    assert [row["state"] for row in rows()] == ["completed"] * 5
+    assert len(names(client)) == 5
+
+
 def test_a_service_that_is_restarted_is_waited_for(call: Call, service: Live) -> None:
     with begun("--scale", "0.2") as playing:
         wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")

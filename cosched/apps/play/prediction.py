@@ -2,8 +2,8 @@
 
 Twice: with the run times that the log and its scale say (nothing of the real run goes in but the moments of
 submission), and with those that jobs really had, which leaves what scheduling alone makes of them. Nodes are named,
-with the processors and memory that the service has of each; nobody is at the desks, and jobs that share a CPU cost
-each other nothing but their shares.
+with the processors and memory that the service has of each, and nobody is at the desks. Where the policy has jobs share
+CPUs, they cost each other nothing but their shares; else each goes as if alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,8 @@ from cosched.workload import shapes, speedups
 from cosched.workload.rules import Tasks, Times, Workload
 from cosched.workload.schedule import Schedule
 from space_scheduler.plugins import resolve
+from space_scheduler.progress import Sharing
+from space_scheduler.service.launch.sharing import shares_nodes
 from space_scheduler.simulator.fitting import fitting
 from space_scheduler.simulator.host import Site, simulate
 
@@ -84,7 +86,8 @@ def predicted(
     Raises :class:`BadInput` for what is no policy, and without nodes.
     """
     chosen = resolve(policy, where="--predict")
-    site = Site([Node(each.name, each.procs, each.memory_bytes) for each in nodes])
+    sharing = Sharing() if shares_nodes(chosen) else None  # as the service has it
+    site = Site([Node(each.name, each.procs, each.memory_bytes) for each in nodes], sharing=sharing)
     if not site.nodes:
         raise BadInput("--predict", "the service has no nodes", "nodes that have joined")
     ran = [_Ran(planned, seen) for planned, seen in zip(plan, played, strict=True) if seen.ran]

@@ -272,6 +272,19 @@ def test_the_prediction_is_of_the_same_jobs(call: Call) -> None:
     assert measures["mean wait s"]["predicted"] == pytest.approx((2.2 - 0.4 + 2.6 + 2.4) / 5, abs=0.1)
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "conservative", "fjt1+bfm", "equipartition", "normal", "3dbf-hard"])
+def test_any_policy_can_be_asked_for_afterwards(call: Call, policy: str) -> None:
+    Path("shapes.csv").write_text("job_id,class,sizes\n1,long,1-4\n3,short,pow2\n")
+    done(call, "--shapes", "shapes.csv")
+    found = json.loads(done(call, "--shapes", "shapes.csv", "--resume", "--predict", policy, "--json").out)
+    measures = found["prediction"]["measures"]
+    assert (found["prediction"]["jobs"], found["prediction"]["unfit"]) == (5, 0)
+    for each in measures:
+        assert each["predicted"] >= 0
+        assert each["with_real_times"] >= 0
+    assert next(each for each in measures if each["name"] == "mean run s")["predicted"] > 0.5
+
+
 BAD = {
     (): ["--map: none given"],
     ("--map", "none.yaml", "--output", "o.parquet"): ["none.yaml: no such file"],

@@ -153,17 +153,20 @@ class Player:
         at_s = self.now_s
         late_s = at_s - self._due_s[job.number]
         named = msgspec.structs.replace(job.submission, name=job_name(job.program, self._tag, job.number))
+        away: Failed | None = None
         with deferred():  # whoever interrupts it now would not know whether the job is there
             try:
                 taken = self._client.submit(named)
             except BadInput as error:
                 self._log.keep(Refused(job.number, len(self._log.parts), at_s, late_s, str(error)))
                 self._say(f"job {job.number} is refused: {error}")
-            except NoAnswer:
-                self._unsure = True
-                raise
+            except (NoAnswer, NotNow) as error:  # raised below: here, it would be told instead of an interrupt
+                away = error
             else:
                 self._log.keep(Submitted(job.number, taken.job_id, len(self._log.parts), at_s, late_s, taken.user))
+        if away is not None:
+            self._unsure = isinstance(away, NoAnswer)
+            raise away
         self._progress(len(self._log.submitted) + len(self._log.refused))
 
     def _find(self) -> None:

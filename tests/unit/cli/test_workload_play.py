@@ -242,6 +242,24 @@ def test_an_interrupt_cancels_the_jobs_of_the_play_alone(call: Call, client: Cli
     assert [job.job_id for job in client.jobs()] == [other]
 
 
+def test_an_interrupt_ends_a_play_whose_service_is_away(call: Call, service: Live) -> None:
+    with begun("--scale", "0.2") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        service.stop()
+        try:
+            assert playing.stdout is not None
+            while "asking again" not in (line := playing.stdout.readline()):
+                assert line, "it ended"
+            playing.send_signal(signal.SIGINT)
+            out = playing.communicate(timeout=BOUND_S)[0]
+        finally:
+            service.start()
+    assert playing.returncode == 130, out
+    assert "jobs may be left" in out
+    done(call, "--scale", "0.2", "--resume")
+    assert not [row for row in rows() if row["number"] is None]
+
+
 def test_jobs_that_are_left_at_an_interrupt_are_found_again(call: Call, client: Client) -> None:
     Path("log.swf").write_text(with_executables(1, 3, 1, 1, 1))
     with begun("--on-interrupt", "leave") as playing:

@@ -25,7 +25,7 @@ class ModelGroup:
     def __init__(self, prepare: Prepare) -> None:
         self.prepare = prepare
         self.tasks = prepare.tasks
-        self.cpus: int | None = None
+        self.cpus, self.asleep = prepare.cpus, prepare.asleep
         self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
         self.ending = False
@@ -100,6 +100,7 @@ class GuardModel:
         if request.n < group.resize_order:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
         group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
+        group.asleep = request.asleep
         return GroupResized(() if request.cpus is None else tuple(range(request.cpus)))
 
     def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:

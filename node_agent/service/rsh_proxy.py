@@ -13,7 +13,6 @@ the job's too, so at worst two jobs of one user are mixed up.)
 import asyncio
 import contextlib
 import json
-import os
 import secrets
 import socket
 import struct
@@ -36,6 +35,7 @@ from node_agent.service.entrance import Entrance, Place, Rules, room_for_descrip
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
+from node_agent.service.unix_door import bound_for_all, credentials
 
 _PATIENCE_S = 10.0
 #: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at
@@ -91,17 +91,8 @@ class RshProxy:
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listening = socket.socket(socket.AF_UNIX)
-        try:
-            listening.bind(path)
-            os.chmod(path, 0o666)  # whoever connects is asked of the kernel
-        except OSError:
-            listening.close()
-            raise
         rules = _HERE.within(self._descriptors)
-        return Entrance([listening], rules, self._asker, self._guarded(self._from_here), self._full)
+        return Entrance([bound_for_all(path)], rules, self._asker, self._guarded(self._from_here), self._full)
 
     async def remote(self) -> Entrance:
         """Listen for other agents. Raises OSError, :class:`BadInput`."""
@@ -113,12 +104,12 @@ class RshProxy:
 
     def _asker(self, connection: socket.socket) -> Hashable:
         """The job that a caller on this node belongs to by its cgroup, else its user."""
-        pid, uid = _credentials(connection)
+        pid, uid = credentials(connection)
         return self._job_lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
         """A caller without a place is told to come again."""
-        self._complain("launch", why, f"user {_credentials(connection)[1]}")
+        self._complain("launch", why, f"user {credentials(connection)[1]}")
         connection.send(frame(Kind.AWAY, why.encode()))
 
     def _guarded(
@@ -166,7 +157,7 @@ class RshProxy:
 
     async def _caller(self, connection: socket.socket) -> tuple[int, int, int]:
         """The job and attempt that a process on this node belongs to, and its user. Raises :class:`NotAllowed`."""
-        pid, uid = _credentials(connection)
+        pid, uid = credentials(connection)
         found = await self._job_lookup.attempt_of(pid)
         if found is None:
             raise NotAllowed("the caller is not part of a job: cosched-rsh works inside jobs only")
@@ -336,10 +327,4 @@ def _said_by(writer: asyncio.StreamWriter) -> str:
         except BadInput:
             return "a certificate of no kind"
         return f"{peer.kind} {peer.name}"
-    return f"user {_credentials(writer.get_extra_info('socket'))[1]}"
-
-
-def _credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end of a Unix socket."""
-    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, uid
+    return f"user {credentials(writer.get_extra_info('socket'))[1]}"

@@ -54,4 +54,8 @@ class SiteRun(Run):
         if isinstance(self.truth, LearningRun):
             self.truth.start(start.job.id, start.allocation, now_us + self.launch_delay_us)
         row = self.rows[start.job.id]
-        self.placed[row] = tuple((share.node, share.tasks) for share in start.allocation.nodes)
+        shares = start.allocation.nodes
+        if start.job.resident:
+            self.placed[row] = tuple((share.node, share.procs) for share in shares if share.procs)
+        else:
+            self.placed[row] = tuple((share.node, share.tasks) for share in shares)

@@ -191,7 +191,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:
         job = _submitted(client, submission, shown)
-        if job.shape is not None:
+        if job.shape is not None and job.shape.note:
             click.echo(f"cosched: job {job.job_id}: {job.shape.note}", err=True)
         if not wait:
             echo_json(job) if as_json else click.echo(f"job {job.job_id}")

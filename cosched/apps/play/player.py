@@ -214,7 +214,7 @@ class Player:
         if not job.nodes and before is None:
             return
         nodes = {share.name: share.tasks for share in job.nodes}
-        cpus = sum(share.tasks if share.cpus is None else share.cpus for share in job.nodes)
+        cpus = sum(share.tasks if share.cpus < 0 else share.cpus for share in job.nodes)
         now = Held(number, time.time(), sum(nodes.values()), cpus, nodes)
         if before is None or msgspec.structs.replace(before[-1], wall_s=now.wall_s) != now:
             self._log.keep(now)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +21,8 @@ REFUSED: Final = "refused"
 NOT_SUBMITTED: Final = "not submitted"
 FORGOTTEN: Final = "unknown"
 SUBMITTED: Final = "submitted"
+#: The service tells the last so many changes of a job.
+_MOST_TOLD: Final = 100
 #: Ends of jobs that ran as they were meant to, be it too long.
 _RAN: Final = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState.TIMED_OUT.value})
 
@@ -31,8 +33,7 @@ class PlayedJob(msgspec.Struct, frozen=True, kw_only=True):
     ``job_id`` is the log's number, ``number`` the service's; ``due_s`` the time in the schedule and ``late_s`` by how
     much later it was submitted, in the ``part``-th call of the command. ``planned_run_s`` is what the log and the scale
     say of its run time, ``limit_s`` its estimate and limit. ``starts``: how often it was started. ``nodes`` has its
-    processes by node at last; ``held_*`` what it held from when on, processes and CPUs, as it was seen (twice a
-    second). ``slowdown`` is bounded: response over run time, where that is at least ten seconds of the log.
+    processes by node at last; ``held_*`` what it held from when on, processes and CPUs, and why. ``slowdown`` is bounded: response over run time, where that is at least ten seconds of the log.
     """
 
     job_id: int
@@ -63,6 +64,7 @@ class PlayedJob(msgspec.Struct, frozen=True, kw_only=True):
     held_s: list[float] = []
     held_processes: list[int] = []
     held_cpus: list[int] = []
+    held_why: list[str] = []
     submit_time: str | None = None
     start_time: str | None = None
     end_time: str | None = None
@@ -115,7 +117,7 @@ def _row(planned: PlannedJob, log: PlayLog, bound_s: float) -> PlayedJob:
 
 def _ended(row: PlayedJob, job: JobDoc, part: Part, held: Sequence[Held], bound_s: float) -> PlayedJob:
     """The row of a job that has ended."""
-    response_s = job.turnaround_s
+    response_s, holdings = job.turnaround_s, _holdings(held, job, part)
     slowdown = None
     if job.start_time and job.run_s is not None and response_s is not None:
         slowdown = max(1.0, response_s / max(bound_s, job.run_s))
@@ -136,20 +138,51 @@ def _ended(row: PlayedJob, job: JobDoc, part: Part, held: Sequence[Held], bound_
         slowdown=slowdown,
         cpu_s=job.cpu_s,
         nodes=next((each.nodes for each in reversed(held) if each.nodes), {}),
-        held_s=_held_s(held, job, part),
-        held_processes=[each.processes for each in held],
-        held_cpus=[each.cpus for each in held],
+        held_s=[each.at_s for each in holdings],
+        held_processes=[each.processes for each in holdings],
+        held_cpus=[each.cpus for each in holdings],
+        held_why=[each.why for each in holdings],
         submit_time=job.submit_time,
         start_time=job.start_time,
         end_time=job.end_time,
     )
 
 
-def _held_s(held: Sequence[Held], job: JobDoc, part: Part) -> list[float]:
-    """When each was held: as it was seen, the first from when the job held nodes first."""
-    seen = [round(each.wall_s - part.began_s, 3) for each in held]
-    since = _time_s(part, next((step.time for step in job.history if step.state == JobState.STARTING), None))
-    return seen if since is None or not seen else [min(seen[0], since), *seen[1:]]
+class Holding(NamedTuple):
+    """What a job holds from a time of the schedule on, and why."""
+
+    at_s: float
+    processes: int
+    cpus: int
+    why: str
+
+
+def _holdings(seen: Sequence[Held], job: JobDoc, part: Part) -> list[Holding]:
+    """What a job held over time: as the service tells it, or as it was seen where that is not all of it.
+
+    The service tells of the last start, and of no more than so many changes.
+    """
+    starts = [step for step in job.history if step.state == JobState.STARTING]
+    if not seen or not starts:
+        return []
+    began_s, why = _time_s(part, starts[0].time) or 0.0, starts[0].reason
+    first, numbers = seen[0], why.numbers if why else {}
+    told = "processes" in numbers and "procs" in numbers
+    processes, cpus = (numbers["processes"], numbers["procs"]) if told else (first.processes, first.cpus)
+    begun = Holding(began_s, processes, cpus, why.why if why else "")
+    if len(starts) > 1 or len(job.changes) >= _MOST_TOLD:
+        later = seen[1:]
+        return [
+            begun,
+            *(Holding(round(each.wall_s - part.began_s, 3), each.processes, each.cpus, "") for each in later),
+        ]
+    return [
+        begun,
+        *(
+            Holding(_time_s(part, each.time) or 0.0, each.tasks, each.cpus, each.reason.why if each.reason else "")
+            for each in job.changes
+        ),
+    ]
 
 
 def _time_s(part: Part, moment: str | None) -> float | None:
@@ -158,6 +191,7 @@ def _time_s(part: Part, moment: str | None) -> float | None:
 
 #: The columns of the file whose values may all be missing, or that are lists: what they are of.
 _INTEGERS: Final = frozenset({"job_id", "number", "tasks", "work", "part", "exit_status", "signal", "starts"})
+_LISTS: Final = {"held_s": "double", "held_processes": "int64", "held_cpus": "int64", "held_why": "string"}
 _TEXTS: Final = frozenset({"program", "job_class", "state", "why", "nodes", "submit_time", "start_time", "end_time"})
 
 
@@ -170,10 +204,8 @@ def write(jobs: Sequence[PlayedJob], path: Path) -> None:
 
 
 def _kind(name: str) -> str:
-    if name == "held_s":
-        return "list<double>"
-    if name.startswith("held_"):
-        return "list<int64>"
+    if name in _LISTS:
+        return f"list<{_LISTS[name]}>"
     return "int64" if name in _INTEGERS else "string" if name in _TEXTS else "double"
 
 

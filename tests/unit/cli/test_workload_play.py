@@ -118,6 +118,10 @@ def test_every_job_becomes_a_row_that_says_what_show_says(call: Call, client: Cl
         )
         assert row["nodes"] == f"desk1:{row['tasks']}"
         assert (row["held_processes"], row["held_cpus"]) == ([row["tasks"]], [row["tasks"]])
+        assert row["held_s"] == [pytest.approx(row["start_s"], abs=5)]
+        assert row["held_why"] == [
+            next(step.reason.why for step in job.history if step.state == "starting" and step.reason)
+        ]
         assert row["late_s"] >= 0
         assert row["submit_s"] >= row["due_s"] - 0.05
         assert job.time_limit_s == row["limit_s"]

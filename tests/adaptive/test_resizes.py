@@ -1,0 +1,91 @@
+"""Real malleable programs: whatever maps they are told, their answers are those of a rigid run."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from kit.malleable import SYSTEMS, Agents, Program, agents, counting, mpirun, program_of
+
+pytest.importorskip("mpi4py")
+
+SCHEDULED = Path(__file__).with_name("scheduled.py")
+LAYOUTS = [[2, 2], [1, 2, 1], [4], [1, 3]]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[int], list[tuple[dict[str, int], bool]]]:
+    """Ranks on nodes, and maps for them: each with whether it is adopted before the next one is told."""
+    layout = draw(st.sampled_from(LAYOUTS))
+    shares = st.tuples(*(st.integers(0, ranks) for ranks in layout)).filter(any)
+    maps = draw(st.lists(st.tuples(shares, st.booleans()), min_size=1, max_size=8))
+    return layout, [({f"n{node}": cpus for node, cpus in enumerate(each)}, waits) for each, waits in maps]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_row_meets_every_step_once_after_any_maps(tmp_path: Path, system: str) -> None:
+    program = counting(system, tmp_path)
+
+    @settings(max_examples=8, phases=[Phase.explicit, Phase.generate])  # each starts an mpirun: none to shrink with
+    @given(histories())
+    def judge(history: tuple[list[int], list[tuple[dict[str, int], bool]]]) -> None:
+        layout, maps = history
+        place = Path(tempfile.mkdtemp(dir=tmp_path))
+        with agents(place, len(layout)) as them, program.run(place, layout) as running:
+            for number, (shares, waits) in enumerate(maps, 1):
+                them.offer(number, shares)
+                if waits:
+                    them.wait_for(number, running)
+            them.wait_for(len(maps), running)
+            running.passes_a_step()
+            assert running.ranks == enabled(layout, maps[-1][0])
+            running.enough()
+            assert not them.complaints.counts
+
+    judge()
+
+
+def enabled(layout: Sequence[int], shares: dict[str, int]) -> list[int]:
+    """The ranks that a map enables, by another way than the library's."""
+    first = [sum(layout[:node]) for node in range(len(layout))]
+    return [rank for node in range(len(layout)) for rank in range(first[node], first[node] + shares[f"n{node}"])]
+
+
+@pytest.mark.parametrize(("name", "size"), [("heat", 24), ("molecules", 27)])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_half_of_the_ranks_and_back_give_the_same_bits_as_a_rigid_run(
+    tmp_path: Path, name: str, size: int, ranks: int
+) -> None:
+    """Shrunk to the first half, all again, to the second half (rank 0 sleeps), all again."""
+    half = ranks // 2
+    maps = [{"n0": half, "n1": 0}, {"n0": half, "n1": half}, {"n0": 0, "n1": half}, {"n0": half, "n1": half}]
+    words = [name, "--size", str(size), "--steps", "60", "--json"]
+    rigid = tmp_path / "rigid"
+    rigid.mkdir()
+    with mpirun(rigid, [1], *program_of("cosched.programs.malleable"), *words, COSCHED_JOB_SOCKET="") as alone:
+        expected = report(alone.ended())
+    with agents(tmp_path, 2) as them:
+        one_after_the_other(them, maps)
+        with mpirun(tmp_path, [half, half], *program_of(SCHEDULED), "10", "4", *words) as running:
+            found = report(running.ended())
+        assert [number for _, number in them.adapted] == [1, 2, 3, 4]
+        assert [node for node, _ in them.adapted] == ["n0", "n0", "n1", "n0"]
+    assert (found["ranks"], found["map"], found["digest"]) == (ranks, 4, expected["digest"])
+    assert found["verified"]
+    assert expected["verified"]
+
+
+def one_after_the_other(them: Agents, maps: Sequence[dict[str, int]]) -> None:
+    """Each map is told when the one before it has been adopted."""
+    them.on_adapted = lambda number: them.tell(number + 1, maps[number]) if number < len(maps) else None
+    them.offer(1, maps[0])
+
+
+def report(ended: tuple[int, str, str]) -> Program:
+    status, out, err = ended
+    assert status == 0, err
+    found: Program = json.loads(out)
+    return found

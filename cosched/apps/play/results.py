@@ -33,7 +33,8 @@ class PlayedJob(msgspec.Struct, frozen=True, kw_only=True):
     ``job_id`` is the log's number, ``number`` the service's; ``due_s`` the time in the schedule and ``late_s`` by how
     much later it was submitted, in the ``part``-th call of the command. ``planned_run_s`` is what the log and the scale
     say of its run time, ``limit_s`` its estimate and limit. ``starts``: how often it was started. ``nodes`` has its
-    processes by node at last; ``held_*`` what it held from when on, processes and CPUs, and why. ``slowdown`` is bounded: response over run time, where that is at least ten seconds of the log.
+    processes by node at last; ``held_*`` what it held from when on, processes and CPUs, and why. ``slowdown`` is
+    bounded: response over run time, where that is at least ten seconds of the log.
     """
 
     job_id: int

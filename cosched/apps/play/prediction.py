@@ -1,7 +1,8 @@
 """What the simulator says of the same submissions on the same nodes, beside what was seen.
 
 Twice: with the run times that the log and its scale say (nothing of the real run goes in but the moments of
-submission), and with those that jobs really had, which leaves what scheduling alone makes of them. Nodes are named,
+submission), and with those that jobs really had, which leaves what scheduling alone makes of them (of a job that was
+folded or resized, what that is with all its tasks on CPUs of their own). Nodes are named,
 with the processors and memory that the service has of each, and nobody is at the desks. Where the policy has jobs share
 CPUs, they cost each other nothing but their shares; else each goes as if alone.
 """
@@ -99,7 +100,7 @@ def predicted(
     if not len(load):
         return None
     kept = [ran[number - 1] for number in load.job_id.tolist()]
-    real_us = np.array([max(1, round((each.seen.run_s or 0.0) * US_PER_S)) for each in kept], np.int64)
+    real_us = np.array([max(1, round(time_as_asked_s(each.seen) * US_PER_S)) for each in kept], np.int64)
     found = [simulate(each, chosen, site=site) for each in (load, _with_run_times(load, real_us))]
     return Prediction(
         policy=policy,
@@ -108,6 +109,25 @@ def predicted(
         nodes={node.name: node.procs for node in site.nodes},
         measures=_compared(_as_seen(kept, load), found, bound_s),
     )
+
+
+def time_as_asked_s(job: PlayedJob) -> float:
+    """How long a job that ran would have run with all tasks that were planned, each on a CPU of its own.
+
+    That is its run time, unless it was folded, resized or started smaller. A job's speed is taken to be linear in its
+    processes, and n of them on c CPUs go at 1 / ⌈n/c⌉ (Utrera et al. 2005).
+    """
+    if job.starts != 1 or not job.held_s or job.start_s is None or job.end_s is None:
+        return job.run_s or 0.0
+    moments = [job.start_s, *(max(job.start_s, each) for each in job.held_s[1:]), job.end_s]
+    if all(each == (job.tasks, job.tasks) for each in zip(job.held_processes, job.held_cpus, strict=True)):
+        return job.run_s or 0.0
+    speeds = [
+        processes / -(-processes // cpus) if cpus else 0.0
+        for processes, cpus in zip(job.held_processes, job.held_cpus, strict=True)
+    ]
+    done = sum(speed * (until - since) for speed, since, until in zip(speeds, moments, moments[1:], strict=False))
+    return done / job.tasks
 
 
 def _workload(ran: Sequence[_Ran], procs: int, speed_up: str) -> Workload:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from tests.live.conftest import ENDED, carrying
@@ -155,3 +156,51 @@ def test_an_interrupt_ends_the_real_processes_of_its_jobs_and_of_no_other(
     finally:
         client.cancel(other)
         jobs.ended(other)
+
+
+FOLDED = """\
+; MaxProcs: 4
+1 0 -1 3 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+2 1 -1 3 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
+3 2 -1 8 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
+"""
+SPIN = """\
+import os, time
+while time.process_time() < float(os.environ["PLAY_SECONDS"]):
+    pass
+"""
+
+
+def test_what_a_job_held_over_time_is_in_its_row(tmp_path: Path) -> None:
+    """The third, backfilled beside the first, is folded for the second, and has its CPUs again when that has ended."""
+    if (possible := tiers.best(1)).tier != 1:
+        pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
+    (tmp_path / "log.swf").write_text(FOLDED)
+    (tmp_path / "spin.py").write_text(SPIN)
+    run = f"exec mpirun --oversubscribe -n $COSCHED_TASKS {sys.executable} {tmp_path}/spin.py"
+    (tmp_path / "map.yaml").write_text(json.dumps({"programs": {"spin": {"run": run}}, "jobs": [{"program": "spin"}]}))
+    argv = [sys.executable, "-m", "cosched.apps.cli.main", "workload", "play", "log.swf", "--map", "map.yaml"]
+    argv += ["--output", "out.parquet", "--directory", "/", "--margin", "5min", "--predict", "fjt1+bfm", "--json"]
+    with (
+        Lab.up(nodes=1, cpus=4, name=f"play-{os.getpid()}", policy="fjt1+bfm", keep=[tmp_path]) as lab,
+        lab.client() as connected,
+    ):
+        ended = subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env={**os.environ, "COSCHED_SERVER": connected.server},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=4 * BOUND_S,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    first, second, third = rows(tmp_path)
+    assert {row["state"] for row in (first, second, third)} == {"completed"}
+    assert (first["held_cpus"], second["held_cpus"]) == ([2], [3])
+    assert third["held_processes"] == [2, 2, 2]
+    assert third["held_cpus"] == [2, 1, 2]
+    assert third["held_why"][1:] == ["folded", "unfolded"]
+    assert first["end_s"] - 1 < third["held_s"][1] < second["end_s"] - 1 < third["held_s"][2] < third["end_s"]
+    assert json.loads(ended.stdout)["prediction"]["jobs"] == 3

@@ -2,9 +2,9 @@
 
 Twice: with the run times that the log and its scale say (nothing of the real run goes in but the moments of
 submission), and with those that jobs really had, which leaves what scheduling alone makes of them (of a job that was
-folded or resized, what that is with all its tasks on CPUs of their own). Nodes are named,
-with the processors and memory that the service has of each, and nobody is at the desks. Where the policy has jobs share
-CPUs, they cost each other nothing but their shares; else each goes as if alone.
+folded or resized, what that is with all its tasks on CPUs of their own). Nodes are named, with the processors and
+memory that the service has of each, and nobody is at the desks. Where the policy has jobs share CPUs, they cost each
+other nothing but their shares; else each goes as if alone.
 """
 
 from collections.abc import Mapping, Sequence

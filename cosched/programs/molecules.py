@@ -62,7 +62,7 @@ def forces(x: Floats, rows: range, box: float) -> tuple[Floats, Floats]:
         here = slice(first, first + len(chunk))
         apart = [x[chunk.start : chunk.stop, axis, None] - x[None, :, axis] for axis in range(3)]
         for each in apart:
-            each -= box * np.round(each / box)
+            np.subtract(each, box * np.round(each / box), out=each)
         squares = apart[0] ** 2 + apart[1] ** 2 + apart[2] ** 2
         squares[np.arange(len(chunk)), chunk] = np.inf
         squares[squares > _CUT_OFF**2] = np.inf

@@ -6,9 +6,10 @@ import click
 
 from cosched.apps.cli.outputs import check_directory
 from cosched.apps.cli.progress import Progress
-from cosched.apps.experiments.cisne_real import replicate_real
+from cosched.apps.experiments import cisne_real, reshaped_real
 from cosched.apps.replicate import result as results
 from cosched.apps.replicate.papers import Request, replicate
+from cosched.apps.replicate.result import Result
 from cosched.errors import BadInput
 from cosched.report.table import console
 
@@ -26,6 +27,8 @@ from cosched.report.table import console
 )
 @click.option("--real", is_flag=True, help="Run the paper's real part, where it has one: on labs, for hours.")
 @click.option("--experiments", metavar="LIST", help="With --real: only these, such as coscheduling,policies.")
+@click.option("--length", type=click.IntRange(2, 10_000), help="With --real, adaptive and bfm: jobs of a workload.")
+@click.option("--scale", type=float, help="With --real, adaptive and bfm: seconds of ours for one of the paper's.")
 @click.option("--add", is_flag=True, help="With --real: add to the trials of --out; with --seeds 0 only judge them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -37,13 +40,15 @@ def command(
     out: Path | None,
     real: bool,
     experiments: str | None,
+    length: int | None,
+    scale: float | None,
     add: bool,
     as_json: bool,
 ) -> None:
     """Repeat the experiments of PAPER and judge its claims.
 
     PAPER is backfilling (Feitelson & Weil 1998), adaptive (Kalé et al. 2002), bfm (Utrera et al. 2005) or cisne
-    (Hanzich et al. 2005; with --real on labs of this machine).
+    (Hanzich et al. 2005); the last three with --real on labs of this machine.
 
     LOG is another log than the paper's. A claim that fails is a finding, not an error: the exit status is 0.
 
@@ -55,16 +60,17 @@ def command(
       cosched replicate cisne --out results
       cosched replicate adaptive --quick
       cosched replicate cisne --real --experiments coscheduling --seeds 3 --out real
+      cosched replicate adaptive --real --seeds 1 --scale 0.05 --out malleable
     """
-    if not real and (add or experiments is not None or seeds == 0):
-        raise BadInput("--seeds" if seeds == 0 else "--add, --experiments", "without --real", "--real")
+    if not real and (add or seeds == 0 or any(each is not None for each in (experiments, length, scale))):
+        told = "--seeds" if seeds == 0 else "--add, --experiments, --length, --scale"
+        raise BadInput(told, "without --real", "--real")
     if out and not add:
         check_directory(out)
-    if real and paper == "cisne":
+    if real and (paper == "cisne" or paper in reshaped_real.EXPERIMENTS):
         if quick or log:
             raise BadInput("--quick" if quick else "LOG", "with --real", "--seeds and --experiments")
-        chosen = [word.strip() for word in (experiments or "").split(",") if word.strip()]
-        found = replicate_real(seeds, out, lambda text: click.echo(text, err=True), add=add, experiments=chosen)
+        found = _real(paper, seeds, out, add=add, experiments=experiments, length=length, scale=scale)
     else:
         found = replicate(Request(paper=paper, log=log, quick=quick, seeds=seeds, workers=jobs, real=real), Progress)
     if out:
@@ -75,3 +81,28 @@ def command(
     results.show(found, console())
     if out:
         click.echo(f"Written to {out}: see manifest.json for the list.")
+
+
+def _real(
+    paper: str,
+    seeds: int | None,
+    out: Path | None,
+    *,
+    add: bool,
+    experiments: str | None,
+    length: int | None,
+    scale: float | None,
+) -> Result:
+    """The real part of a paper. Raises :class:`BadInput` for an option that it has not."""
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    if paper == "cisne":
+        if length is not None or scale is not None:
+            raise BadInput("--length, --scale", f"with {paper}", "adaptive or bfm")
+        chosen = [word.strip() for word in (experiments or "").split(",") if word.strip()]
+        return cisne_real.replicate_real(seeds, out, say, add=add, experiments=chosen)
+    if experiments is not None:
+        raise BadInput("--experiments", f"with {paper}, which has one", "nothing, or cisne")
+    return reshaped_real.replicate_real(paper, seeds, out, say, add=add, jobs=length, scale=scale)

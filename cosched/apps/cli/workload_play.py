@@ -2,24 +2,20 @@
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
-import msgspec
 
-import cosched
 from cosched.apps.cli.job_environment import EXPORTS, directory, environment, utf8
 from cosched.apps.cli.outputs import check_targets
 from cosched.apps.cli.progress import Progress
 from cosched.apps.cli.service import echo_json, json_option, service
 from cosched.apps.cli.values import one_of, whole_number
-from cosched.apps.play import play_manifest, prediction, results
-from cosched.apps.play.play_log import Begun, Part, PlayLog, new_tag
+from cosched.apps.play import play_manifest, prediction, results, session
+from cosched.apps.play.play_log import PlayLog
 from cosched.apps.play.player import Player
 from cosched.apps.play.program_map import ProgramMap
 from cosched.apps.play.submissions import Base, Plan, PlaySettings, planned
@@ -32,7 +28,6 @@ from cosched.model.job import JobState
 from cosched.model.time import US_PER_S
 from cosched.report import manifest as manifests
 from cosched.report.table import console, parquet_modules
-from cosched.wire.api import ClusterDoc, NodeDoc
 from cosched.workload.shapes import Work
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.experiment import find_log
@@ -63,14 +58,6 @@ class Files(NamedTuple):
     def inputs(self) -> list[Path]:
         """What decides what is submitted when."""
         return [self.log, *self.programs.files, *([self.shapes] if self.shapes else [])]
-
-
-class _Found(NamedTuple):
-    """The service, its nodes, and its clock less this machine's in seconds."""
-
-    cluster: ClusterDoc
-    nodes: list[NodeDoc]
-    ahead_s: float
 
 
 @click.command("play")
@@ -201,10 +188,10 @@ def play(
     record = _record(files, resume=resume, force=force)
     base = Base(utf8(directory(place), "--directory"), _variables(export, variables), own_umask())
     with closing(record), connect(server, lab) as client:
-        found = _found(client)
+        found = session.found(client)
         plan = planned(files.log, files.programs, files.shapes, settings, found.cluster.procs, base)
-        tag = record.begin(_begun(files, settings, base, found.cluster))
-        record.keep(_part(record, found))
+        tag = record.begin(session.begun(files.inputs, settings, {"directory": base.directory}, found.cluster))
+        record.keep(session.part(record, found, sys.argv[1:]))
         status = _played(client, plan, record, tag, patience_s=patience_s, on_interrupt=on_interrupt)
     jobs = results.rows(plan.jobs, record, results.bound(settings.scale))
     results.write(jobs, files.output)
@@ -264,29 +251,6 @@ def _variables(export: str, variables: tuple[str, ...]) -> dict[str, str]:
     return made
 
 
-def _found(client: Client) -> _Found:
-    cluster = client.cluster()
-    ahead_s = datetime.fromisoformat(cluster.time).timestamp() - time.time()
-    if not cluster.accepting:
-        raise Failed(f"{cluster.name} accepts no jobs: {cluster.note}")
-    return _Found(cluster, [node for node in client.nodes() if node.state == "up"], ahead_s)
-
-
-def _begun(files: Files, settings: PlaySettings, base: Base, cluster: ClusterDoc) -> Begun:
-    said = {key: str(value) for key, value in msgspec.to_builtins(settings).items()}
-    return Begun(
-        new_tag(),
-        cluster.cluster_id,
-        said | {"directory": base.directory},
-        dict(play_manifest.digests(files.inputs)),
-    )
-
-
-def _part(record: PlayLog, found: _Found) -> Part:
-    at_s = record.at_s
-    return Part(at_s, time.time() - at_s, found.ahead_s, sys.argv[1:], cosched.__version__, found.cluster.policy)
-
-
 def _played(
     client: Client, plan: Plan, record: PlayLog, tag: str, *, patience_s: float, on_interrupt: str | None
 ) -> int:
@@ -328,7 +292,7 @@ def _asked(jobs: int) -> str:
 
 
 def _predicted(
-    plan: Plan, jobs: Sequence[results.PlayedJob], found: _Found, policy: str, settings: PlaySettings
+    plan: Plan, jobs: Sequence[results.PlayedJob], found: session.Found, policy: str, settings: PlaySettings
 ) -> prediction.Prediction | None:
     made = prediction.predicted(
         plan.jobs, jobs, found.nodes, policy, bound_s=results.bound(settings.scale), speed_up=settings.speed_up

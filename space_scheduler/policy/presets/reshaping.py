@@ -14,6 +14,8 @@ from space_scheduler.policy.reshape.mold import FOLD, Fjt, parse
 #: What an option sets, by its text; one that ends in "=" wants a number.
 Options = Mapping[str, Mapping[str, Any]]
 
+#: Which size moldable jobs get, in the name itself: a live service has no other place for it.
+_SIZES: Final = "fjt="
 _FOLDING: Final[Options] = {
     "candidates=any": {"short_only": False},
     "candidates=short": {"short_only": True},
@@ -23,6 +25,7 @@ _FOLDING: Final[Options] = {
     "partial": {"partial": True},
     "unfold=idle": {"busy_unfold": False},
     "unfold=always": {"busy_unfold": True},
+    _SIZES: {},
 }
 _EQUIPARTITION: Final[Options] = {
     **{f"{each}": {"strategy": each} for each in Strategy},
@@ -93,12 +96,16 @@ def reshaping(name: str, order: str | None, fjt: str, where: str) -> Policy | No
         expected = "one of " + ", ".join(ORDERS)
         raise BadInput("--order", f"no order {order!r}", expected, nearest=nearest(order, ORDERS))
     set_by: dict[str, Any] = {} if order is None else {"order": ORDERS[order]}
+    sizes = parse(fjt)
     if bracket:
         if not rest.endswith(")"):
             raise BadInput(where, f"{name!r}", f"{base} or {base}(OPTION,...)")
-        for text in rest[:-1].split(","):
-            set_by |= _option(text.strip(), preset.options, name, where)
-    policy: Any = preset.make(parse(fjt))
+        for text in map(str.strip, rest[:-1].split(",")):
+            if text.startswith(_SIZES) and _SIZES in preset.options:
+                sizes = parse(text.removeprefix(_SIZES), f"{where}: {_SIZES.rstrip('=')}")
+            else:
+                set_by |= _option(text, preset.options, name, where)
+    policy: Any = preset.make(sizes)
     made: Policy = replace(policy, **set_by) if set_by else policy
     return made
 

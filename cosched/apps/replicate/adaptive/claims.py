@@ -106,6 +106,21 @@ EXAMPLE: Final = {
     )
 }
 
+#: Decided by real runs alone (``--real``): one high load, written before any of them.
+REAL_RESPONSE: Final = Predicate(
+    id="real.response",
+    text="On real processes, too, adaptive jobs have a lower mean response time under a high load (Fig. 7)",
+    quantity="mean response time against traditional jobs', relative difference",
+    region=BELOW,
+)
+REAL_UTILISATION: Final = Predicate(
+    id="real.utilisation",
+    text="... and a higher utilisation (Fig. 8)",
+    quantity="utilisation as allocated less traditional jobs'",
+    region=ABOVE,
+)
+REAL_RUNS: Final = (REAL_RESPONSE, REAL_UTILISATION)
+
 #: What needs real processes: the paper's measurements of its runtime system.
 REAL: Final = tuple(
     Predicate(id=f"real.{name}", text=text, quantity=quantity, region=region)

@@ -17,14 +17,11 @@ from cosched.workload.generators import kale02
 
 PAPER: Final = "adaptive"
 NOT_RUN: Final = "real: not run yet"
+REAL_ALONE: Final = "decided by real runs alone (--real)"
 
 
 def replicate(request: Request, begin: Begin) -> Result:
     """Run all experiments that simulation can decide, full or quick."""
-    if request.real:
-        raise BadInput(
-            "--real", "jobs that shrink and expand on nodes come later", "the simulated part, without --real"
-        )
     if request.log is not None:
         raise BadInput("LOG", request.log, "none: the paper's workload is generated")
     scale = QUICK if request.quick else FULL
@@ -43,6 +40,7 @@ def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     costs.report(scale, runs, result)
     policies.report(scale, runs, result)
     jobs.report(scale, runs, result)
+    result.claims += [cannot_judge(each, REAL_ALONE) for each in claims.REAL_RUNS]
     result.claims += [cannot_judge(each, NOT_RUN) for each in claims.REAL]
     result.notes += _notes(scale)
     return result

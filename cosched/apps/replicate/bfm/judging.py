@@ -72,6 +72,7 @@ def together(readings: Sequence[Found]) -> list[Claim]:
     for at, main in enumerate(by_reading[readings[0].reading.name]):
         verdicts = {name: each[at].verdict for name, each in by_reading.items()}
         made.append(msgspec.structs.replace(main, readings=verdicts, note=_noted(main, verdicts)))
+    made += [judge.cannot_judge(each, "decided by real runs alone (--real)") for each in claims.REAL_RUNS]
     return made + [judge.cannot_judge(each, f"real: not run yet; {why}") for each, why in claims.REAL.items()]
 
 

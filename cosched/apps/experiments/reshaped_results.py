@@ -1,0 +1,236 @@
+"""What real runs of jobs that change shape say: tables, the simulator's prediction beside them, and verdicts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from cosched.apps.experiments.reshaped_trial import Trial
+from cosched.apps.play.results import PlayedJob
+from cosched.apps.replicate import claims as judging
+from cosched.apps.replicate.adaptive import claims as adaptive
+from cosched.apps.replicate.adaptive.setup import EQUIPARTITION
+from cosched.apps.replicate.bfm import claims as bfm
+from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO
+from cosched.apps.replicate.claims import Claim, Predicate
+from cosched.apps.replicate.paired import difference, relative_difference
+from cosched.apps.replicate.papers import TITLES
+from cosched.apps.replicate.result import Result
+from cosched.errors import Failed
+from cosched.metrics.intervals import Interval
+from cosched.report.table import Table
+
+TRADITIONAL: Final = "traditional"
+ALL: Final = "all"
+_NOT_THE_PAPERS: Final = (
+    "the interval is wider than the range, and it is another machine than the paper's under another load: starts do "
+    "not scale, and processors share CPUs"
+)
+#: What a trial is measured by, of the jobs of a class.
+Measure = Callable[[Trial, str], float]
+
+
+def judged(
+    paper: str, trials: Sequence[Trial], hows: Sequence[Mapping[str, Any]], refused: Mapping[str, str]
+) -> Result:
+    """Tables and verdicts. Raises :class:`Failed` where there is no trial."""
+    if not trials:
+        raise Failed("no trial was made" + "".join(f"; {what}: {why}" for what, why in refused.items()))
+    result = Result(paper, f"{TITLES[paper]} (real runs)", {"real": True, "hows": list(hows)})
+    result.tables |= {"runs": _runs(trials), "means": _means(trials), "predictions": _predictions(trials)}
+    result.claims += _adaptive(trials) if paper == "adaptive" else _bfm(trials)
+    result.notes += [f"not run: {what}: {why}" for what, why in refused.items()]
+    result.notes += _notes(trials)
+    return result
+
+
+def response_s(trial: Trial, kind: str = ALL) -> float:
+    """Mean response time of the jobs of a class that ran, in seconds."""
+    return float(np.mean([job.response_s for job in _of(trial, kind)]))
+
+
+def wait_s(trial: Trial, kind: str = ALL) -> float:
+    """Mean wait, in seconds."""
+    return float(np.mean([job.wait_s for job in _of(trial, kind)]))
+
+
+def run_s(trial: Trial, kind: str = ALL) -> float:
+    """Mean execution time, in seconds."""
+    return float(np.mean([job.run_s for job in _of(trial, kind)]))
+
+
+def makespan_s(trial: Trial) -> float:
+    """From the first submission to the last end, in seconds."""
+    jobs = _of(trial, ALL)
+    return max(job.end_s or 0.0 for job in jobs) - min(job.submit_s or 0.0 for job in jobs)
+
+
+def allocated(trial: Trial, _: str = ALL) -> float:
+    """Which part of all processors jobs held, from the first submission to the last end, in their last starts."""
+    held = 0.0
+    for job in _of(trial, ALL):
+        moments = [*job.held_s, job.end_s or 0.0]
+        held += sum(cpus * (b - a) for cpus, a, b in zip(job.held_cpus, moments, moments[1:], strict=False))
+    return held / (trial.procs * makespan_s(trial))
+
+
+def asked(trial: Trial) -> float:
+    """The load that was asked for: processor-seconds that jobs should take alone, starts and all, of what there was."""
+    span_s = max(job.due_s for job in trial.jobs) * len(trial.jobs) / max(1, len(trial.jobs) - 1)
+    return sum(job.planned_run_s * job.tasks for job in trial.jobs) / (trial.procs * span_s) if span_s else np.inf
+
+
+def changes(trial: Trial, why: str | None = None) -> int:
+    """How often what a running job holds was changed, for this reason or any."""
+    reasons = [each for job in trial.jobs for each in job.held_why[1:]]
+    return len(reasons) if why is None else sum(each == why for each in reasons)
+
+
+def aborts(trial: Trial) -> int:
+    """How often a job was ended to wait again."""
+    return sum(max(0, job.starts - 1) for job in trial.jobs)
+
+
+def sentence(trial: Trial) -> str:
+    """A trial for whoever watches."""
+    return (
+        f"{len(_of(trial, ALL))} of {len(trial.jobs)} jobs ran, {trial.verified} verified; response "
+        f"{response_s(trial):.1f} s, makespan {makespan_s(trial):.0f} s, {changes(trial)} changes, "
+        f"{aborts(trial)} aborts"
+    )
+
+
+def _of(trial: Trial, kind: str) -> list[PlayedJob]:
+    jobs = [job for job in trial.jobs if job.ran and kind in (ALL, job.job_class)]
+    if not jobs:
+        raise Failed(f"no job {'' if kind == ALL else f'of class {kind} '}ran in the trial of {trial.arm}")
+    return jobs
+
+
+def _classes(trials: Sequence[Trial]) -> list[str]:
+    there = {job.job_class for each in trials if each.paper == "bfm" for job in each.jobs if job.ran}
+    return [ALL, *sorted(there)]
+
+
+def _runs(trials: Sequence[Trial]) -> Table:
+    table = Table(
+        "Each run: means over its jobs, s",
+        ["seed", "arm", "jobs", "ran", "verified", "load asked", "wait", "run", "response", "makespan", "allocated",
+         "changes", "folded", "aborts", "others", "took, s"],
+    )  # fmt: skip
+    for each in sorted(trials, key=lambda one: one.seed):
+        table.add(
+            each.seed, each.arm, len(each.jobs), len(_of(each, ALL)), each.verified, asked(each), wait_s(each),
+            run_s(each), response_s(each), makespan_s(each), allocated(each), changes(each), changes(each, "folded"),
+            aborts(each), each.others, each.took_s,
+        )  # fmt: skip
+    table.notes.append("load asked: what jobs should take alone, starts included, of all processors while jobs came")
+    table.notes.append("others: the part of this machine's CPU that processes of others took")
+    return table
+
+
+def _means(trials: Sequence[Trial]) -> Table:
+    table = Table(
+        "By class of jobs, s, means over seeds; response against the first arm, paired by seed, with 95 % intervals",
+        ["jobs", "arm", "seeds", "wait", "run", "response", "against", "difference", "low", "high"],
+    )
+    arms = list(dict.fromkeys(each.arm for each in sorted(trials, key=lambda one: _ORDER.index(one.arm))))
+    for kind in _classes(trials):
+        for arm in arms:
+            mine = [each for each in trials if each.arm == arm]
+            means = (float(np.mean([what(each, kind) for each in mine])) for what in (wait_s, run_s, response_s))
+            found = None if arm == arms[0] else _against(trials, response_s, arm, arms[0], kind)
+            against = (None,) * 4 if found is None else (arms[0], found.mean, found.low, found.high)
+            table.add(kind, arm, len(mine), *means, *against)
+    return table
+
+
+_ORDER: Final = (TRADITIONAL, EQUIPARTITION, FIFO, BFA, BFM)
+
+
+def _predictions(trials: Sequence[Trial]) -> Table:
+    table = Table(
+        "The simulator beside each run: from planned run times, and from real ones",
+        ["seed", "arm", "measure", "seen", "predicted", "ratio", "with real run times", "ratio "],
+    )
+    for each in sorted(trials, key=lambda one: one.seed):
+        for one in each.measures:
+            table.add(
+                each.seed, each.arm, one.name, one.seen, one.predicted, one.ratio, one.with_real_times,
+                one.ratio_with_real_times,
+            )  # fmt: skip
+    return table
+
+
+def _paired(
+    trials: Sequence[Trial], what: Measure, ours: str, base: str, kind: str
+) -> tuple[list[float], list[float]] | None:
+    """A measure of both arms, of the seeds that both have."""
+    found = [{each.seed: what(each, kind) for each in trials if each.arm == arm} for arm in (ours, base)]
+    seeds = sorted(found[0].keys() & found[1].keys())
+    return ([found[0][seed] for seed in seeds], [found[1][seed] for seed in seeds]) if seeds else None
+
+
+def _against(trials: Sequence[Trial], what: Measure, ours: str, base: str, kind: str = ALL) -> Interval | None:
+    pair = _paired(trials, what, ours, base, kind)
+    return None if pair is None else relative_difference(*pair)
+
+
+def _claim(predicate: Predicate, found: Interval | None) -> Claim:
+    if found is None:
+        return judging.cannot_judge(predicate, "no seed has both")
+    return judging.judge(predicate, found)
+
+
+def _sized(predicate: Predicate, found: Interval | None) -> Claim:
+    """A size is judged where its interval is no wider than the range that the paper gives."""
+    if found is not None and found.high - found.low <= predicate.region.high - predicate.region.low:
+        return judging.judge(predicate, found)
+    return judging.not_comparable(predicate, _NOT_THE_PAPERS, found)
+
+
+def _adaptive(trials: Sequence[Trial]) -> list[Claim]:
+    pair = _paired(trials, allocated, EQUIPARTITION, TRADITIONAL, ALL)
+    return [
+        _claim(adaptive.REAL_RESPONSE, _against(trials, response_s, EQUIPARTITION, TRADITIONAL)),
+        _claim(adaptive.REAL_UTILISATION, None if pair is None else difference(*pair)),
+    ]
+
+
+def _bfm(trials: Sequence[Trial]) -> list[Claim]:
+    by_class = {kind: _against(trials, response_s, BFM, BFA, kind) for kind in _classes(trials)[1:]}
+    cases: dict[str, judging.Measured] = {kind: found for kind, found in by_class.items() if found is not None}
+    beaten: dict[str, judging.Measured] = {
+        arm: found for arm in (BFA, BFM) if (found := _against(trials, response_s, arm, FIFO)) is not None
+    }
+    both = [each for each in trials if each.arm == BFM]
+    folds = f"{sum(changes(each, 'folded') for each in both)} folds in {len(both)} runs"
+    lost = float(sum(aborts(each) for each in both))
+    return [
+        judging.judge_every(bfm.REAL_BFM, cases, folds),
+        _sized(bfm.REAL_BFM_LONG, by_class.get(bfm.LONG)),
+        _sized(bfm.REAL_BFM_SHORT, by_class.get(bfm.SHORT)),
+        judging.judge_every(bfm.REAL_FIFO, beaten),
+        judging.judge(bfm.REAL_NOBODY_ABORTED, lost, folds)
+        if both
+        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, "not run"),
+    ]
+
+
+def _notes(trials: Sequence[Trial]) -> list[str]:
+    notes = []
+    digests: dict[tuple[int, str], set[str]] = {}
+    for each in trials:
+        for number, digest in each.digests.items():
+            digests.setdefault((each.seed, number), set()).add(digest)
+    if digests:
+        same = sum(len(each) == 1 for each in digests.values())
+        notes.append(f"answers: {same} of {len(digests)} jobs have the same bits in all runs of their seed")
+    ran, right = sum(len(_of(each, ALL)) for each in trials), sum(each.verified for each in trials)
+    notes.append(f"{ran} jobs ran, {right} of them verified their answer")
+    starts = [start for each in trials for _, start in each.rates.values()]
+    notes.append(
+        f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: the load asked for is "
+        "higher than the workload's by that"
+    )
+    return notes

@@ -33,6 +33,7 @@ seeds = st.integers(0, 1 << 32)
 FOLDING = (
     "fifo", "fjt4", "fjt4+bfa", "fjt1+bfa", "fjt1+bfm", "fjt1+bfm(partial)", "fjt1+bfm(expired=suspend)",
     "fjt1+bfm(window=estimates)", "fjt4(unfold=idle)", "fjt1+bfm(expired=remain)",
+    "fjt1+bfa(fjt=largest/1)", "fjt1+bfm(fjt=shared,partial)",
 )  # fmt: skip
 EQUIPARTITION = (
     "equipartition", "equipartition(waterfill)", "equipartition(easy)", "equipartition(threshold=2)",

@@ -1,9 +1,8 @@
 """The real parts of the papers on jobs that change shape: what is run on labs, in which order, and what is kept.
 
 *Adaptive*: the jobs of Kalé et al. 2002, malleable under equipartition, against the same jobs with one size each under
-first fit; four nodes, each a processor with its part of this machine and no more. *BFM*: those of Utrera et al. 2005
-under FIFO, FJT1+BFA and FJT1+BFM, on two nodes of four processors, which share this machine's CPUs. The policies of a
-seed follow each other, in an order of the seed's own. Each trial is written down when it is made (``trials.jsonl``), so
+first fit, on a node of four processors. *BFM*: those of Utrera et al. 2005 under FIFO, FJT1+BFA and FJT1+BFM, on two
+such nodes. Processors share this machine's CPUs. The policies of a seed follow each other, in an order of the seed's own. Each trial is written down when it is made (``trials.jsonl``), so
 that one campaign may take several days.
 """
 
@@ -16,7 +15,7 @@ from typing import Final, NamedTuple
 from cosched.apps.experiments import reshaped_results as results
 from cosched.apps.experiments import reshaped_trial as trial
 from cosched.apps.experiments.jobs import Cannot
-from cosched.apps.experiments.reshaped_trial import Arm, Experiment, Rates, Say, Trial
+from cosched.apps.experiments.reshaped_trial import Alone, Arm, Experiment, Say, Trial
 from cosched.apps.experiments.run_log import MACHINE, RunLog, machine
 from cosched.apps.replicate.adaptive.setup import EQUIPARTITION, SHORT_JOBS
 from cosched.apps.replicate.bfm.setup import BFA, BFM, FIFO, JOBS
@@ -30,15 +29,13 @@ _SIZES: Final = "fjt=largest/1"
 
 ADAPTIVE: Final = Experiment(
     paper="adaptive",
-    nodes=4,
-    cpus=1,
-    cap=True,
+    nodes=1,
+    cpus=4,
     jobs=SHORT_JOBS,
     scale=0.1,
     model="kale02",
     parameters={"load_factor": 1.0, "speed_up": "linear"},
-    rated=(1, 2, 4),
-    probe=60,
+    probe=150,
     program=trial.molecules,
     arms=(Arm(results.TRADITIONAL, "firstfit", shaped=False), Arm(EQUIPARTITION, EQUIPARTITION)),
 )
@@ -46,12 +43,10 @@ UTRERA: Final = Experiment(
     paper="bfm",
     nodes=2,
     cpus=4,
-    cap=False,
     jobs=JOBS,
     scale=0.06,
     model="utrera05",
     parameters={"utilisation": 1.0},
-    rated=(8,),
     probe=80,
     program=trial.conjugate_gradients,
     arms=(Arm(FIFO, FIFO), Arm(BFA, f"{BFA}({_SIZES})"), Arm(BFM, f"{BFM}({_SIZES})")),
@@ -82,10 +77,10 @@ def plan(experiment: Experiment, seeds: int, made: Sequence[Trial], elsewhere: C
 def measure(experiment: Experiment, kept: RunLog[Trial], seeds: int, say: Say) -> dict[str, str]:
     """Make what is missing; what could not be made, and why. Jobs of a seed have the same work in all of its trials."""
     before = list(chain.from_iterable(kept.campaigns))
-    first: dict[int, Rates] = {}
+    first: dict[int, Alone] = {}
     for each in before:
-        first.setdefault(each.seed, each.rates)
-    now: Rates = {}
+        first.setdefault(each.seed, each.alone)
+    now: Alone | None = None
     refused: dict[str, str] = {}
     for arm, seed in plan(experiment, seeds, before, _elsewhere(kept)):
         what = f"{experiment.paper}, seed {seed}: {arm.name}"

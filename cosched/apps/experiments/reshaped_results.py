@@ -22,6 +22,7 @@ from cosched.report.table import Table
 
 TRADITIONAL: Final = "traditional"
 ALL: Final = "all"
+_FOLDED: Final = "folded"
 _NOT_THE_PAPERS: Final = (
     "the interval is wider than the range, and it is another machine than the paper's under another load: starts do "
     "not scale, and processors share CPUs"
@@ -86,8 +87,8 @@ def changes(trial: Trial, why: str | None = None) -> int:
     return len(reasons) if why is None else sum(each == why for each in reasons)
 
 
-def aborts(trial: Trial) -> int:
-    """How often a job was ended to wait again."""
+def restarts(trial: Trial) -> int:
+    """How often a job was started again: it was ended to wait again, or its start was undone."""
     return sum(max(0, job.starts - 1) for job in trial.jobs)
 
 
@@ -96,7 +97,7 @@ def sentence(trial: Trial) -> str:
     return (
         f"{len(_of(trial, ALL))} of {len(trial.jobs)} jobs ran, {trial.verified} verified; response "
         f"{response_s(trial):.1f} s, makespan {makespan_s(trial):.0f} s, {changes(trial)} changes, "
-        f"{aborts(trial)} aborts"
+        f"{restarts(trial)} starts again, {trial.aborts} aborts"
     )
 
 
@@ -116,13 +117,13 @@ def _runs(trials: Sequence[Trial]) -> Table:
     table = Table(
         "Each run: means over its jobs, s",
         ["seed", "arm", "jobs", "ran", "verified", "load asked", "wait", "run", "response", "makespan", "allocated",
-         "changes", "folded", "aborts", "others", "took, s"],
+         "changes", "folded", "starts again", "aborts", "others", "took, s"],
     )  # fmt: skip
     for each in sorted(trials, key=lambda one: one.seed):
         table.add(
             each.seed, each.arm, len(each.jobs), len(_of(each, ALL)), each.verified, asked(each), wait_s(each),
-            run_s(each), response_s(each), makespan_s(each), allocated(each), changes(each), changes(each, "folded"),
-            aborts(each), each.others, each.took_s,
+            run_s(each), response_s(each), makespan_s(each), allocated(each), changes(each), changes(each, _FOLDED),
+            restarts(each), each.aborts, each.others, each.took_s,
         )  # fmt: skip
     table.notes.append("load asked: what jobs should take alone, starts included, of all processors while jobs came")
     table.notes.append("others: the part of this machine's CPU that processes of others took")
@@ -203,17 +204,18 @@ def _bfm(trials: Sequence[Trial]) -> list[Claim]:
     beaten: dict[str, judging.Measured] = {
         arm: found for arm in (BFA, BFM) if (found := _against(trials, response_s, arm, FIFO)) is not None
     }
-    both = [each for each in trials if each.arm == BFM]
-    folds = f"{sum(changes(each, 'folded') for each in both)} folds in {len(both)} runs"
-    lost = float(sum(aborts(each) for each in both))
+    mine = [each for each in trials if each.arm == BFM]
+    folded = sum(changes(each, _FOLDED) for each in mine)
+    ended = sum(each.aborts for each in trials if each.arm == BFA)
+    folds = f"{folded} folds in {len(mine)} runs of BFM, {ended} aborts under BFA"
     return [
         judging.judge_every(bfm.REAL_BFM, cases, folds),
         _sized(bfm.REAL_BFM_LONG, by_class.get(bfm.LONG)),
         _sized(bfm.REAL_BFM_SHORT, by_class.get(bfm.SHORT)),
         judging.judge_every(bfm.REAL_FIFO, beaten),
-        judging.judge(bfm.REAL_NOBODY_ABORTED, lost, folds)
-        if both
-        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, "not run"),
+        judging.judge(bfm.REAL_NOBODY_ABORTED, float(sum(each.aborts for each in mine)), folds)
+        if folded
+        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, f"no window expired: {folds}"),
     ]
 
 
@@ -228,7 +230,7 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
         notes.append(f"answers: {same} of {len(digests)} jobs have the same bits in all runs of their seed")
     ran, right = sum(len(_of(each, ALL)) for each in trials), sum(each.verified for each in trials)
     notes.append(f"{ran} jobs ran, {right} of them verified their answer")
-    starts = [start for each in trials for _, start in each.rates.values()]
+    starts = [each.alone.start_s for each in trials]
     notes.append(
         f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: the load asked for is "
         "higher than the workload's by that"

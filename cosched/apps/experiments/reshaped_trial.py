@@ -1,8 +1,9 @@
 """One real run of a workload of jobs that change shape: a lab under a policy, MPI programs of fixed work, verified.
 
 The workload is that of the paper's generator, on the lab's few processors. A job's work follows from its time there and
-from what its program does alone in a second, measured on the same lab (:func:`rates`). The processors of a lab may be
-more than the machine's: then all of them together are as fast as those are, and a job that is alone is faster.
+from what its program does alone in a second on all processors, measured on the same lab (:func:`rates`). A lab has more
+processors than this machine has CPUs: all of them together are as fast as those are, so that is what a load is of, and
+a job on few of them is faster while the others are idle.
 """
 
 import json
@@ -35,15 +36,17 @@ from cosched.apps.play.submissions import Base, PlannedJob, PlaySettings, planne
 from cosched.client.client import Client
 from cosched.errors import Failed
 from cosched.model.time import US_PER_S, us
+from cosched.wire.api import JobDoc
 from cosched.workload import shapes, swf
 from cosched.workload.generators.registry import generate_shaped
+from space_scheduler.reasons import Why
 
 Say = Callable[[str], None]
-#: Tasks -> units of work in a second, and seconds of a start.
-Rates = Mapping[str, tuple[float, float]]
 #: No job is to be ended by its limit: the machine may have other work.
 _MARGIN_US: Final = 180 * US_PER_S
 _PATIENCE_S: Final = 60.0
+#: Why a job waits again that BFA has ended.
+_ABORTED: Final = Why.ABORTED.name.lower()
 _LOG, _SHAPES, _MAP, _RECORD = "log.swf", "shapes.csv", "map.yaml", "play.jsonl"
 
 
@@ -58,20 +61,17 @@ class Arm(NamedTuple):
 class Experiment(NamedTuple):
     """A paper's experiment: its lab, its workload, its program, and what is compared in it.
 
-    ``jobs`` of a workload, ``scale``: seconds of ours for one of the paper's. ``rated``: numbers of tasks whose speed
-    is measured; of one alone each task counts for its part. ``probe``: units of work for that. ``program`` gives the
-    command line of a rank, from a directory that all nodes see.
+    ``jobs`` of a workload, ``scale``: seconds of ours for one of the paper's. ``probe``: units of work by which its
+    speed is measured. ``program`` gives the command line of a rank, from a directory that all nodes see.
     """
 
     paper: str
     nodes: int
     cpus: int
-    cap: bool
     jobs: int
     scale: float
     model: str
     parameters: Mapping[str, object]
-    rated: tuple[int, ...]
     probe: int
     program: Callable[[Path], str]
     arms: tuple[Arm, ...]
@@ -86,7 +86,6 @@ class Experiment(NamedTuple):
         return {
             "nodes": self.nodes,
             "cpus": self.cpus,
-            "capped": self.cap,
             "jobs": self.jobs,
             "scale": self.scale,
             "model": self.model,
@@ -95,10 +94,18 @@ class Experiment(NamedTuple):
         }
 
 
+class Alone(NamedTuple):
+    """A program alone on all processors: units of work in a second, and seconds of a start."""
+
+    rate: float
+    start_s: float
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A workload as it ran under an arm. ``verified``: so many jobs had a right answer, by their own check.
 
-    ``digests``: of answers, by the log's number of the job, where a program tells it. ``took_s``: all of it. ``steal``
+    ``digests``: of answers, by the log's number of the job, where a program tells it. ``aborts``: how often a job was
+    ended by the policy to wait again. ``took_s``: all of it. ``steal``
     and ``others``: what was taken of the machine meanwhile. ``measures``: the simulator's prediction.
     """
 
@@ -106,11 +113,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     arm: str
     seed: int
     procs: int
-    rates: dict[str, tuple[float, float]]
+    alone: Alone
     jobs: list[PlayedJob]
     verified: int
     digests: dict[str, str]
     measures: list[Measure]
+    aborts: int = 0
     took_s: float
     steal: float = 0.0
     others: float = 0.0
@@ -135,24 +143,21 @@ def conjugate_gradients(directory: Path) -> str:
     return f"{shlex.quote(str(program))} 100000 $PLAY_WORK"
 
 
-def rates(experiment: Experiment, say: Say) -> Rates:
-    """What the program does alone in a second by its tasks, and how long its start takes: two runs of each number."""
-    found: dict[str, tuple[float, float]] = {}
+def rates(experiment: Experiment, say: Say) -> Alone:
+    """How fast the program is alone, on all processors: a run of one unit of work, which is a start, and a long one."""
     with tempfile.TemporaryDirectory() as directory:
         script = _script(experiment, Path(directory))
         with _lab(experiment, experiment.arms[0].policy, directory, say) as lab, lab.client() as client:
             jobs = Jobs(client)
-            for tasks in experiment.rated:
-                short_s, long_s = (_alone_s(jobs, script, tasks, work) for work in (1, experiment.probe))
-                if long_s <= short_s:
-                    raise Cannot(f"{experiment.probe} units of work took no longer than one: a busy machine")
-                rate, start_s = round((experiment.probe - 1) / (long_s - short_s), 3), round(short_s, 3)
-                found[str(tasks)] = rate, start_s
-                say(f"alone, {tasks} tasks: {rate:.1f} units of work in a second, {start_s:.1f} s to start")
-    return found
+            short_s, long_s = (_alone_s(jobs, script, experiment.procs, work) for work in (1, experiment.probe))
+    if long_s <= short_s:
+        raise Cannot(f"{experiment.probe} units of work took no longer than one: a busy machine")
+    alone = Alone(round((experiment.probe - 1) / (long_s - short_s), 3), round(short_s, 3))
+    say(f"alone: {alone.rate:.1f} units of work in a second on all processors, {alone.start_s:.1f} s to start")
+    return alone
 
 
-def run(experiment: Experiment, arm: Arm, seed: int, alone: Rates, say: Say) -> Trial:
+def run(experiment: Experiment, arm: Arm, seed: int, alone: Alone, say: Say) -> Trial:
     """Run one workload to its end."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -176,11 +181,12 @@ def run(experiment: Experiment, arm: Arm, seed: int, alone: Rates, say: Say) -> 
         arm=arm.name,
         seed=seed,
         procs=experiment.procs,
-        rates=dict(alone),
+        alone=alone,
         jobs=rows,
         verified=verified,
         digests=digests,
         measures=_predicted(experiment, arm, plan, rows, service, say),
+        aborts=sum(_aborts(each.job) for each in record.ended.values() if each.job is not None),
         took_s=round(time.monotonic() - began_s, 1),
         steal=round(taken.steal, 4),
         others=round(taken.others, 4),
@@ -194,7 +200,6 @@ def _lab(experiment: Experiment, policy: str, keep: str, say: Say) -> Lab:
         name=f"{experiment.paper}-{os.getpid()}",
         cpus=experiment.cpus,
         policy=policy,
-        cap=experiment.cap,
         keep=[keep],
         say=say,
     )
@@ -218,7 +223,7 @@ def _alone_s(jobs: Jobs, script: str, tasks: int, work: int) -> float:
     return run_s
 
 
-def _plan(experiment: Experiment, arm: Arm, seed: int, alone: Rates, directory: Path, base: Base) -> list[PlannedJob]:
+def _plan(experiment: Experiment, arm: Arm, seed: int, alone: Alone, directory: Path, base: Base) -> list[PlannedJob]:
     """The jobs of a seed: the same work in all arms, that which the job has with all of its sizes."""
     log, lines = generate_shaped(
         experiment.model, experiment.jobs, experiment.procs, np.random.default_rng(seed), experiment.parameters
@@ -236,28 +241,22 @@ def _plan(experiment: Experiment, arm: Arm, seed: int, alone: Rates, directory: 
     if arm.shaped:
         return plans[0]
     program = programs_of.programs[experiment.paper]
-    start_us = _start_us(alone)
     made = []
     for wide, job in zip(*plans, strict=True):
-        run_us = start_us + us(wide.work / program.units_per_s(job.tasks))
+        run_us = us(alone.start_s + wide.work / program.units_per_s(job.tasks))
         told = {**job.submission.environment, "PLAY_WORK": str(wide.work)}
         submission = msgspec.structs.replace(job.submission, environment=told)
         made.append(job._replace(work=wide.work, run_us=run_us, submission=submission))
     return made
 
 
-def _map(experiment: Experiment, alone: Rates, directory: Path) -> dict[str, object]:
-    pairs = [(int(tasks), rate) for tasks, (rate, _) in alone.items()]
+def _map(experiment: Experiment, alone: Alone, directory: Path) -> dict[str, object]:
     program = {
         "run": _script(experiment, directory),
-        "rate": pairs if len(pairs) > 1 else pairs[0][1] / pairs[0][0],
-        "startup": f"{_start_us(alone)}us",
+        "rate": alone.rate / experiment.procs,
+        "startup": f"{us(alone.start_s)}us",
     }
     return {"programs": {experiment.paper: program}, "jobs": [{"program": experiment.paper}]}
-
-
-def _start_us(alone: Rates) -> int:
-    return us(max(start_s for _, start_s in alone.values()))
 
 
 def _play(client: Client, plan: Sequence[PlannedJob], record: PlayLog, service: session.Found, say: Say) -> None:
@@ -278,6 +277,10 @@ def _answers(client: Client, rows: Sequence[PlayedJob]) -> tuple[int, dict[str, 
         if "digest" in told:
             digests[str(row.job_id)] = told["digest"]
     return verified, digests
+
+
+def _aborts(job: JobDoc) -> int:
+    return sum(step.reason is not None and step.reason.why == _ABORTED for step in job.history)
 
 
 def _predicted(

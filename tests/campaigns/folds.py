@@ -59,7 +59,7 @@ echo done > {canary}.ended
 
 
 class Processors(threading.Thread):
-    """Looks all the time which processors of each node the jobs that run there have as their own, by guards' records."""
+    """Looks all the time which processors of each node running jobs have as their own, by guards' records."""
 
     def __init__(self, lab: Lab) -> None:
         super().__init__(daemon=True)

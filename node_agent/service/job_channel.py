@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from node_agent.guard.budget import Budget
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors
-from node_agent.service.unix_door import bound_for_all, credentials
+from node_agent.service.unix_socket import bound_for_all, credentials
 
 #: Job and attempt.
 Key = tuple[int, int]

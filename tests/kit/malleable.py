@@ -263,4 +263,3 @@ def mpirun(
                     process.wait(10)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
-

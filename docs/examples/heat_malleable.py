@@ -13,7 +13,7 @@ with adaptive.job() as job:
     u = job.array(N)
     u.local[:] = np.sin(np.pi * np.arange(u.rows.start, u.rows.stop) / (N - 1))
 
-    for step in job.range(STEPS, u):
+    for _ in job.range(STEPS, u):
         comm = job.comm
         rank, size = comm.Get_rank(), comm.Get_size()
         before, after = np.zeros(1), np.zeros(1)

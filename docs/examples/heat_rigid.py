@@ -12,7 +12,7 @@ rank, size = comm.Get_rank(), comm.Get_size()
 first, last = N * rank // size, N * (rank + 1) // size
 u = np.sin(np.pi * np.arange(first, last) / (N - 1))
 
-for step in range(STEPS):
+for _ in range(STEPS):
     before, after = np.zeros(1), np.zeros(1)
     left = rank - 1 if rank else MPI.PROC_NULL
     right = rank + 1 if rank + 1 < size else MPI.PROC_NULL

@@ -48,7 +48,6 @@ def test_the_node_of_sleepers_may_lose_its_agent_meanwhile(them: Agents, running
     them.stop("n1")
     them.offer(2, ALL, "n0")
     them.wait_for(2, running)
-    running.passes_a_step()
     assert running.ranks == [0, 1, 2, 3]
     them.start("n1")
     them.resize(3, OTHER, running)
@@ -61,7 +60,6 @@ def test_maps_that_come_while_others_are_carried_out_end_in_the_newest(them: Age
     for number in range(1, 60):
         them.offer(number, (ALL, ONE, OTHER)[number % 3], "n1", "n0")
     them.resize(60, {"n0": 1, "n1": 1}, running)
-    running.passes_a_step()
     assert running.ranks == [0, 2]
     numbers = [number for _, number in them.adapted]
     assert numbers == sorted(set(numbers))
@@ -72,11 +70,9 @@ def test_a_map_that_only_sleepers_have_heard_of_changes_nothing(them: Agents, ru
     them.resize(1, ONE, running)
     them.offer(2, ALL, "n1")
     running.passes_a_step()
-    running.passes_a_step()
     assert running.ranks == [0]
     them.offer(3, OTHER, "n0")
     them.wait_for(3, running)
-    running.passes_a_step()
     assert running.ranks == [2]
     running.enough()
 
@@ -89,7 +85,6 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(them: 
     running.passes_a_step()
     them.resize(4, {"n0": 1}, running)
     assert [number for _, number in them.adapted] == [1, 4]
-    running.passes_a_step()
     assert running.ranks == [0]
     running.enough()
 
@@ -155,7 +150,6 @@ def test_where_ranks_have_no_agent_all_are_enabled_for_good(
     them.offer(1, ONE)
     changes = {"COSCHED_JOB_SOCKET": ""} if who == "no rank" else {"WITHOUT": "3"}
     with counting(system, tmp_path).run(tmp_path, [2, 2], 0.001, **changes) as running:
-        running.passes_a_step()
         assert running.ranks == [0, 1, 2, 3]
         running.enough()
         assert them.adapted == []

@@ -167,7 +167,8 @@ class Running:
 
     @property
     def ranks(self) -> list[int]:
-        """Those enabled at the last step."""
+        """Those enabled at a step that begins from now on."""
+        self.passes_a_step()
         return self._word()[2:]
 
     def passes_a_step(self) -> None:

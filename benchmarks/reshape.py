@@ -3,8 +3,9 @@
 For each number of ranks, half of them on each of two nodes (sockets of this machine, with an agent's channel each), the
 job goes to its first half and back in turn. *Point* is the leader's time in the point that moves: waking, moving, the
 new communicator, and everybody's word that it is done; *told* is from the moment the agents have the map to the moment
-they are told that it is adopted. The data are MB for each rank of all, as in Kalé et al. 2002, Tables 1 to 4. Then
-throughput of the heat program before, while and after half of its ranks sleep (Fig. 5), and the sleepers' CPU (Fig. 3).
+they are told that it is adopted. The data are MB for each rank of all, as in Kalé et al. 2002, Tables 1 to 4. Then a
+point at which nothing is new, the throughput of the heat program before, while and after half of its ranks sleep
+(Fig. 5), and the sleepers' CPU (Fig. 3).
 
     ./run bench reshape [--rounds N] [--mb MB ...] [--ranks N ...]
 """
@@ -30,6 +31,7 @@ KEY = (1, 1)
 NODES = ("n0", "n1")
 ROW_BYTES = 64 << 10
 BOUND_S = 60.0
+POINTS = 2000
 ON_ITS_NODE = 'node=n$((OMPI_COMM_WORLD_RANK / HALF)); COSCHED_JOB_SOCKET=$SOCKETS/$node exec "$@"'
 #: As the environment of a job on a cluster would have it: ranks yield while they wait, and talk by TCP.
 LAUNCH = {
@@ -145,6 +147,20 @@ def move(megabytes: int) -> None:
             step += 1
 
 
+def still() -> None:
+    """On a rank: how long a point takes, on average of many, at which nothing is new."""
+    with adaptive.job(balance=False) as job:
+        u = job.array(1000)
+        step = 0
+        while True:
+            step = job.point(u, step=step)
+            began_s = time.perf_counter()
+            for _ in range(POINTS):
+                step = job.point(u, step=step)
+            if job.leads:
+                say({"point_s": (time.perf_counter() - began_s) / POINTS})
+
+
 def heat() -> None:
     """On a rank: the heat program, whose leader says each half second how fast it goes."""
     from cosched.programs.heat import neighbours, relax  # noqa: PLC0415 (with numpy, in ranks alone)
@@ -159,6 +175,17 @@ def heat() -> None:
             above, below = neighbours(job.comm, u.local)
             relax(u.local, above, below, fresh.local)
             u.swap(fresh)
+
+
+async def points(ranks: int) -> tuple[list[float], list[float]]:
+    """Seconds of a point at which nothing is new: with one rank enabled, and with all."""
+    async with program(ranks, "still") as run:
+        found = []
+        for first, second in ((1, 0), (ranks // 2, ranks // 2)):
+            await run.resize(first, second)
+            await run.word()  # of before, in part
+            found.append([(await run.word())["point_s"] for _ in range(10)])
+    return found[0], found[1]
 
 
 async def throughput(ranks: int) -> tuple[list[list[float]], list[float]]:
@@ -224,6 +251,11 @@ async def measure(options: argparse.Namespace) -> None:
                 for what in ("point", "told")
             ]
             print(f"| {ranks} to {ranks // 2} | {megabytes} | {' | '.join(cells)} |", flush=True)
+    print("\n| ranks | a point without news, one enabled, µs | all enabled, µs |\n|---|---|---|")
+    for ranks in options.ranks:
+        print(
+            f"| {ranks} | {' | '.join(spread([1e6 * s for s in each]) for each in await points(ranks))} |", flush=True
+        )
     print("\n| heat, ranks | steps a second, all | half | all again | CPU of a sleeper, % |\n|---|---|---|---|---|")
     for ranks in options.ranks:
         rates, used = await throughput(ranks)
@@ -247,6 +279,8 @@ def main() -> None:
     mpi4py.rc.threads = False
     if options.rank[0] == "move":
         move(int(options.rank[1]))
+    elif options.rank[0] == "still":
+        still()
     else:
         heat()
 

@@ -153,9 +153,9 @@ class JobChannel:
         """Serve a rank that has said who it is until it goes."""
         self._ranks.setdefault(key, {})[writer] = None
         try:
-            self._tell(writer, f"node {self._node}\n".encode())
-            if (offer := self._offers.get(key)) is not None:
-                self._tell(writer, offer.line)
+            offer = self._offers.get(key)
+            # in one piece: a rank that knows its node knows the map as well
+            self._tell(writer, f"node {self._node}\n".encode() + (offer.line if offer else b""))
             while True:
                 self._take(key, await _line(reader), writer)
         finally:

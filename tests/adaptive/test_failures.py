@@ -142,6 +142,29 @@ def test_an_exception_ends_the_job_and_is_told(them: Agents, tmp_path: Path) -> 
         assert out == ""
 
 
+HEAD = "from cosched import adaptive\nwith adaptive.job() as job:\n    u, v = job.array(8), job.array(8)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("    job.point(*[u, v][job.rank:])\n", "at a point, rank 1 has step and arrays (0, ((8,)"),
+        ("    job.point(u, step=job.rank)\n", "at a point, rank 1 has step and arrays (1, ((8,)"),
+        ("    job.point(u)\n    job.array(8)\n", "an array made after the first point"),
+        ("    job.point(u)\n    v.local\n", "not named at the point that moved data"),
+        ("    for _ in (0, 1):\n        for _ in job.range(3, u): pass\n", "a second loop in one block"),
+        ("    job.ask(0)\n", "asking for 0 more"),
+    ],
+)
+def test_a_misuse_ends_the_job_and_is_told(them: Agents, tmp_path: Path, body: str, words: str) -> None:
+    them.offer(1, {"n0": 1, "n1": 0})
+    (tmp_path / "misuse.py").write_text(HEAD + body)
+    with mpirun(tmp_path, [1, 1], *program_of(tmp_path / "misuse.py")) as running:
+        status, _, err = running.ended()
+        assert status == 1
+        assert words in err
+
+
 @pytest.mark.parametrize("system", ["python-open_mpi_5", "c-open_mpi_5"])
 @pytest.mark.parametrize("who", ["no rank", "some ranks"])
 def test_where_ranks_have_no_agent_all_are_enabled_for_good(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.malleable import SYSTEMS, Agents, Running, agents, counting, mpirun, program_of
+from kit.malleable import SYSTEMS, WHEELS, Agents, Running, agents, counting, mpirun, program_of
 from kit.waiting import wait_for
 
 pytest.importorskip("mpi4py")
@@ -23,7 +23,7 @@ def them(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
-@pytest.fixture(params=["python-open_mpi_5", "c-open_mpi_5"])
+@pytest.fixture(params=WHEELS)
 def running(request: pytest.FixtureRequest, tmp_path: Path, them: Agents) -> Iterator[Running]:
     """Two ranks on each of two nodes."""
     with counting(request.param, tmp_path).run(tmp_path, [2, 2]) as program:
@@ -165,7 +165,7 @@ def test_a_misuse_ends_the_job_and_is_told(them: Agents, tmp_path: Path, body: s
         assert words in err
 
 
-@pytest.mark.parametrize("system", ["python-open_mpi_5", "c-open_mpi_5"])
+@pytest.mark.parametrize("system", WHEELS)
 @pytest.mark.parametrize("who", ["no rank", "some ranks"])
 def test_where_ranks_have_no_agent_all_are_enabled_for_good(
     them: Agents, tmp_path: Path, system: str, who: str

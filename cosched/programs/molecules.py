@@ -60,9 +60,7 @@ def forces(x: Floats, rows: range, box: float) -> tuple[Floats, Floats]:
     for first in range(0, len(rows), _CHUNK):
         chunk = rows[first : first + _CHUNK]
         here = slice(first, first + len(chunk))
-        apart = [x[chunk.start : chunk.stop, axis, None] - x[None, :, axis] for axis in range(3)]
-        for each in apart:
-            each -= box * np.round(each / box)
+        apart = [nearest(x[chunk.start : chunk.stop, axis, None] - x[None, :, axis], box) for axis in range(3)]
         squares = apart[0] ** 2 + apart[1] ** 2 + apart[2] ** 2
         squares[np.arange(len(chunk)), chunk] = np.inf
         squares[squares > _CUT_OFF**2] = np.inf
@@ -72,6 +70,11 @@ def forces(x: Floats, rows: range, box: float) -> tuple[Floats, Floats]:
             force[here, axis] = (strength * apart[axis]).sum(axis=1)
         potential[here] = np.where(np.isinf(squares), 0, 4 * (sixth**2 - sixth) - _SHIFT).sum(axis=1) / 2
     return force, potential
+
+
+def nearest(apart: Floats, box: float) -> Floats:
+    """Distances to the nearest image of each particle, where everything repeats after ``box``."""
+    return apart - box * np.round(apart / box)
 
 
 def energy(comm: "Intracomm", v: Floats, potential: Floats) -> float:

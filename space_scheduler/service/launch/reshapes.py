@@ -9,6 +9,7 @@ from typing import Final
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
 from cosched.model.time import humanised
+from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.journal.records import Facts
@@ -129,6 +130,21 @@ class Reshapes:
             return
         held = [step for step in self._held.pop(launch.job_id, []) if step.node != node]
         self._do(launch, [*reshaping.again(node, has_it=report is not None), *held], again=True)
+
+    def asks(self, launch: LaunchAttempt, more: int) -> None:
+        """A job asks for other numbers of processes: the core decides, within what the job has said of itself."""
+        shape, total = launch.record.job.shape, launch.given + more
+        may = isinstance(shape, Range) and -shape.ask_fewer <= total <= shape.ask_more
+        if may and launch.gang.phase is Phase.RUNNING:
+            self._effect(Post(ev.ResizeAsked(launch.job_id, more), "by itself"))
+        else:
+            self.answer(launch, 0, waits=False)
+
+    def answer(self, launch: LaunchAttempt, given: int, *, waits: bool) -> None:
+        """The core has answered."""
+        launch.given += given
+        for name in launch.gang.nodes:
+            self._effect(Send(name, wire.AskAnswered(*launch.key, given, waits)))
 
     def over(self, launch: LaunchAttempt) -> None:
         """A job is ending: what it was to hold does not matter any more."""

@@ -33,7 +33,7 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
         },
     ),
     (
-        requests.Resize(1, 2, 1 << 51, 3, 2),
+        requests.Resize(1, 2, 1 << 51, 3, 2, asleep=True),
         {"do": "resize", "job": 1, "attempt": 2, "n": 1 << 51, "tasks": 3, "cpus": 2, "asleep": True},
     ),
     (requests.Signal(1, 2, 3, 15), {"do": "signal", "job": 1, "attempt": 2, "n": 3, "signal": 15}),

@@ -105,12 +105,13 @@ class Room:
 
     ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
     who is on each node, ``cpus`` how many CPUs they share there (none given: each task has one of its own), ``owners``
-    who is at its desk.
+    who is at its desk, ``places`` how many tasks a node could have if nobody were there (none given: as many as are
+    free).
     """
 
     __slots__ = (
-        "_free_procs", "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place", "procs",
-        "residents", "used_permille",
+        "_free_procs", "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place",
+        "places", "procs", "residents", "used_permille",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +124,7 @@ class Room:
         residents: Sequence[tuple[Resident, ...]] = (),
         cpus: Sequence[int] = (),
         owners: Sequence[Owner | None] = (),
+        places: Sequence[int] = (),
     ) -> None:
         self.names = names
         self.procs = procs
@@ -132,6 +134,7 @@ class Room:
         self.residents = list(residents) or [()] * len(names)
         self.cpus = cpus
         self.owners = owners or [None] * len(names)
+        self.places = places or tuple(procs)
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
         self._nodes_of: dict[int, tuple[int, ...]] | None = None
@@ -147,8 +150,9 @@ class Room:
     def with_free(self, procs: list[int], memory_bytes: list[int]) -> "Room":
         """The same nodes, residents and rules with other figures."""
         other = Room(
-            self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners
-        )
+            self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners,
+            self.places,
+        )  # fmt: skip
         other._index = self._index
         return other
 
@@ -310,6 +314,8 @@ class Room:
         needed_bytes = share.tasks * job.memory_bytes  # folded: tasks share processors, each has its memory
         if share.node in job.avoid or share.cpus > self.procs[at] or needed_bytes > max(0, self.memory_bytes[at]):
             return f"{share.tasks} tasks on {share.cpus} CPUs of node {share.node}, which has {self.procs[at]} free"
+        if job.resident and share.tasks > self.places[at]:
+            return f"{share.tasks} tasks on node {share.node}, which has {self.places[at]} processors"
         return None if 0 <= share.cpus <= share.tasks else f"{share.tasks} tasks on {share.cpus} CPUs of {share.node}"
 
     def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
@@ -320,11 +326,11 @@ class Room:
         if self.place.allows:
             room = self.copy()
             room.give(job, old)
-            return room.misfit(job.at(new.procs), new)
+            return room.misfit(job.at(new.processes), new)
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
             return f"{len(new.nodes)} nodes, and a job may use {self.most_nodes}"
         more = new.beyond(old)
-        if new.folded or old.folded:  # the same processes on more processors
+        if new.folded or old.folded:  # the same processes, on more processors of the same nodes
             return f"fewer processors are free than {more.procs} more" if self.lacks(job, more) else None
         return self._too_much(job.at(more.procs), more)
 

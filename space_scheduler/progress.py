@@ -33,7 +33,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
-from cosched.model.width import Range
+from cosched.model.width import Range, Shape
 
 #: Millionths of what a job does alone in its own width: a whole number wherever it is one, exact anyway.
 Rate = int | Fraction
@@ -108,7 +108,8 @@ class Occupancy:
 
     def enter(self, job: Job, allocation: Allocation) -> None:
         """A job begins there."""
-        tasks = {share.node: share.procs for share in allocation.nodes}  # a job's own folded tasks are no company
+        # a job's own folded tasks are no company, and nobody is where all of them sleep
+        tasks = {share.node: share.procs for share in allocation.nodes if share.procs or not allocation.procs}
         cpu = max(_LEAST_CPU, job.cpu_permille / 1000)
         self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed_up(job, allocation, self.fold_cost_ppm))
         for name in tasks:
@@ -160,7 +161,7 @@ class Occupancy:
         node, here = self.nodes[name], [(job_id, self.jobs[job_id]) for job_id in self.on(name)]
         mode = self.sharing.mode
         if mode is Mode.GANG:
-            turn = min(1.0, node.usable / sum(load.tasks[name] for _, load in here))
+            turn = min(1.0, node.usable / max(1, sum(load.tasks[name] for _, load in here)))  # 0: of suspended jobs
             return {job_id: turn / self._cost(name, job_id) for job_id, load in here}
         wants = {job_id: 1.0 if mode is Mode.SPIN and load.kind == "comm" else load.cpu for job_id, load in here}
         groups = [here]
@@ -227,20 +228,28 @@ def speed_up(job: Job, allocation: Allocation, fold_cost_ppm: int = 0) -> Rate:
     """How fast a job would be with nobody beside it: 1 with as many processes as it asked for, each on a CPU.
 
     With n processes on c CPUs the most loaded CPU decides: 1 / ⌈n/c⌉ of the speed of n on n (design, section 3), less
-    what folding costs beyond that, in millionths of the rate.
+    what folding costs beyond that, in millionths of the rate. A resident job is as fast as its enabled processes are.
     """
     if allocation.procs == job.procs and not allocation.folded:
         return 1
-    processes = allocation.processes
+    if not allocation.procs:
+        return 0
+    resident = job.resident
+    processes = allocation.procs if resident else allocation.processes
     if isinstance(job.shape, Range):
         speed = Fraction(job.shape.speed(processes), job.shape.speed(job.procs))
     else:
         speed = Fraction(processes, job.procs)
-    if not allocation.procs:
-        return 0
-    if (fold := allocation.fold) > 1:
+    if not resident and (fold := allocation.fold) > 1:
         speed *= Fraction(ALONE_PPM - fold_cost_ppm, ALONE_PPM * fold)
     return whole(speed)
+
+
+def moves_data(shape: Shape | None, old: Allocation, new: Allocation) -> bool:
+    """Whether a job's work is divided anew by a change: among other processes, or among others that are enabled."""
+    if isinstance(shape, Range) and shape.resident:
+        return old != new and old.procs > 0 and new.procs > 0
+    return old.processes != new.processes
 
 
 def whole(value: Fraction) -> Rate:

@@ -33,6 +33,7 @@ from cosched.wire.api import (
 )
 
 _BAD_INPUT: Final = frozenset({400, 404, 413, 422})
+_NOT_NOW: Final = frozenset({429, 503})
 #: How long one request to wait lasts; a longer wait is several.
 _WAIT_S: Final = 30.0
 _PIECE_BYTES: Final = 256 << 10
@@ -44,7 +45,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 class NotNow(Failed):
-    """The service cannot do it at the moment: a node does not answer, or its disk is full."""
+    """The service cannot do it at the moment: a node does not answer, its disk is full, or as many wait as may."""
 
 
 class Piece(NamedTuple):
@@ -216,7 +217,7 @@ def _problem(answer: Answer, server: str) -> BadInput | Failed:
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.DecodeError:
         return Failed(f"{server} answers with HTTP status {answer.status}, and not as a scheduler of cosched does")
-    if answer.status == 503:
+    if answer.status in _NOT_NOW:
         return NotNow(problem.message)
     if answer.status not in _BAD_INPUT:
         return Failed(problem.message)

@@ -113,7 +113,7 @@ def convert(raw: object, into: type[Settings], where: str) -> Settings:
 
 
 def _known_keys(raw: dict[Any, Any], into: type[msgspec.Struct], where: str, prefix: str) -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(into)}
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(into)}
     for key, value in raw.items():
         if key not in fields:
             close = nearest(str(key)[:80], fields)
@@ -162,7 +162,7 @@ def _choices(kind: Any, key: str) -> list[str]:
     """What a key may be set to, where that is one of a few words."""
     for part in re.findall(r"[^.\[\]]+", key):
         if (inner := _structure(kind)) is not None:
-            kind = {field.name: field.type for field in msgspec.structs.fields(inner)}.get(part)
+            kind = {field.encode_name: field.type for field in msgspec.structs.fields(inner)}.get(part)
         else:
             kind = next(iter(get_args(kind)), None)
     if get_origin(kind) is Literal:

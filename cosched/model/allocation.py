@@ -1,7 +1,8 @@
 """What a job holds while it runs: processes, and the processors (CPUs) that they run on.
 
 A partition is processors, a job has processes (Utrera et al. 2005, section 5.1). They are as many unless the job is
-*folded*: then several of its processes share a processor. Memory goes by processes, free processors by processors.
+*folded*: then several of its processes share a processor; or *resident* (``Range.resident``): then so many of them as
+it has processors are enabled, and the others sleep. Memory goes by processes, free processors by processors.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,10 @@ import msgspec
 
 
 class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """``tasks`` processes of a job on the node of that name, on ``cpus`` of its processors (None: on one each)."""
+    """``tasks`` processes of a job on the node of that name, on ``cpus`` of its processors (None: on one each).
+
+    Of a resident job ``cpus`` of the processes are enabled there, which may be none.
+    """
 
     node: str
     tasks: int
@@ -32,7 +36,8 @@ class Allocation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Interchangeable nodes are a pool with a count, so a dedicated machine's allocation is ``procs`` alone; ``nodes``
     names them where nodes differ or a name is needed, the node of the job script first. Their processors sum to
     ``procs``. ``folded`` is the number of processes where they are more than the processors; 0: one on each. Without
-    any processor the job is suspended: its processes are there, and wait.
+    any processor the job is suspended: its processes are there, and wait. Whether processes beyond the processors share
+    them or sleep is the job's to say: :attr:`fold` is of those that share.
     """
 
     procs: int

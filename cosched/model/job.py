@@ -27,8 +27,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``work_us`` is the estimate as work, for a job of other widths: microseconds at speed 1, which is one process where
     its shape has no ``speeds``; the estimate is that divided by its speed in its own width, rounded up (0: the estimate
-    is exact). ``long``: of the class of long jobs (Utrera et al. 2005, Table 1). ``foldable``: its processes may share
-    processors.
+    is exact). ``long``: of the class of long jobs (Utrera et al. 2005, Table 1). ``foldable``: its user lets its
+    processes share processors (:attr:`may_be_folded`).
     """
 
     id: int
@@ -60,6 +60,16 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def width(self) -> Width:
         """How wide it can be."""
         return self.shape or Rigid(self.procs)
+
+    @property
+    def resident(self) -> bool:
+        """Whether all of its processes are there while it runs, and some of them sleep (``cosched.model.width``)."""
+        return isinstance(self.shape, Range) and self.shape.resident
+
+    @property
+    def may_be_folded(self) -> bool:
+        """Whether its processes may share processors: a resident job is shrunk instead, never folded."""
+        return self.foldable and not self.resident
 
     def at(self, procs: int) -> "Job":
         """The job as one that is so wide, for whatever asks where it fits."""

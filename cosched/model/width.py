@@ -36,6 +36,10 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     as many processes do twice as much. A ``malleable`` job can be given another width while it runs, a moldable one
     only when it starts. An evolving job asks for others itself: for up to ``ask_more`` above ``most`` and up to
     ``ask_fewer`` below ``least``.
+
+    A ``resident`` job is a malleable one that can add no process while it runs, as a program of MPI: it starts with as
+    many as it can ever have (:meth:`present`) and keeps them, on their nodes, until it ends. Its width is how many of
+    them are enabled, each on a processor; the others sleep. Memory counts all of them.
     """
 
     least: int
@@ -45,6 +49,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     malleable: bool = False
     ask_more: int = 0
     ask_fewer: int = 0
+    resident: bool = False
 
     def speed(self, procs: int) -> int:
         """How fast the job is with so many processes, in the same unit for all of its sizes."""
@@ -63,12 +68,27 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
             return self.sizes[at - 1] if at else None
         return min(self.most, most) if most >= self.least else None
 
+    def present(self, fitting: int | None = None) -> int | None:
+        """How many processes a resident job starts with where so many fit (None: any number); None: where too few do.
+
+        They are as many as it can ever have, with those that it may ask for.
+        """
+        most = self.most + self.ask_more
+        if fitting is None or fitting >= most:
+            return self.largest(most) if self.sizes else most
+        return self.largest(fitting) if self.sizes or fitting < self.least else fitting
+
     def trouble(self) -> str | None:
         """What is wrong with it, in words, or None."""
         if not 1 <= self.least <= self.most:
             return f"from {self.least} to {self.most} processes"
         if self.ask_more < 0 or not 0 <= self.ask_fewer < self.least or (self.sizes and self.ask_more + self.ask_fewer):
             return f"asks for up to {self.ask_more} more or {self.ask_fewer} fewer than {self.sizes or self.least}"
+        if self.resident and not self.malleable:
+            return "its processes are to stay, and it is not malleable"
+        return self._trouble_of_sizes()
+
+    def _trouble_of_sizes(self) -> str | None:
         if list(self.sizes) != sorted({*self.sizes}):
             return f"sizes {self.sizes} do not rise"
         if self.sizes and not (self.least <= self.sizes[0] and self.sizes[-1] <= self.most):

@@ -41,20 +41,25 @@ def digest(path: Path) -> FileDigest:
 
 def make(command: str, experiment: Experiment, inputs: list[Path], outputs: list[Path]) -> Manifest:
     """The manifest of a run that has just ended."""
-    from importlib.metadata import version  # noqa: PLC0415 (half of what a short command costs, for runs that leave one)
-
     return Manifest(
         command=command,
         cosched=cosched.__version__,
         python=platform.python_version(),
-        packages={name: version(name) for name in ("matplotlib", "msgspec", "numpy", "scipy")},
+        packages=packages("matplotlib", "msgspec", "numpy", "scipy"),
         configuration=experiment,
         inputs=[digest(path) for path in inputs],
         outputs=[digest(path) for path in sorted(outputs)],
     )
 
 
-def write(manifest: Manifest, path: Path) -> None:
+def packages(*names: str) -> dict[str, str]:
+    """The versions of these packages."""
+    from importlib.metadata import version  # noqa: PLC0415 (half of what a short command costs, for runs that leave one)
+
+    return {name: version(name) for name in names}
+
+
+def write(manifest: msgspec.Struct, path: Path) -> None:
     """Write as indented JSON with a stable order of keys."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 

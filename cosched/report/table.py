@@ -4,7 +4,7 @@ import csv
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,11 +121,27 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, width=None if stream.isatty() else _WIDE, highlight=False)
 
 
-def write_parquet(path: Path, columns: dict[str, Any]) -> None:
-    """Columns of equal length to a Parquet file; the same columns give the same bytes."""
+def write_parquet(path: Path, columns: Mapping[str, Any], kinds: Mapping[str, str] | None = None) -> None:
+    """Columns of equal length to a Parquet file; the same columns give the same bytes.
+
+    ``kinds`` are the columns' types where values do not tell them, such as ``int64`` or ``list<double>``.
+    """
+    pa, pq = parquet_modules(path)
+    made = {name: pa.array(values, _arrow(pa, kinds[name])) if kinds else values for name, values in columns.items()}
+    pq.write_table(pa.table(made), path, compression="zstd")
+
+
+def parquet_modules(path: Path) -> tuple[Any, Any]:
+    """What writes Parquet. Raises :class:`BadInput` where it is not installed; ``path`` is what was to be written."""
     try:
         import pyarrow as pa  # noqa: PLC0415 (an extra: heavy, and only for this)
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError:
         raise BadInput(str(path), "Parquet needs the package pyarrow", "the extra 'results' to be installed") from None
-    pq.write_table(pa.table(columns), path, compression="zstd")
+    return pa, pq
+
+
+def _arrow(pa: Any, kind: str) -> Any:
+    """A type of Arrow by its name."""
+    inner = kind.removeprefix("list<").removesuffix(">")
+    return pa.type_for_alias(kind) if inner == kind else pa.list_(pa.type_for_alias(inner))

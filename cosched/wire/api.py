@@ -71,10 +71,20 @@ class WhyDoc(msgspec.Struct, frozen=True):
 
 
 class ShareDoc(msgspec.Struct, frozen=True):
-    """A job's tasks on one node."""
+    """A job's tasks on one node, and on how many of its CPUs they run."""
 
     name: str
     tasks: int
+    cpus: int = -1  # of an earlier service, which does not say
+
+
+class HeldDoc(msgspec.Struct, frozen=True):
+    """What a job has held from then on: so many tasks on so many CPUs; ``reason``: why it was given that."""
+
+    time: str
+    tasks: int
+    cpus: int
+    reason: WhyDoc | None = None
 
 
 class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +139,8 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/jobs/ID: a job, alive or ended.
 
     ``kind_from``: "declared", or "measured" when a job of the same program ran before; ``effort``: of an ended job.
-    ``tasks``: how many it has; ``shape``: what it says of other numbers and of folding, where it says anything.
+    ``tasks``: how many it has, ``cpus``: on how many CPUs they run; ``shape``: what it says of other numbers and of
+    folding, where it says anything. ``changes``: what it has been given instead since it started, the last hundred.
     """
 
     job_id: int
@@ -138,7 +149,9 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     reason: WhyDoc | None = None
     tasks: int
+    cpus: int | None = None
     shape: ShapeDoc | None = None
+    changes: list[HeldDoc] = []
     kind: str | None = None
     kind_from: str = ""
     time_limit_s: float

@@ -18,6 +18,11 @@ all have, :class:`Run` to the first, which answers :class:`Started`; when the sc
 :class:`Kill` to all (whatever ranks are left), and :class:`GroupEnded` from each, when its cgroup is empty;
 :class:`Forget` lets the agent drop what it kept. :class:`Kill` may come at any time, also for what was never prepared.
 
+The ranks of a malleable job are all there from its start. Which of them are enabled says a map (:class:`JobMap`): the
+first with :class:`Prepare`, later ones with :class:`Adapt`, which each of its nodes passes on to the ranks that it has.
+When all ranks have done what a map asks, the node of the leading one says :class:`Adapted`. A job asks for other
+numbers of processes itself by :class:`Asked`, and has its answer by :class:`AskAnswered`.
+
 A job that runs may change its shape: :class:`Resize` to each node that it keeps, :class:`Prepare` to each that joins
 (later than the others, with the job's renewed grant), :class:`Kill` to each that it leaves, once all others have
 answered. A node that leaves and joins again is made ready anew.
@@ -74,6 +79,15 @@ class Peer(msgspec.Struct, frozen=True):
     address: str
     port: int
     tasks: int
+
+
+class JobMap(msgspec.Struct, frozen=True):
+    """How many of a malleable job's ranks are enabled on each of its nodes; of two maps the one with the higher number
+    counts. Numbers rise, also from one scheduler to the next.
+    """
+
+    number: int
+    enabled: dict[str, int]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -215,6 +229,29 @@ class Resized(Message, frozen=True):
     cpus: tuple[int, ...] = ()
 
 
+class Offered(Message, frozen=True):
+    """The answer to :class:`Adapt`. ``joined``: some rank of the job here is told maps."""
+
+    order: OrderId
+    joined: bool
+
+
+class Adapted(Message, frozen=True):
+    """All ranks of a job have done what the map with this number asks. May come twice, and after a newer map."""
+
+    job_id: int
+    attempt: int
+    number: int
+
+
+class Asked(Message, frozen=True):
+    """A job asks for so many processes more than it has, or fewer. It asks one thing at a time."""
+
+    job_id: int
+    attempt: int
+    more: int
+
+
 class Refused(Message, frozen=True):
     """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, paused,
     failed."""
@@ -326,7 +363,9 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     network interface that has the node's address (where there is none, the variable is left out); ``{tmp}`` the
     job's own directory for temporary files (``/tmp`` where that is private). HOME, USER, LOGNAME and SHELL are not
     in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
-    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order.
+    submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` as
+    in :class:`Resize`, from the beginning; ``map`` the first of a malleable job, whose ranks on a node where none of
+    them is enabled are to sleep; what is usual is not sent.
     """
 
     user: str
@@ -339,6 +378,8 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     environment: dict[str, str]
     grant: bytes
     umask: int = DEFAULT_UMASK
+    cpus: int | None = None
+    map: JobMap | None = None
 
 
 class Run(Order, frozen=True):
@@ -350,18 +391,26 @@ class Run(Order, frozen=True):
     error: str | None = None
 
 
-class Resize(Order, frozen=True):
+class Resize(Order, frozen=True, omit_defaults=True):
     """A job that runs is to have another share of this node, and other nodes beside it, from now on.
 
     ``tasks`` are its places here, by which its memory goes. Its processes, those there are and those to come, may use
-    ``cpus`` CPUs together; None: all that parallel work may use. ``peers`` and ``grant`` are the job's nodes now, the
-    grant renewed. Either all of it holds when :class:`Resized` is said, or nothing has changed.
+    ``cpus`` CPUs together; None: all that parallel work may use; 0: none, they are stopped. ``peers`` and ``grant``
+    are the job's nodes now, the grant renewed. ``asleep``: all of its processes here sleep, and whatever they do comes
+    after what others do. Either all of it holds when :class:`Resized` is said, or nothing has changed.
     """
 
     tasks: int
     cpus: int | None
     peers: tuple[Peer, ...]
     grant: bytes
+    asleep: bool = False
+
+
+class Adapt(Order, frozen=True):
+    """Tell the ranks of a malleable job here its newest map."""
+
+    map: JobMap
 
 
 class Kill(Order, frozen=True):
@@ -388,6 +437,15 @@ class Turns(Message, frozen=True):
     jobs: tuple[Turn, ...] = ()
 
 
+class AskAnswered(Message, frozen=True):
+    """What a job is given of what it has asked for. ``waits``: the rest is not free yet, and the job waits for it."""
+
+    job_id: int
+    attempt: int
+    given: int
+    waits: bool
+
+
 class Survey(Message, frozen=True):
     """Say what these users are on this node, and what its clock says."""
 
@@ -407,9 +465,36 @@ class ReadOutput(Message, frozen=True):
 
 
 FromAgent = (
-    Hello | Heartbeat | Prepared | Started | Resized | Refused | ProgramEnded | GroupEnded | OutputChunk | Surveyed
+    Hello
+    | Heartbeat
+    | Prepared
+    | Started
+    | Resized
+    | Offered
+    | Adapted
+    | Asked
+    | Refused
+    | ProgramEnded
+    | GroupEnded
+    | OutputChunk
+    | Surveyed
 )
-ToAgent = Welcome | Rejected | Revoked | Prepare | Run | Resize | Kill | Forget | Discard | ReadOutput | Survey | Turns
+ToAgent = (
+    Welcome
+    | Rejected
+    | Revoked
+    | Prepare
+    | Run
+    | Resize
+    | Adapt
+    | AskAnswered
+    | Kill
+    | Forget
+    | Discard
+    | ReadOutput
+    | Survey
+    | Turns
+)
 
 #: Values in ``Prepare.environment`` that each agent replaces by what they are on its node.
 LOCAL_VALUES: Final = (

@@ -78,14 +78,19 @@ class Schedule:
 
     @property
     def processes(self) -> NDArray[np.int64]:
-        """How many processes each job had at its last start, shape (n,)."""
+        """How many processes each job had at its last start, shape (n,); of a resident job those that were enabled."""
         if self.holdings is None:
             return self.workload.procs
         found = self.workload.procs.copy()
         for each in self.holdings:
             if each.at_us == self.start_us[each.row] and each.processes:
-                found[each.row] = each.processes
+                found[each.row] = each.procs if self._resident(each.row) else each.processes
         return found
+
+    def _resident(self, row: int) -> bool:
+        """Whether all processes of a job are there while it runs, and some of them sleep."""
+        shaped = self.workload.shapes[row] if self.workload.shapes else None
+        return shaped is not None and shaped.shape.resident
 
     def used_us(self, until_us: int | None = None) -> float:
         """Processor-microseconds that jobs held, of all time or until then."""
@@ -111,7 +116,8 @@ class Schedule:
             end_us, lost = ends[row], False
             for each in reversed([*group]):
                 lost = lost or not each.processes
-                found.append(Stretch(row, each.at_us, end_us, each.procs, each.processes > each.procs, lost))
+                folded = each.processes > each.procs and not self._resident(row)
+                found.append(Stretch(row, each.at_us, end_us, each.procs, folded, lost))
                 end_us = each.at_us
         return sorted((each for each in found if each.procs), key=lambda each: each.begin_us)
 

@@ -1,8 +1,8 @@
 """Jobs of several widths: what a shapes file says of a log's jobs (design, section 7), and their work.
 
-A shapes file is CSV with a header line: ``job_id`` and those of ``class,sizes,min,max,fold,evolve`` that are needed. A
-job without a line is rigid. Work is a job's run time times its speed on the processors that it ran on; it is kept as a
-whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
+A shapes file is CSV with a header line: ``job_id`` and those of ``class,sizes,min,max,fold,evolve,resident`` that are
+needed. A job without a line is rigid. Work is a job's run time times its speed on the processors that it ran on; it is
+kept as a whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
 """
 
 import csv
@@ -25,7 +25,7 @@ from cosched.workload.speedups import SpeedUp
 
 #: So many sizes of a job may have speeds that are not linear: each is kept.
 _MOST_SPEEDS: Final = 100_000
-COLUMNS: Final = ("job_id", "class", "sizes", "min", "max", "components", "evolve", "fold")
+COLUMNS: Final = ("job_id", "class", "sizes", "min", "max", "components", "evolve", "fold", "resident")
 
 
 class Work(StrEnum):
@@ -36,7 +36,10 @@ class Work(StrEnum):
 
 
 class Line(NamedTuple):
-    """What a shapes file says of one job. ``sizes``: as it is written; ``least`` and ``most``: of a malleable job."""
+    """What a shapes file says of one job. ``sizes``: as it is written; ``least`` and ``most``: of a malleable job.
+
+    ``resident``: of a malleable job all processes are there while it runs (``cosched.model.width``).
+    """
 
     sizes: str = ""
     least: int | None = None
@@ -45,6 +48,12 @@ class Line(NamedTuple):
     foldable: bool = True
     asks: tuple[Ask, ...] = ()
     where: str = ""
+    resident: bool = False
+
+    @property
+    def malleable(self) -> bool:
+        """Whether it can have other sizes while it runs."""
+        return self.least is not None or self.most is not None or bool(self.asks)
 
 
 def read(path: Path) -> dict[int, Line]:
@@ -89,12 +98,14 @@ def write(lines: Mapping[int, Line], path: Path) -> None:
     """Write a shapes file that :func:`read` reads as these lines."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("job_id", "class", "sizes", "min", "max", "evolve", "fold"))
+        resident = any(line.resident for line in lines.values())
+        rows.writerow(("job_id", "class", "sizes", "min", "max", "evolve", "fold", *(["resident"] if resident else [])))
         for number, line in lines.items():
             least, most = ("" if each is None else each for each in (line.least, line.most))
             asks = ";".join(f"{float(100 * ask.part):g}%:{ask.procs:+}" for ask in line.asks)
             kind, fold = "long" if line.long else "short", "yes" if line.foldable else "no"
-            rows.writerow((number, kind, line.sizes, least, most, asks, fold))
+            stays = ["yes" if line.resident else "no"] if resident else []
+            rows.writerow((number, kind, line.sizes, least, most, asks, fold, *stays))
 
 
 def _line(row: Mapping[str, str], where: str) -> Line:
@@ -105,9 +116,7 @@ def _line(row: Mapping[str, str], where: str) -> Line:
     kind = row.get("class") or "short"
     if kind not in ("long", "short"):
         raise BadInput(f"{where}: class", f"{kind!r}", "long or short", nearest=nearest(kind, ("long", "short")))
-    fold = row.get("fold") or "yes"
-    if fold not in ("yes", "no"):
-        raise BadInput(f"{where}: fold", f"{fold!r}", "yes or no")
+    fold, resident = _yes(row, "fold", "yes", where), _yes(row, "resident", "no", where)
     least, most = ((_count(row[name], f"{where}: {name}") if row.get(name) else None) for name in ("min", "max"))
     sizes = row.get("sizes", "")
     if sizes and (least is not None or most is not None):
@@ -121,7 +130,17 @@ def _line(row: Mapping[str, str], where: str) -> Line:
         parse_sizes(sizes, 1, f"{where}: sizes")  # looked at alone: which of them there are, the machine says
         if asks:
             raise BadInput(where, "sizes beside evolve", "an evolving job that is rigid or malleable")
-    return Line(sizes, least, most, kind == "long", fold == "yes", asks, where)
+    line = Line(sizes, least, most, kind == "long", fold, asks, where, resident)
+    if resident and not line.malleable:
+        raise BadInput(f"{where}: resident", "yes without min, max or evolve", "a malleable job whose processes stay")
+    return line
+
+
+def _yes(row: Mapping[str, str], name: str, otherwise: str, where: str) -> bool:
+    said = row.get(name) or otherwise
+    if said not in ("yes", "no"):
+        raise BadInput(f"{where}: {name}", f"{said!r}", "yes or no")
+    return said == "yes"
 
 
 def _ask(text: str, where: str) -> Ask:
@@ -199,7 +218,7 @@ def apply(
 
 def _range(line: Line, logged: int, most: int, speed_up: SpeedUp | None) -> Range | None:
     """The widths of a job on a machine of so many processors, or None where it has none there."""
-    malleable = line.least is not None or line.most is not None or bool(line.asks)
+    malleable = line.malleable
     if line.sizes:
         least, largest, sizes = parse_sizes(line.sizes, most, f"{line.where}: sizes")
     else:
@@ -215,14 +234,15 @@ def _range(line: Line, logged: int, most: int, speed_up: SpeedUp | None) -> Rang
     if fewer >= least:
         raise BadInput(f"{line.where}: evolve", f"{fewer} processes fewer of {least}", "one that is left at least")
     if speed_up is None:
-        return Range(least, largest, sizes, (), malleable, more, fewer)
+        return Range(least, largest, sizes, (), malleable, more, fewer, line.resident)
     if more or fewer:
         raise BadInput(f"{line.where}: evolve", "with --speed-up", "evolving jobs of linear speed-up")
     if not sizes and largest - least >= _MOST_SPEEDS:
         found = f"{largest - least + 1} sizes, each with a speed of its own"
         raise BadInput(line.where or "--speed-up", found, f"at most {_MOST_SPEEDS}, or linear speed-up")
     sizes = sizes or tuple(range(least, largest + 1))
-    return Range(least, largest, sizes, tuple(speed_up(size) for size in sizes), malleable)
+    speeds = tuple(speed_up(size) for size in sizes)
+    return Range(least, largest, sizes, speeds, malleable, resident=line.resident)
 
 
 def _count(text: str, where: str, least: int = 1) -> int:

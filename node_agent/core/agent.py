@@ -13,6 +13,7 @@ from node_agent.core.attempt import Attempt
 from node_agent.core.fence import Fenced, check_welcome
 from node_agent.core.groups import GroupRules
 from node_agent.core.lease import Lease
+from node_agent.core.maps import adapted, ranks_asked, shown_again
 from node_agent.core.memory import Memory
 from node_agent.core.orders import OrderRules, order_key
 from node_agent.core.replies import Declined, Failed, NoGuard, Reply
@@ -81,6 +82,12 @@ class AgentCore:
                 self._works.begin(self._groups.group_empty(event), ("events", event.key))
             case happened.GuardReports(groups):
                 self._works.begin(self._agree(groups))
+            case happened.RanksAdapted():
+                adapted(self._memory, event)
+            case happened.RanksAsked():
+                ranks_asked(self._memory, event)
+            case happened.AskAnswered(key, given, waits):
+                self._memory.effects.append(fx.AnswerRanks(key, given, waits))
             case happened.GuardLost(problem):
                 self._memory.guard_there, self._memory.guard_problem = False, problem
                 self._works.guard_lost(problem)
@@ -131,6 +138,8 @@ class AgentCore:
         self._works.guard_came()
         for steps in self._groups.endings(reports):
             self._works.begin(steps)
+        for attempt in self._memory:
+            self._works.begin(shown_again(attempt))
 
     def _command(self, wanted: happened.CommandWanted) -> Steps[None]:
         """A command beside the script; what became of it is its caller's business."""

@@ -5,9 +5,12 @@ from typing import Final
 import msgspec
 
 from cosched.wire.messages import (
+    Adapted,
     Exit,
     GroupEnded,
     GroupReport,
+    JobMap,
+    Offered,
     Prepare,
     Prepared,
     ProgramEnded,
@@ -20,7 +23,7 @@ from cosched.wire.messages import (
 Key = tuple[int, int]
 #: What a script writes to, by the names that messages and files have for it.
 STREAMS: Final = ("stdout", "stderr")
-Answer = Prepared | Started | Resized | Refused
+Answer = Prepared | Started | Resized | Offered | Refused
 
 
 def key_name(job_id: int, attempt: int) -> str:
@@ -32,7 +35,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """One attempt. ``prepare`` is None for one that was never prepared here, or that only the guard knew of.
 
     It is as the orders after it have made it: places, peers and grant are the latest. ``answers``: what was answered to
-    each order, by its number, of Resizes to the last alone, whose number is ``resize_order``; ``asked_kill_us``: the
+    each order, by its number, of Resizes to the last alone, whose number is ``resize_order``; ``map``: the newest that
+    its ranks are told, ``adapted`` the number of the newest that they have adopted; ``asked_kill_us``: the
     grace of a Kill that was obeyed; ``elsewhere``: where the user has the script's output, by stream, if not in the
     spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill, so nothing will run
     any more.
@@ -46,6 +50,8 @@ class Attempt(msgspec.Struct, frozen=True):
     last_order: int = 0
     answers: dict[int, Answer] = {}
     resize_order: int = 0
+    map: JobMap | None = None
+    adapted: int = 0
     elsewhere: dict[str, str] = {}
     commands: int = 0
     ran: bool = False
@@ -77,9 +83,11 @@ class Attempt(msgspec.Struct, frozen=True):
         state = "ended" if self.ended else "running" if self.ran else ready
         return GroupReport(self.job_id, self.attempt, state, self.last_order, self.exit, self.boot_id != boot_id)
 
-    def events(self) -> list[ProgramEnded | GroupEnded]:
-        """What has happened and is not acknowledged (by Forget)."""
+    def events(self) -> list[Adapted | ProgramEnded | GroupEnded]:
+        """What has happened and is not acknowledged (by Forget), or may have been told in vain."""
         if self.forgotten:
             return []
+        if self.open and self.adapted and self.exit is None:
+            return [Adapted(self.job_id, self.attempt, self.adapted)]
         program = [ProgramEnded(self.job_id, self.attempt, self.exit, self.error_tail)] if self.exit else []
         return [*program, *([self.ended] if self.ended else [])]

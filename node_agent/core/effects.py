@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cosched.wire.messages import Fence, FromAgent, Peer, Prepare
+from cosched.wire.messages import Fence, FromAgent, JobMap, Peer, Prepare
 from node_agent.core.attempt import Attempt, Key
 from node_agent.core.replies import Reply
 
@@ -20,10 +20,14 @@ Level = Literal["info", "warn"]
 
 
 class PrepareGroup(msgspec.Struct, frozen=True):
-    """Make a group for an attempt: cgroup, private directories. ``prepare`` is the order that asks for it."""
+    """Make a group for an attempt: cgroup, private directories. ``prepare`` is the order that asks for it.
+
+    ``asleep`` as in :class:`ResizeGroup`.
+    """
 
     key: Key
     prepare: Prepare
+    asleep: bool = False
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -47,13 +51,15 @@ class Spawn(msgspec.Struct, frozen=True):
 class ResizeGroup(msgspec.Struct, frozen=True):
     """Give an attempt so many places, and its processes so many CPUs (None: all that parallel work may use).
 
-    ``n`` is the order's number: the guard does nothing that is older than what it has done. Reply: ``GroupResized``.
+    ``n`` is the order's number: the guard does nothing that is older than what it has done. ``asleep``: its processes
+    run when nobody else wants to. Reply: ``GroupResized``.
     """
 
     key: Key
     n: int
     tasks: int
     cpus: int | None
+    asleep: bool = False
 
 
 class KillGroup(msgspec.Struct, frozen=True):
@@ -90,6 +96,16 @@ class MakeReady(msgspec.Struct, frozen=True):
     peers: tuple[Peer, ...]
 
 
+class OfferMap(msgspec.Struct, frozen=True):
+    """Tell the ranks of a job here its newest map, those there are and those to come.
+
+    Reply: ``Done`` where some rank is there to be told, ``Failed`` where none is.
+    """
+
+    key: Key
+    map: JobMap
+
+
 class ReadErrorTail(msgspec.Struct, frozen=True):
     """The last bytes of a script's error output. Reply: ``ErrorTail``."""
 
@@ -100,7 +116,7 @@ class LookForDescriptors(msgspec.Struct, frozen=True):
     """Whether the agent can open anything now. Reply: ``Done``, or ``Failed`` where no descriptor is left."""
 
 
-NodeQuestion = ReadGrant | MakeReady | ReadErrorTail | LookForDescriptors
+NodeQuestion = ReadGrant | MakeReady | OfferMap | ReadErrorTail | LookForDescriptors
 
 # effects
 
@@ -148,6 +164,14 @@ class RemoveOutput(msgspec.Struct, frozen=True):
     """Remove what an attempt's script has written into the spool."""
 
     key: Key
+
+
+class AnswerRanks(msgspec.Struct, frozen=True):
+    """Tell the rank that asked for other numbers of processes what its job is given."""
+
+    key: Key
+    given: int
+    waits: bool
 
 
 class KeepFence(msgspec.Struct, frozen=True):
@@ -203,6 +227,7 @@ Effect = (
     | Drop
     | RemoveFiles
     | RemoveOutput
+    | AnswerRanks
     | KeepFence
     | Tell
     | HangUp

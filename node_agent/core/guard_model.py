@@ -22,10 +22,10 @@ KILLED = Exit(signal=9, cause="killed")
 class ModelGroup:
     """An attempt: the commands that were started in it, and how each has ended (None: it runs)."""
 
-    def __init__(self, prepare: Prepare) -> None:
+    def __init__(self, prepare: Prepare, *, asleep: bool) -> None:
         self.prepare = prepare
         self.tasks = prepare.tasks
-        self.cpus: int | None = None
+        self.cpus, self.asleep = prepare.cpus, asleep
         self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
         self.ending = False
@@ -83,7 +83,7 @@ class GuardModel:
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is here already")
         if group is None and self.paused:
             return Declined("paused", self.paused)
-        self.groups.setdefault(request.key, ModelGroup(request.prepare))
+        self.groups.setdefault(request.key, ModelGroup(request.prepare, asleep=request.asleep))
         return Done()
 
     def _spawn(self, request: fx.Spawn, group: ModelGroup) -> Reply:
@@ -100,6 +100,7 @@ class GuardModel:
         if request.n < group.resize_order:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
         group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
+        group.asleep = request.asleep
         return GroupResized(() if request.cpus is None else tuple(range(request.cpus)))
 
     def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:

@@ -104,6 +104,28 @@ class CommandWanted(msgspec.Struct, frozen=True):
     stream: str
 
 
+class RanksAdapted(msgspec.Struct, frozen=True):
+    """The leading rank of a job says that all have done what the map with this number asks."""
+
+    key: Key
+    number: int
+
+
+class RanksAsked(msgspec.Struct, frozen=True):
+    """A rank says that its job asks for so many processes more, or fewer."""
+
+    key: Key
+    more: int
+
+
+class AskAnswered(msgspec.Struct, frozen=True):
+    """The scheduler answers that."""
+
+    key: Key
+    given: int
+    waits: bool
+
+
 class Replied(msgspec.Struct, frozen=True):
     """The reply to a question of the core's."""
 
@@ -130,6 +152,9 @@ Input = (
     | CommandEnded
     | GroupEmpty
     | CommandWanted
+    | RanksAdapted
+    | RanksAsked
+    | AskAnswered
     | Replied
     | TimerDue
 )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from cosched.wire.messages import (
+    Adapt,
     Discard,
     Forget,
     FromAgent,
@@ -19,6 +20,7 @@ from node_agent.core import effects as fx
 from node_agent.core.attempt import STREAMS, Answer, Attempt, Key
 from node_agent.core.fence import Fenced, check_order
 from node_agent.core.groups import SCRIPT, GroupRules
+from node_agent.core.maps import adapting, shown
 from node_agent.core.memory import Memory
 from node_agent.core.reshaping import fitting_grant, opened, renewed, reshaped
 from node_agent.core.works import GUARD_WAIT_US, GuardAway, GuardWait, Refusal, Steps, Unable, asked
@@ -109,6 +111,8 @@ class OrderRules:
             return (yield from self._run(message, attempt))
         if isinstance(message, Resize):
             return (yield from reshaped(self._memory, message, attempt))
+        if isinstance(message, Adapt):
+            return (yield from adapting(self._memory, message, attempt))
         if isinstance(message, Kill):
             yield from self._kill(message, attempt)
         elif isinstance(message, Forget):
@@ -129,12 +133,16 @@ class OrderRules:
         yield from asked(fx.MakeReady(key, message.peers))
         made = memory.new(key, message.fence.cluster_id)
         try:
-            yield from asked(fx.PrepareGroup(key, message))
+            asleep = message.map is not None and not message.map.enabled.get(memory.node)
+            yield from asked(fx.PrepareGroup(key, message, asleep))
         except (GuardAway, Refusal, Unable):
             memory.effects.append(fx.RemoveFiles(key))
             raise
-        memory.change(memory.get(key) or made, prepare=message)
-        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks here")
+        made = memory.change(memory.get(key) or made, prepare=message, map=message.map)
+        if message.map is not None:
+            yield from shown(made, message.map)
+        on = "" if message.cpus is None else f" on {message.cpus} CPUs"
+        memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks{on} here")
         return Prepared(message.order)
 
     def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:

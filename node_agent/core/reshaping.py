@@ -50,11 +50,13 @@ def reshaped(memory: Memory, message: Resize, attempt: Attempt | None) -> Steps[
     yield from asked(GuardWait(GUARD_WAIT_US))
     attempt, prepare = opened(memory.get(attempt.id))
     yield from _told(memory, message, prepare)
-    cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, message.tasks, message.cpus))
+    share = (message.tasks, message.cpus, message.asleep)
+    cpus = yield from resized(fx.ResizeGroup(attempt.id, message.order.n, *share))
     attempt, prepare = opened(memory.get(attempt.id))
-    changed = msgspec.structs.replace(prepare, tasks=message.tasks, peers=message.peers, grant=message.grant)
+    tasks, cpus_now, _ = share
+    changed = msgspec.structs.replace(prepare, tasks=tasks, cpus=cpus_now, peers=message.peers, grant=message.grant)
     memory.change(attempt, prepare=changed)
-    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "all CPUs"
+    where = f"CPUs {', '.join(map(str, cpus))}" if cpus else "no CPU" if message.cpus == 0 else "all CPUs"
     memory.say("info", f"job {attempt.key}: {message.tasks} tasks on {where} here, of {_names(message)}")
     return Resized(message.order, cpus)
 
@@ -90,7 +92,7 @@ def _told(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[
 
 
 def _apart_from_nodes(prepare: Prepare) -> Prepare:
-    return msgspec.structs.replace(prepare, fence=None, order=None, peers=(), environment={}, grant=b"")
+    return msgspec.structs.replace(prepare, fence=None, order=None, peers=(), environment={}, grant=b"", map=None)
 
 
 def _names(message: Prepare | Resize) -> str:

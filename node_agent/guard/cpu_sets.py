@@ -5,6 +5,7 @@ A node offers so many processors; the p-th of them is a CPU of the machine, the 
 Where no controller keeps jobs to their sets, threads are looked at now and then: who has strayed is brought back.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -16,11 +17,21 @@ from node_agent.guard.groups import Group
 _LOOK_US: Final = US_PER_S
 
 
-def chosen(count: int, own: Collection[int], others: Collection[int], procs: int) -> tuple[int, ...]:
-    """So many of a node's processors (all, where it has fewer) for a job: of its own, then free ones, then any."""
-    free = [place for place in range(procs) if place not in own and place not in others]
-    shared = [place for place in range(procs) if place not in own and place in others]
-    return tuple(sorted([*sorted(own), *free, *shared][:count]))
+def chosen(count: int, own: Collection[int], others: Collection[int], procs: int, cpus: int) -> tuple[int, ...]:
+    """So many of a node's processors (all, where it has fewer) for a job: of its own, then free ones, then any.
+
+    Of each kind first those on CPUs of the machine that it has not yet; ``cpus``: how many the machine has.
+    """
+    free = {place for place in range(procs) if place not in own and place not in others}
+    found: list[int] = []
+    on = Counter[int]()
+    for kind in (set(own), free, {*range(procs)} - {*own} - free):
+        while kind and len(found) < count:
+            place = min(kind, key=lambda place: (on[place % cpus], place))
+            kind.discard(place)
+            found.append(place)
+            on[place % cpus] += 1
+    return tuple(sorted(found))
 
 
 class CpuSets:
@@ -34,13 +45,13 @@ class CpuSets:
         self._next_us = 0
 
     def give(self, group: Group, count: int | None) -> None:
-        """Give a job so many processors (None: no set of its own). Raises OSError; then it has what it had."""
+        """Give a job so many processors (None or 0: no set of its own). Raises OSError; then it has what it had."""
         before = group.processors
-        if count is None:
+        if not count:
             group.processors = ()
         else:
             others = {p for other in self._groups.values() if other is not group for p in other.processors}
-            group.processors = chosen(count, before, others, self._procs)
+            group.processors = chosen(count, before, others, self._procs, len(self._cgroups.cpus()))
         try:
             self.apply(group)
         except OSError:

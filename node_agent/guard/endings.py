@@ -64,7 +64,7 @@ class Endings:
                 self._look(group, now_us)
 
     def _limited(self, group: Group) -> bool:
-        return not (group.ending or group.told_empty or self.paused)
+        return not (group.ending or group.told_empty or self.paused or group.stopped_us is not None)
 
     def begin(self, group: Group, cause: str, grace_us: int) -> None:
         """SIGTERM now, what is left is killed after the grace. Why is on record before anybody can die of it."""

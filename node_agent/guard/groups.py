@@ -60,6 +60,8 @@ class Group:
         self.removing = False
         self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
         self.processors: tuple[int, ...] = ()  # of the node's, that it may use alone; none: any (``cpu_sets``)
+        self.stopped_us: int | None = None  # since when it has no CPU and its processes are stopped
+        self.asleep = False  # its processes come after all others
         self.resize_order = 0  # the number of the newest order that has changed its share
         self.eased = False  # its one stretch beside the owner has begun (``easing``)
         self.problems: list[str] = []
@@ -108,6 +110,8 @@ class Group:
             "kill_at_us": self.kill_at_us,
             "eased": self.eased,
             "processors": list(self.processors),
+            "stopped_us": self.stopped_us,
+            "asleep": self.asleep,
             "resize_order": self.resize_order,
         }
 
@@ -121,5 +125,7 @@ class Group:
         group.kill_at_us = record["kill_at_us"]
         group.eased = bool(record.get("eased", False))
         group.processors = tuple(int(each) for each in record.get("processors", ()))
+        group.stopped_us = record.get("stopped_us")
+        group.asleep = bool(record.get("asleep", False))
         group.resize_order = int(record.get("resize_order", 0))
         return group

@@ -66,7 +66,7 @@ class Jobs:
         self.levers = Levers(cgroups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
-        self.endings.on_begin = self.levers.spare
+        self.endings.on_begin = self._ends
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
         )
@@ -82,11 +82,15 @@ class Jobs:
             self.endings.look_in(group, 0)
             with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
                 self.cpu_sets.apply(group)
+            if group.stopped_us is not None:  # the predecessor may have died between its record and the deed
+                self._cgroups.freeze(group.name, frozen=True)
         self.levers.undo_all(self.groups)
         self.easing.end_all()
         for group in self.groups.values():
             if group.ending:
                 self.levers.spare(group.key)
+            elif group.asleep:
+                self.levers.sleep(group.key, asleep=True)
         self._sandboxes.remove_stray(self.groups.values())
         return len(self.groups)
 
@@ -94,6 +98,8 @@ class Jobs:
         """Stop all jobs' processes, or let them go on after so long a pause, which counts in no time limit."""
         self.endings.paused = frozen
         for group in self.groups.values():
+            if group.stopped_us is not None:
+                continue  # it has no CPU, pause or not
             self._cgroups.freeze(group.name, frozen=frozen)
             if not frozen and group.deadline_us is not None:
                 group.deadline_us += paused_us
@@ -118,8 +124,14 @@ class Jobs:
         self._admit(group)
 
         def done(found: dict[str, Any]) -> None:
+            if "error" not in found and request.cpus is not None:
+                try:
+                    self.cpu_sets.give(group, request.cpus)
+                except OSError as error:
+                    found = {"error": "failed", "message": f"giving it {request.cpus} CPUs: {error.strerror}"}
             if "error" not in found and group.ending is None:
                 group.user = users.User(*found["user"])
+                self._sleep(group, asleep=request.asleep)
                 self.endings.watch(group)
                 self.endings.save(group)
                 answer({"problems": group.problems})
@@ -134,17 +146,7 @@ class Jobs:
 
     def spawn(self, request: Spawn, fds: Sequence[int], answer: Answer) -> None:
         """Fork a supervisor for a command; the answer comes when the command runs or could not be executed."""
-        group = self._known(request.job, request.attempt)
-        if group.ending or group.removing:
-            raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
-        if why := self.paused():
-            raise Refusal("paused", why)
-        if group.user is None:
-            raise Refusal("busy", f"attempt {request.attempt} at job {request.job} is not ready yet")
-        if request.n in group.commands or self._records.exit(request.job, request.attempt, request.n):
-            raise Refusal("busy", f"command {request.n} has been started already")
-        if len(group.alive) >= MAX_ALIVE:
-            raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
+        group, user = self._to_start_in(request)
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
         stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
         plan = supervisor.CommandPlan(
@@ -153,7 +155,7 @@ class Jobs:
             request.n,
             group.name,
             command.Command(request.argv, env, request.cwd, stdio, request.output, request.error),
-            self._sandboxes.place(group, group.user),
+            self._sandboxes.place(group, user),
             fds[3] if request.script else None,
             request.stream,
             self._agent_uid,
@@ -202,6 +204,24 @@ class Jobs:
             started.pidfd = os.pidfd_open(pid)  # it is a child, and is not reaped before the loop goes on
         self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
 
+    def _to_start_in(self, request: Spawn) -> tuple[Group, users.User]:
+        """Where a command is to be started, and as whom. Raises :class:`Refusal`."""
+        group = self._known(request.job, request.attempt)
+        name = f"attempt {request.attempt} at job {request.job}"
+        if group.ending or group.removing:
+            raise Refusal("stale", f"{name} is {group.state}")
+        if why := self.paused():
+            raise Refusal("paused", why)
+        if group.user is None:
+            raise Refusal("busy", f"{name} is not ready yet")
+        if group.stopped_us is not None:
+            raise Refusal("busy", f"{name} has no CPU now")
+        if request.n in group.commands or self._records.exit(request.job, request.attempt, request.n):
+            raise Refusal("busy", f"command {request.n} has been started already")
+        if len(group.alive) >= MAX_ALIVE:
+            raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
+        return group, group.user
+
     def resize(self, request: Resize) -> dict[str, Any]:
         """Another share of the node: all of it, or none. What is there already changes nothing."""
         group = self._known(request.job, request.attempt)
@@ -209,19 +229,49 @@ class Jobs:
             raise Refusal("stale", f"attempt {request.attempt} at job {request.job} is {group.state}")
         if request.n < group.resize_order:
             raise Refusal("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
-        before = group.request
+        before, had = group.request, group.processors
         group.request = before._replace(tasks=request.tasks)
         try:
             if request.tasks != before.tasks:
                 self._fit_memory(group)
             self.cpu_sets.give(group, request.cpus)
+            self._stop(group, stopped=request.cpus == 0)
         except (OSError, Refusal):
             group.request = before
             self._cgroups.create(group.name, group.memory_bytes, group.processes)
+            self.cpu_sets.give(group, len(had))
             raise
         group.resize_order = request.n
+        self._sleep(group, asleep=request.asleep)
         self.endings.save(group)
         return {"cpus": list(self.cpu_sets.cpus(group))}
+
+    def _stop(self, group: Group, *, stopped: bool) -> None:
+        """A job has no CPU at all, or has some again; for so long its time limit does not count."""
+        if stopped == (group.stopped_us is not None):
+            return
+        now_us = process.boottime_us()
+        if stopped:
+            group.stopped_us = now_us
+            self.endings.save(group)  # before the deed: a successor does it again
+        if not self.endings.paused:
+            self._cgroups.freeze(group.name, frozen=stopped)
+        if not stopped and group.stopped_us is not None:
+            if group.deadline_us is not None:
+                group.deadline_us += now_us - group.stopped_us
+            group.stopped_us = None
+
+    def _sleep(self, group: Group, *, asleep: bool) -> None:
+        """Have a job's processes come after those of all other jobs, or not any more."""
+        if asleep != group.asleep:
+            group.asleep = asleep
+            self.levers.sleep(group.key, asleep=asleep)
+
+    def _ends(self, key: tuple[int, int]) -> None:
+        """A job is to end: nothing holds back its processes, so that they hear of it."""
+        if (group := self.groups.get(key)) is not None:
+            self._stop(group, stopped=False)
+        self.levers.spare(key)
 
     def _fit_memory(self, group: Group) -> None:
         """Have the job's limits follow its places. Raises :class:`Refusal`, OSError."""

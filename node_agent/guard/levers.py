@@ -4,8 +4,9 @@ Nothing here touches the parallel side as a whole: whatever jobs do to each othe
 around them all hold. Where the side has a ceiling, who waits for his turn is held altogether: in the idle class he
 would use up what there is for all whenever the job whose turn it is waits for a message.
 
-Every lever has a moment at which it is undone, whether or not an agent is there to do so. A guard that is killed leaves
-what it had set; its successor begins by setting all to what they are made with.
+Every lever but one has a moment at which it is undone, whether or not an agent is there to do so; a job whose processes
+are to sleep stays in the idle class until it is given a CPU. A guard that is killed leaves what it had set; its
+successor begins by setting all to what they are made with, and what is on record again.
 
 Slots are counted from one moment on, so that guards of several nodes that were told the same moment (each by its own
 clock) change over at the same time, without a message for each change.
@@ -50,6 +51,7 @@ class Levers:
         self._raised: dict[Key, tuple[int, int]] = {}  # percent, until when
         self._slots: Slots | None = None
         self._set: dict[Key, Lever] = {}  # what is not as it was made
+        self._asleep: set[Key] = set()  # all processes of these are to sleep
         self._spared: set[Key] = set()
         self._due_us = _NEVER_US
         self.raises = 0
@@ -90,6 +92,11 @@ class Levers:
         """When :meth:`tick` is wanted next."""
         return self._due_us
 
+    def sleep(self, key: Key, *, asleep: bool) -> None:
+        """A job's processes are to sleep here, until they are not any more: they come after all others."""
+        (self._asleep.add if asleep else self._asleep.discard)(key)
+        self._apply(boottime_us())
+
     def spare(self, key: Key) -> None:
         """The job is to end: it is held no more, for who is held dies as slowly as he is let run."""
         self._spared.add(key)
@@ -98,6 +105,7 @@ class Levers:
     def forget(self, key: Key) -> None:
         """The job's group is gone."""
         self._spared.discard(key)
+        self._asleep.discard(key)
         self._raised.pop(key, None)
         self._set.pop(key, None)
 
@@ -132,6 +140,8 @@ class Levers:
                 wanted[key] = wanted.get(key, NEUTRAL)._replace(idle=not held_here, held=held_here)
             next_us = slots.begin_us + (number + 1) * slots.slot_us
             self._due_us = min(self._due_us, next_us, slots.until_us)
+        for key in self._asleep - self._spared:
+            wanted[key] = Lever(idle=True)
         self._write({key: lever for key, lever in wanted.items() if lever != NEUTRAL}, strict=strict)
 
     def _write(self, wanted: dict[Key, Lever], *, strict: bool = False) -> None:

@@ -47,7 +47,10 @@ class Arm(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands."""
+    """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands.
+
+    ``cpus`` and ``asleep`` as in :class:`Resize`.
+    """
 
     job: fields.Job
     attempt: fields.Attempt
@@ -58,6 +61,8 @@ class Prepare(NamedTuple):
     limit_us: fields.Limit
     grace_us: fields.Grace
     umask: fields.Umask = 0o022  # where a record of an earlier version has none
+    cpus: fields.Cpus = None
+    asleep: fields.Flag = False
 
 
 class Spawn(NamedTuple):
@@ -76,9 +81,11 @@ class Spawn(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """Another share of the node for an attempt: places, and so many CPUs (None: any) for its processes.
+    """Another share of the node for an attempt: places, and so many CPUs for its processes.
 
-    ``n`` is the number of the scheduler's order: what is older than the newest that was obeyed is refused.
+    None: any CPUs; 0: none, its processes are stopped until it is given some.
+    ``asleep``: they are to sleep, and what they do all the same comes after what any other job does. ``n`` is the
+    number of the scheduler's order: what is older than the newest that was obeyed is refused.
     """
 
     job: fields.Job
@@ -86,6 +93,7 @@ class Resize(NamedTuple):
     n: fields.Order
     tasks: fields.Tasks
     cpus: fields.Cpus
+    asleep: fields.Flag = False
 
 
 class Signal(NamedTuple):

@@ -20,6 +20,7 @@ from cosched.linux import slices
 from cosched.linux.cgroups import YES
 from cosched.wire.messages import VERSION, Hello
 from cosched.wire.sequence import new_session
+from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
@@ -34,6 +35,7 @@ from node_agent.service.environment import Environment
 from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles, install_rsh
 from node_agent.service.groups import Groups
+from node_agent.service.job_channel import JobChannel
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.link import Link
 from node_agent.service.output import Output
@@ -53,7 +55,7 @@ class Agent:
         """Read what was kept. Raises :class:`BadInput`, :class:`Failed`."""
         self.config = config
         run, state = Path(config.paths.run), Path(config.paths.state)
-        self.socket = str(run / "agent.sock")
+        self.socket, self.job_socket = str(run / "agent.sock"), str(run / "job.sock")
         self.complaints = Complaints()
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         try:
@@ -81,11 +83,19 @@ class Agent:
             self.disk,
             spool,
             files,
-            Environment(config, files, rsh, self.socket),
+            Environment(config, files, rsh, self.socket, self.job_socket),
             lambda: load_grant_pub(identity),
             self.complaints,
         )
         self.job_lookup = JobLookup(self.groups.guard, config.cgroup.cosched, Path(config.cgroup.mount))
+        self.channel = self.groups.channel = JobChannel(
+            config.name,
+            self.job_lookup,
+            self.groups.owner,
+            self.complaints,
+            lambda key, number: self.groups.hand_in(happened.RanksAdapted(key, number)),
+            lambda key, more: self.groups.hand_in(happened.RanksAsked(key, more)),
+        )
         self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease)
         self.groups.on_guard.append(self.desk.again)
         self.coscheduler = Coscheduler(config, self.groups.guard, self.core.attempts)
@@ -144,6 +154,7 @@ class Agent:
             try:
                 servers.append(await self.rsh_proxy.local(self.socket))
                 servers.append(await self.rsh_proxy.remote())
+                servers.append(self.channel.listen(self.job_socket))
             except OSError as error:
                 raise Failed(f"cannot listen: {error.strerror or error}") from None
             tasks.append(asyncio.create_task(self._fatal(self.groups.guard.keep())))
@@ -157,8 +168,9 @@ class Agent:
             await _ended(tasks)
             for server in servers:
                 server.close()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.socket)
+            for path in (self.socket, self.job_socket):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
 
     async def _first_words(self) -> None:
         """What the guard says this machine can enforce, if it is there."""

@@ -14,11 +14,14 @@ from node_agent.service.files import NodeFiles
 class Environment:
     """What the scheduler made, with this node's own paths and names. ``private_tmp``: jobs have a /tmp of their own."""
 
-    def __init__(self, config: NodeConfig, files: NodeFiles, rsh: str, socket: str) -> None:
-        """``rsh`` is the path of ``cosched-rsh`` here, ``socket`` where it finds this agent."""
+    def __init__(self, config: NodeConfig, files: NodeFiles, rsh: str, socket: str, job_socket: str) -> None:
+        """``rsh`` is the path of ``cosched-rsh`` here, ``socket`` where it finds this agent.
+
+        ``job_socket`` is where ranks of malleable jobs do.
+        """
         self._config = config
         self._files = files
-        self._rsh, self._socket = rsh, socket
+        self._rsh, self._socket, self._job_socket = rsh, socket, job_socket
         self.private_tmp = True
 
     def uid(self, attempt: Attempt) -> int | None:
@@ -48,6 +51,8 @@ class Environment:
         }
         made = {name: local.get(value, value) for name, value in prepare.environment.items() if local.get(value) != ""}
         made |= {"COSCHED_NODE": config.name, "COSCHED_AGENT_SOCKET": self._socket}
+        if prepare.map is not None:
+            made["COSCHED_JOB_SOCKET"] = self._job_socket
         uid = self._uid(prepare)
         try:
             entry = pwd.getpwuid(uid if uid is not None else os.geteuid())

@@ -34,6 +34,7 @@ from node_agent.service.fence import EpochFile
 from node_agent.service.files import NodeFiles
 from node_agent.service.guard import Guard
 from node_agent.service.guard_requests import Requests
+from node_agent.service.job_channel import JobChannel
 from node_agent.service.spool import Spool
 
 _log = logging.getLogger("cosched.agent")
@@ -41,7 +42,12 @@ _ALIVE = frozenset({"preparing", "running", "ending"})
 
 
 class Groups:
-    """The attempts on this node, their files, and the guard that holds their processes."""
+    """The attempts on this node, their files, and the guard that holds their processes.
+
+    ``channel`` is where ranks are told maps; whoever makes it sets it, before anything happens.
+    """
+
+    channel: JobChannel
 
     def __init__(
         self,
@@ -94,6 +100,11 @@ class Groups:
         finally:
             self._handling = False
             self._happened.clear()
+
+    def owner(self, key: Key) -> int | None:
+        """Whose processes an attempt has that may go on here; None where there is none."""
+        attempt = self.core.get(*key)
+        return self.environment.uid(attempt) if attempt is not None and attempt.open else None
 
     async def start_command(self, key: Key, argv: Sequence[str], stream: str) -> None:
         """Have a command started in an attempt's group. Raises GuardGone, GuardRefused, ValueError."""
@@ -174,6 +185,9 @@ class Groups:
                 self._records.drop(key)
             case fx.RemoveFiles(key):
                 self._files.remove(*key)
+                self.channel.forget(key)
+            case fx.AnswerRanks(key, given, waits):
+                self.channel.answer(key, given, waits)
             case fx.RemoveOutput(key):
                 self._spool.remove(*key)
             case fx.KeepFence(fence):
@@ -197,20 +211,23 @@ class Groups:
             self._happened.append(happened.Replied(number, Failed(str(error))))
 
     def _reply(self, question: fx.NodeQuestion) -> Reply:
-        match question:
-            case fx.ReadErrorTail(key):
-                return ErrorTail(self._spool.tail(*key))
-            case fx.LookForDescriptors():
-                return Done() if has_descriptors() else Failed("no descriptor is left")
         try:
-            if isinstance(question, fx.ReadGrant):
-                return GrantRead(verified(question.grant, self._grant_pub()))
-            if problem := self._disk.problem():
-                return Failed(problem)
-            self._files.write(*question.key, question.peers)
+            match question:
+                case fx.ReadErrorTail(key):
+                    return ErrorTail(self._spool.tail(*key))
+                case fx.ReadGrant(grant):
+                    return GrantRead(verified(grant, self._grant_pub()))
+                case fx.LookForDescriptors():
+                    problem = "" if has_descriptors() else "no descriptor is left"
+                case fx.OfferMap(key, newest):
+                    self.channel.offer(key, newest.number, newest.enabled)
+                    problem = "" if self.channel.joined(key) else "no rank is here to be told"
+                case fx.MakeReady(key, peers):
+                    if not (problem := self._disk.problem()):
+                        self._files.write(*key, peers)
         except (BadInput, OSError, ValueError) as error:
             return Failed(str(error))
-        return Done()
+        return Failed(problem) if problem else Done()
 
 
 def _reply_of(found: Message | GuardGone) -> Reply:

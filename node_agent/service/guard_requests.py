@@ -29,7 +29,7 @@ class Requests:
             elif isinstance(request, fx.PrepareGroup):
                 yield _prepare(request), descriptors
             elif isinstance(request, fx.ResizeGroup):
-                yield requests.Resize(*request.key, request.n, request.tasks, request.cpus), descriptors
+                yield requests.Resize(*request.key, request.n, request.tasks, request.cpus, request.asleep), descriptors
             elif isinstance(request, fx.KillGroup):
                 yield requests.Kill(*request.key, request.grace_us), descriptors
             else:
@@ -75,6 +75,8 @@ def _prepare(request: fx.PrepareGroup) -> requests.Prepare:
         limit_us=order.limit_us,
         grace_us=order.grace_us,
         umask=order.umask,
+        cpus=order.cpus,
+        asleep=request.asleep,
     )
 
 

@@ -21,6 +21,7 @@ from cosched.wire.messages import (
     RIGID_VERSION,
     VERSION,
     WRONG_VERSION,
+    AskAnswered,
     FromAgent,
     Hello,
     Order,
@@ -241,6 +242,9 @@ class Link:
     def _handle(self, message: ToAgent) -> None:
         if isinstance(message, Order):
             self._obey(message)
+        elif isinstance(message, AskAnswered):
+            key = (message.job_id, message.attempt)
+            self._shell.hand_in(happened.AskAnswered(key, message.given, message.waits))
         elif isinstance(message, Turns):
             self._coscheduler.told(message)
         elif isinstance(message, ReadOutput):

@@ -5,7 +5,23 @@ and a failure is read by whoever recognises its own words (:func:`diagnose`, :fu
 more class of the interface, in :data:`LAUNCHERS`.
 """
 
-from space_scheduler.launch.environment import LAUNCHERS, check_environment, diagnose, job_environment, unnoticed
+from space_scheduler.launch.environment import (
+    LAUNCHERS,
+    check_environment,
+    diagnose,
+    job_environment,
+    unnoticed,
+    yields,
+)
 from space_scheduler.launch.interface import Context, Launcher
 
-__all__ = ["LAUNCHERS", "Context", "Launcher", "check_environment", "diagnose", "job_environment", "unnoticed"]
+__all__ = [
+    "LAUNCHERS",
+    "Context",
+    "Launcher",
+    "check_environment",
+    "diagnose",
+    "job_environment",
+    "unnoticed",
+    "yields",
+]

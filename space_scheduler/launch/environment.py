@@ -20,8 +20,9 @@ from space_scheduler.launch.serial import Serial
 LAUNCHERS: Final[tuple[Launcher, ...]] = (OpenMpi5(), OpenMpi4(), Mpich(), Pvm(), Serial())
 
 #: Two-phase waiting as far as message libraries offer it: none blocks after spinning, they go on to yield. (Open MPI
-#: yields in every empty round or never, MPICH after so many.)
+#: yields in every empty round or never, MPICH after so many.) Processes that share a CPU need it, too.
 SPIN: Final = {"OMPI_MCA_mpi_yield_when_idle": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1000"}
+_NEVER_YIELDS: Final = frozenset({"", "0", "false", "no", "disabled"})
 
 # What a submission from inside another job or batch system leaves behind: launchers would take it for their own.
 _FOREIGN = re.compile(
@@ -42,12 +43,17 @@ def job_environment(context: Context) -> dict[str, str]:
     environment: dict[str, str] = {}
     for launcher in LAUNCHERS:
         environment.update(launcher.defaults(context))
-    if context.coscheduling == Mode.SPIN:
+    if context.coscheduling == Mode.SPIN or context.folds:
         environment.update(SPIN)
     environment.update({name: value for name, value in context.submitted.items() if not _FOREIGN.match(name)})
     for launcher in LAUNCHERS:
         environment.update(launcher.required(context))
     return environment
+
+
+def yields(submitted: Mapping[str, str]) -> bool:
+    """Whether the processes of a job that may be folded yield while they wait, as far as its environment says."""
+    return all(submitted.get(name, value).strip().lower() not in _NEVER_YIELDS for name, value in SPIN.items())
 
 
 def diagnose(error_tail: bytes, peers: Sequence[Peer]) -> Failure | None:

@@ -14,7 +14,7 @@ class Context:
 
     ``peers`` are in the allocation's order, the first runs the script; ``network`` is the network ranks talk over
     (CIDR), empty for any; ``directory`` where the job works; ``submitted`` the environment of the submission;
-    ``coscheduling`` the job's mode.
+    ``coscheduling`` the job's mode; ``folds``: its processes may come to share CPUs.
     """
 
     job_id: int
@@ -28,6 +28,7 @@ class Context:
     directory: str = ""
     submitted: Mapping[str, str]
     coscheduling: str = "none"
+    folds: bool = False
 
 
 class Launcher(Protocol):

@@ -115,9 +115,17 @@ def _check_answer(change: PlannedAnswer, record: Record | None, answered: set[in
         problem = f"it asked for {record.asks}"
     elif not isinstance(shape, Range) or not -shape.ask_fewer <= record.given + change.given <= shape.ask_more:
         problem = f"it cannot be given {change.given} more: {shape}"
+    elif shape.resident and change.given > 0 and shape.least + record.given + change.given > _present(record):
+        problem = f"it cannot be given {change.given} more: {_present(record)} processes are there"
     answered.add(job_id)
     if problem:
         raise BadPlan(f"job {job_id} cannot be answered: {problem}")
+
+
+def _present(record: Record) -> int:
+    """How many processes of a running job are there."""
+    assert record.allocation is not None
+    return record.allocation.processes
 
 
 def _check_running(room: Free, change: PlannedResize | PlannedRequeue, records: Records, changed: set[int]) -> None:
@@ -136,7 +144,12 @@ def _width(job: Job, allocation: Allocation) -> str | None:
     processes, procs = allocation.processes, allocation.procs
     if not job.width.allows(processes):
         return f"it cannot have {processes} processors: {job.width}"
-    if allocation.folded and (procs >= processes or (procs and not job.foldable)):
+    if not allocation.folded:
+        return None
+    if job.resident:
+        enabled = procs < processes and (not procs or job.width.allows(procs))
+        return None if enabled else f"{procs} of its {processes} processes cannot be enabled: {job.width}"
+    if procs >= processes or (procs and not job.may_be_folded):
         return f"its {processes} processes cannot be folded to {procs} processors"
     return None
 
@@ -148,6 +161,17 @@ def _whole(allocation: Allocation) -> bool:
     return both == (allocation.processes, allocation.procs) and all(
         0 <= each.procs <= each.tasks >= 1 for each in shares
     )
+
+
+def _moved(job: Job, old: Allocation, new: Allocation) -> str | None:
+    """What is wrong with a change by which processes that stay where they are would go elsewhere, or None."""
+    if job.resident:
+        if _processes(new) == _processes(old) and [at.node for at in new.nodes] == [at.node for at in old.nodes]:
+            return None
+        return f"its {old.processes} processes stay where they are, also those that sleep"
+    if (new.folded or old.folded) and _processes(new) != _processes(old):
+        return f"it is folded: its {old.processes} processes stay where they are"
+    return None
 
 
 def _processes(allocation: Allocation) -> object:
@@ -175,9 +199,7 @@ def _take(room: Free, change: PlannedResize | PlannedRequeue, records: Records) 
         return "it holds that already"
     if bool(shares) != bool(old.nodes) or (shares and not _whole(new)):
         return f"{new} is nothing that it can hold"
-    if (new.folded or old.folded) and _processes(new) != _processes(old):
-        return f"it is folded: its {old.processes} processes stay where they are"
-    problem = _width(job, new)
+    problem = _moved(job, old, new) or _width(job, new)
     if problem is None and new.beyond(old).procs:
         problem = room.misfit_wider(job, old, new)
     if problem is None:

@@ -17,7 +17,7 @@ from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.instructions import Answer, Instruction, RateChanged, Resize, Start, Tell
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.record import Change, Record
-from space_scheduler.progress import ALONE_PPM, Rate, end_us, speed_up, whole
+from space_scheduler.progress import ALONE_PPM, Rate, end_us, moves_data, speed_up, whole
 from space_scheduler.reasons import Reason, Why
 
 NOTHING = Allocation(0)
@@ -111,7 +111,7 @@ def _send(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction
     if old is not None:
         record.change = Change(old, sent=True)
         resized = Resize(record.job.id, old, record.allocation, event, record.reason)
-        if machine.rules.resize_cost_us and old.processes != record.allocation.processes:
+        if machine.rules.resize_cost_us and moves_data(record.job.shape, old, record.allocation):
             return [resized, *_moved(machine, record, old, event, machine.rules.resize_cost_us)]
         return [resized, *_moved(machine, record, old, event)]
     record.change = None
@@ -200,6 +200,7 @@ def carried_out(machine: Machine, record: Record) -> None:
 
 def refused(machine: Machine, record: Record, event: AnyEvent) -> list[Instruction]:
     """A job holds what it held: plans count that again, and nobody waits for its processors any longer."""
+    record.retry_us = machine.now_us + machine.rules.resize_retry_us
     return put_back(machine, event) + drop(machine, record, event)
 
 

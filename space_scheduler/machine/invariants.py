@@ -1,7 +1,7 @@
 """What always holds in a machine: walked after every step of a test."""
 
-from cosched.model.allocation import Share
-from cosched.model.job import TERMINAL, JobState
+from cosched.model.allocation import Allocation, Share
+from cosched.model.job import TERMINAL, Job, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.named_capacity import NamedCapacity
@@ -34,9 +34,16 @@ def walk(machine: MachineView) -> None:
         assert record.state not in TERMINAL, f"job {job_id} has ended and is still here"
         waits = record.state in (JobState.QUEUED, JobState.HELD)
         assert (record.allocation is None) == waits, f"job {job_id} is {record.state} with {record.allocation}"
-        assert record.allocation is None or record.job.width.allows(record.allocation.processes), f"{record.allocation}"
+        held = record.allocation
+        assert held is None or record.job.width.allows(held.processes), f"{held}"
+        assert held is None or not record.job.resident or _sleeps(record.job, held), f"job {job_id}: {held}"
         assert (record.change is not None) == (job_id in machine.changing), f"job {job_id}: {record.change}"
         assert record.story[-1][1] is record.state
+
+
+def _sleeps(job: Job, held: Allocation) -> bool:
+    """Whether a resident job has a width that it can have, all of its processes being there; none: it is suspended."""
+    return held.procs <= held.processes and (not held.procs or job.width.allows(held.procs))
 
 
 def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:

@@ -194,7 +194,8 @@ class NamedCapacity:
         memory_bytes = [each.memory_bytes - each.used_memory_bytes for each in members]
         residents = [tuple(each.residents.values()) for each in members]
         cpus, owners = [each.node.cpus or each.node.procs for each in members], [each.owner for each in members]
-        return Room(names, procs, memory_bytes, self.rules.max_nodes_per_job, self.place, residents, cpus, owners)
+        most, places = self.rules.max_nodes_per_job, [each.places for each in members]
+        return Room(names, procs, memory_bytes, most, self.place, residents, cpus, owners, places)
 
     def empty(self, *, installed: bool = False) -> Room:
         """What the nodes in service would have free without any job.

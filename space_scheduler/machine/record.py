@@ -49,6 +49,7 @@ class Record:
     ``rate_ppm`` of it each microsecond from then on (``rates``). ``asks``: how many processes more, or fewer, it asks
     for, each request for itself, those since ``asked_us``; ``given``: how many it was given since it started, all
     together. ``waits``: it does nothing until it has been answered.
+    ``retry_us``: until then what it holds is not to be changed, since its nodes have refused to.
     ``failed_launches`` counts those that were tried again, ``overruns`` how often its predicted end has been moved on.
     ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
     """
@@ -74,6 +75,7 @@ class Record:
         "reason",
         "released",
         "requeues",
+        "retry_us",
         "started_us",
         "state",
         "story",
@@ -95,7 +97,7 @@ class Record:
         self.released = self.requeues = False
         self.failed_launches = 0
         self.asks: tuple[int, ...] = ()
-        self.asked_us = self.given = 0
+        self.asked_us = self.given = self.retry_us = 0
         self.waits = False
         self.overruns = 0
         self.promise_us: int | None = None
@@ -107,7 +109,7 @@ class Record:
     def wait_again(self) -> None:
         """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
         self.allocation = self.started_us = self.promise_us = self.change = None
-        self.end_us = self.overruns = self.left = self.given = self.asked_us = 0
+        self.end_us = self.overruns = self.left = self.given = self.asked_us = self.retry_us = 0
         self.asks = ()
         self.waits = False
         self.rate_ppm = ALONE_PPM

@@ -21,6 +21,7 @@ class MachineRules(msgspec.Struct, frozen=True):
 
     ``fold_cost_ppm``: by how many millionths of its rate a folded job is slower than n / ⌈n/c⌉ says.
     ``resize_cost_us``: how long a running job does nothing after a change of the number of its processes.
+    ``resize_retry_us``: for how long a job whose nodes have refused a change is left as it is.
     """
 
     kill_at_limit: bool = True
@@ -34,6 +35,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     coscheduling: Mode | None = None
     fold_cost_ppm: int = 0
     resize_cost_us: int = 0
+    resize_retry_us: int = 0
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]

@@ -52,6 +52,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     asks: tuple[int, ...] = ()
     asked_us: int = 0
     given: int = 0
+    retry_us: int = 0
     waits: bool = False
 
 
@@ -193,6 +194,7 @@ def _saved_job(record: Record) -> SavedJob:
         record.asks,
         record.asked_us,
         record.given,
+        record.retry_us,
         record.waits,
     )
 
@@ -214,6 +216,7 @@ def _record(saved: SavedJob) -> Record:
     record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
     record.as_of_us, record.change, record.requeues = saved.as_of_us, saved.change, saved.requeues
     record.asks, record.asked_us, record.given, record.waits = saved.asks, saved.asked_us, saved.given, saved.waits
+    record.retry_us = saved.retry_us
     return record
 
 

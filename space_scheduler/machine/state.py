@@ -23,6 +23,7 @@ from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
+from space_scheduler.lookahead import Progress
 from space_scheduler.machine import check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.decision import Decision, decision_of, memory_found, memory_kept, plan_of
@@ -184,6 +185,8 @@ class SchedulerState:
                 plan = check.placed(machine, plan)
         if machine.changes.asked or machine.changes.resized:
             plan = _answered(plan, machine)
+        if machine.rules.resize_retry_us:
+            plan = _waking(plan, machine)
         instructions: list[Instruction] = []
         if plan.changes or plan.told or plan.wake_us is not None:
             self._check(plan)  # 5. check and apply
@@ -320,6 +323,11 @@ class SchedulerState:
         """The jobs that hold processors."""
         return self.machine.jobs.running()
 
+    def progress(self, record: Record) -> Progress:
+        """How far such a job is now."""
+        now_us = self.machine.now_us
+        return record.progress()._replace(left=holdings.work_left(record, now_us), as_of_us=now_us)
+
     def holding(self) -> Iterator[Record]:
         """The same jobs, by their predicted ends; costs nothing for those that wait."""
         return self.machine.jobs.holding()
@@ -349,6 +357,15 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
 
 
+def _waking(plan: Plan, machine: Machine) -> Plan:
+    """The plan, with a wake-up where a job may be changed again at the latest."""
+    later = [record.retry_us for record in machine.jobs.running() if record.retry_us > machine.now_us]
+    if not later:
+        return plan
+    wakes = later if plan.wake_us is None else [*later, plan.wake_us]
+    return Plan(plan.changes, plan.memory, min(wakes), plan.told)
+
+
 def _in_order(records: Iterable[Record]) -> list[Record]:
     """The records in the order in which their jobs came."""
     return sorted(records, key=lambda record: record.rank)
@@ -357,7 +374,7 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
 def _running_job(record: Record, now_us: int, polls: bool) -> RunningJob:
     assert record.allocation is not None
     left_us = Fraction(holdings.work_left(record, now_us)) / ALONE_PPM
-    resizable = record.state is JobState.RUNNING and record.change is None
+    resizable = record.state is JobState.RUNNING and record.change is None and record.retry_us <= now_us
     return RunningJob(
         record.job,
         record.allocation,

@@ -235,6 +235,9 @@ class Service:
         """Hand on an event that is in the journal, and what followed from it."""
         try:
             tell(self.log, committed, self.host.clock.when)
+        except Exception as error:
+            self.log.fault("an event could not be told", error, seq=committed.seq)
+        try:
             self.metrics.committed(committed)
             self.jobs.committed(committed)
             view = self.host.view()

@@ -57,18 +57,22 @@ def _ends(committed: Committed) -> dict[str, object]:
 def _decision(log: Log, instruction: Instruction, when: When) -> None:
     if isinstance(instruction, Start):
         nodes = {share.node: share.tasks for share in instruction.allocation.nodes}
-        log.info("start", job=instruction.job.id, **_why(instruction.reason, when), nodes=nodes)
+        found = ("start", instruction.reason, {"job": instruction.job.id, "nodes": nodes})
     elif isinstance(instruction, Resize):
-        procs = {"procs": instruction.new.procs, "procs_before": instruction.old.procs}
-        log.info("resize", job=instruction.job_id, **_why(instruction.reason, when), **procs)
+        old, new = instruction.old, instruction.new
+        procs = {"procs": new.procs, "procs_before": old.procs, "processes": new.processes}
+        found = ("resize", instruction.reason, {"job": instruction.job_id, **procs})
     elif isinstance(instruction, SharePlan):
-        jobs = [each.job_id for each in instruction.turns]
-        log.info("turns", **_why(instruction.reason, when), of_jobs=jobs)
+        found = ("turns", instruction.reason, {"of_jobs": [each.job_id for each in instruction.turns]})
     elif isinstance(instruction, Kill):
-        log.info("kill", job=instruction.job_id, **_why(instruction.reason, when))
+        found = ("kill", instruction.reason, {"job": instruction.job_id})
     elif isinstance(instruction, Tell):
         start = promised(when, instruction.promised_us)
-        log.info("promise", job=instruction.job_id, start=start, **_why(instruction.reason, when))
+        found = ("promise", instruction.reason, {"job": instruction.job_id, "start": start})
+    else:
+        return
+    words, reason, fields = found
+    log.info(words, **_why(reason, when) | fields)  # a reason may have numbers of the same names
 
 
 def _why(reason: Reason, when: When) -> dict[str, object]:

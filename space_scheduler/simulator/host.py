@@ -138,7 +138,7 @@ def simulate(
     run.resize_cost_us = resize_cost_us
     run.holdings = [] if holdings or workload.shapes else None
     state = SchedulerState(policy, rules)
-    if site is not None and site.learns:
+    if site is not None and site.learns and site.sharing is not None:
         run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state))
     drive(state, run, observer, validate=validate)
     if state.records:

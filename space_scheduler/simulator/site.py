@@ -15,7 +15,7 @@ from space_scheduler.simulator.world import Run
 
 
 class Site(NamedTuple):
-    """Named nodes: what each has, who comes and goes (time, node, who or None), and how jobs share them.
+    """Named nodes: what each has, who comes and goes (time, node, who or None), and how jobs share them (None: not).
 
     ``learns``: the core is told of a job's kind and of its use of CPUs only what was measured of the last one of its
     program, as in the live service where users do not say it; else it is told what is true.
@@ -23,7 +23,7 @@ class Site(NamedTuple):
 
     nodes: Sequence[Node]
     owners: Sequence[tuple[int, str, Owner | None]] = ()
-    sharing: Sharing = Sharing()
+    sharing: Sharing | None = Sharing()
     max_nodes_per_job: int | None = None
     learns: bool = False
 
@@ -54,4 +54,8 @@ class SiteRun(Run):
         if isinstance(self.truth, LearningRun):
             self.truth.start(start.job.id, start.allocation, now_us + self.launch_delay_us)
         row = self.rows[start.job.id]
-        self.placed[row] = tuple((share.node, share.tasks) for share in start.allocation.nodes)
+        shares = start.allocation.nodes
+        if start.job.resident:
+            self.placed[row] = tuple((share.node, share.procs) for share in shares if share.procs)
+        else:
+            self.placed[row] = tuple((share.node, share.tasks) for share in shares)

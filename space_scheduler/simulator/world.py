@@ -30,7 +30,7 @@ from space_scheduler.machine.events import (
     TimerDue,
 )
 from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, SetTimer, Start, Tell
-from space_scheduler.progress import ALONE_PPM, Rate, end_us
+from space_scheduler.progress import ALONE_PPM, Rate, end_us, moves_data
 from space_scheduler.reasons import Reason, Why
 
 _CHUNK = 4096
@@ -79,7 +79,7 @@ class Run:
         self.reasons: Counter[Why] = Counter()
         #: How long each job runs alone, until it ends or, once it has started under a limit, is killed.
         self.run_us: list[Rate] = workload.run_us.tolist()
-        #: Where nodes have names: each started job's tasks by node.
+        #: Where nodes have names: each started job's tasks by node, of a resident job those that were enabled.
         self.placed: dict[int, tuple[tuple[str, int], ...]] = {}
         self.timed_out: list[bool] = workload.timed_out.tolist()
         self.submissions = Submissions(workload)
@@ -242,10 +242,11 @@ class Run:
             self._enter_ask(start.job.id)
 
     def resize(self, resize: Resize, now_us: int) -> None:
-        """A job holds something else from now on; where it has other processes it does nothing for a while."""
+        """A job holds something else from now on; where its work is divided anew it does nothing for a while."""
         job_id = resize.job_id
         self._hold(job_id, resize.new, resize.reason, now_us)
-        if self.resize_cost_us and resize.old.processes != resize.new.processes:
+        shaped = self.workload.shapes[self.rows[job_id]] if self.workload.shapes else None
+        if self.resize_cost_us and moves_data(shaped.shape if shaped else None, resize.old, resize.new):
             work, _, rate_ppm = self._settled(job_id, now_us)
             self._go_on(job_id, work, now_us + self.resize_cost_us, rate_ppm)
 

@@ -51,6 +51,8 @@ RATES = {
     "guard slow": 0.01,
     "guard hung": 0.002,
     "disk full": 0.02,
+    "ranks slow": 0.3,
+    "ranks hang": 0.2,
     "node frozen": 0.002,
     "reboot": 0.0016,
     "owner": 0.04,
@@ -117,8 +119,8 @@ class History:
             self.schedulers.start()
             for node in self.nodes.values():
                 world.after(world.draw_us(0, 2 * S), node.start)
-            for _ in range(JOBS):
-                world.at(world.draw_us(0, BUSY_US - 10 * S), self._submit)
+            for at_us in self._arrivals():
+                world.at(at_us, self._submit)
             world.after(20 * S, self._cancel)
             world.after(S, self.judge.look)
             for seconds in range(0, 120, 30):
@@ -137,14 +139,19 @@ class History:
         trace = [(at_us, what.replace(str(self.directory), "")) for at_us, what in world.trace]
         return Result(self.seed, violation.replace(str(self.directory), ""), world.fired, world.faults, trace, states)
 
+    def _arrivals(self) -> list[int]:
+        """When jobs come: one now and then; more at once where shapes change, since nobody gives to an empty queue."""
+        if self.schedulers.now.config.policy in shapes.POLICIES:
+            return [self.world.draw_us(0, BUSY_US // 3) for _ in range(2 * JOBS)]
+        return [self.world.draw_us(0, BUSY_US - 10 * S) for _ in range(JOBS)]
+
     def _submit(self) -> None:
         chance = self.world.random
         tasks = chance.choice((1, 1, 2, 2, 3, 4))
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
         scheduler = self.schedulers.now
-        shape = shapes.width(tasks) if scheduler.config.policy == shapes.POLICY else None
-        job = Job(0, tasks, limit_us, 0, memory_bytes=1 << 20, shape=shape)
+        job = shapes.shaped(Job(0, tasks, limit_us, 0, memory_bytes=1 << 20), scheduler.config.policy, chance)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
     def _acknowledge(self, limit_us: int, scheduler: Scheduler, job_id: int) -> None:

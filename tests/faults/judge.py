@@ -13,7 +13,8 @@ from faults.violation import Violation
 from faults.world import MS, S, World
 from node_agent.core.attempt import Key
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Start
+from space_scheduler.machine.instructions import Kill, Resize, Start
+from space_scheduler.reasons import Why
 from space_scheduler.replay import replay
 from space_scheduler.service.journal.records import Committed
 
@@ -24,6 +25,8 @@ _SLACK_US = 9 * S
 #: A scheduler that stood still for less than two heartbeats does not notice, and its clock of looks is a heartbeat.
 _UNTOLD_US = 2600 * MS
 _MOST_PLACES = 2 * CPUS
+#: How many times its time alone a job may take by its nodes: folded, with a margin, in a quarter of its width.
+_MOST_STRETCHED = 8 * 4
 
 
 class Judge:
@@ -37,6 +40,8 @@ class Judge:
         self.limits_us: dict[int, int] = {}
         self.acknowledged: dict[int, int] = {}
         self.ran: Counter[int] = Counter()
+        self.aborted: set[int] = set()
+        self.attempts: dict[int, int] = {}  # the last that ran, of each job
         self._launching_us: dict[Key, int] = {}
         self._flaps_us: dict[str, int] = {}
         self._looks = 0
@@ -61,9 +66,15 @@ class Judge:
             return
         if isinstance(committed.event, ev.NodeDrained):
             self._flaps_us.pop(committed.event.name, None)
+        if isinstance(committed.event, ev.JobResized | ev.ResizeFailed):
+            self.world.fired["changed" if isinstance(committed.event, ev.JobResized) else "not changed"] += 1
         for instruction in committed.instructions:
             if isinstance(instruction, Start):
                 self._starts(scheduler, instruction)
+            elif isinstance(instruction, Resize | Kill):
+                self.world.fired[instruction.reason.why.name.lower()] += 1
+                if instruction.reason.why is Why.ABORTED:
+                    self.aborted.add(instruction.job_id)
 
     def _lost(self, scheduler: Scheduler, name: str) -> None:
         """O3, O5: a node is lost when it was silent for a lease, whoever sets a clock; and set aside after some."""
@@ -82,34 +93,45 @@ class Judge:
         held: Counter[str] = Counter()
         for record in scheduler.worker.view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
-                held[share.node] += share.tasks
+                held[share.node] += share.procs
         for share in start.allocation.nodes:
             hello = scheduler.rules.book.entry(share.node).hello
             if hello is None:
                 continue
             places = CPUS * scheduler.config.contract.stricter(hello.owner).mpl
             if held[share.node] > places and not scheduler.joins_anew(share.node):
-                raise Violation(f"P6: job {start.job.id} is started with {held[share.node]} tasks on {share.node}")
+                raise Violation(f"P6: job {start.job.id} is started with {held[share.node]} CPUs on {share.node}")
 
     def started(self, node: Node, key: Key) -> None:
         """A script has just been started: P1, P2, P6, D4."""
         job_id, _ = key
         self.ran[job_id] += 1
-        if self.ran[job_id] > 1:
+        if self.ran[job_id] > 1 and not self._begins_anew(key):
             raise Violation(f"P2: the script of job {job_id} runs a second time, on {node.name}")
+        self.attempts[job_id] = key[1]
         if self.world.now_us < node.desk.paused_until_us and node.desk.holds:
             raise Violation(f"D4: the script of job {job_id} is started on {node.name}, whose owner has paused")
         group = node.model.groups[key]
         limit_us = group.prepare.limit_us
-        if limit_us is None or limit_us < self.limits_us.get(job_id, 0) or limit_us > 30 * S * 8:
+        if limit_us is None or limit_us < self.limits_us.get(job_id, 0) or limit_us > 30 * S * _MOST_STRETCHED:
             raise Violation(f"P1: the script of job {job_id} runs with the limit {limit_us}")
         for peer in group.prepare.peers:
             if key not in self.nodes[peer.name].guard.ever_prepared:
                 raise Violation(f"P1: the script of job {job_id} runs, and {peer.name} was never ready for it")
         for name, each in self.nodes.items():
-            used = sum(own.tasks for own in each.model.groups.values() if own.running or not own.told_empty)
+            alive = [own for own in each.model.groups.values() if own.running or not own.told_empty]
+            used = sum(own.tasks if own.cpus is None else own.cpus for own in alive)
             if used > _MOST_PLACES:
                 raise Violation(f"P6: {used} tasks on {name}, which has {_MOST_PLACES} places at most")
+
+    def _begins_anew(self, key: Key) -> bool:
+        """Whether a job runs that was ended to make room and queued again: in a later attempt, and nowhere else."""
+        job_id, attempt = key
+        again = job_id in self.aborted and attempt > self.attempts.get(job_id, 0)
+        models = [each.model for each in self.nodes.values()]
+        return again and not any(
+            model.running(other) for model in models for other in model.groups if other[0] == job_id and other != key
+        )
 
     def ended(self, node: Node, key: Key) -> None:
         """A script has come to its own end, or to its limit: D4."""

@@ -63,6 +63,7 @@ class Node:
         self.name = name
         self.machine, self.agent = Sleeper(world), Sleeper(world)
         self.model = self.model_type(cpu_us=1000)
+        self.maps: dict[Key, int] = {}  # the newest that a job's ranks were told here
         self.guard = self.guard_type(
             world, self, self.machine, self.model, runs, partial(on_started, self), partial(on_ended, self)
         )
@@ -261,8 +262,26 @@ class Node:
                 return Failed("the disk is full")
             case fx.ReadErrorTail():
                 return ErrorTail(b"")
+            case fx.OfferMap(key, newest):
+                return self._offered(key, newest.number)
             case _:
                 return Done()
+
+    def _offered(self, key: Key, number: int) -> Reply:
+        """The ranks of a job, all where its script runs, are told a map: they adopt it when they come to it."""
+        if not self.guard.scripts.runs(key):
+            return Failed("no rank is here to be told")
+        self.maps[key] = max(number, self.maps.get(key, 0))
+        if not self.world.fault("ranks hang"):
+            delay_us = self.world.draw_us(MS, 4 * S)
+            if self.world.fault("ranks slow"):
+                delay_us += self.world.draw_us(S, 20 * S)
+            self._soon(delay_us, partial(self._adopted, self.life, key, number))
+        return Done()
+
+    def _adopted(self, life: int, key: Key, number: int) -> None:
+        if self.maps[key] == number and self.guard.scripts.runs(key) and self.alive and self.life == life:
+            self.feed(happened.RanksAdapted(key, number))
 
     def _due(self, life: int, number: int, at: int) -> None:
         if self.alive and self.life == life and self._timers.get(number) == at:

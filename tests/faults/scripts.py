@@ -77,6 +77,10 @@ class Scripts:
                 script.until_us += held_us
             self._await(key, script)
 
+    def runs(self, key: Key) -> bool:
+        """Whether it goes on now."""
+        return key in self._running and not self.held
+
     def end(self, key: Key) -> None:
         """It was killed."""
         self._running.pop(key, None)

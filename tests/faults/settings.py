@@ -13,14 +13,17 @@ APART = ("easy", "fcfs", "conservative", "firstfit")
 
 
 def policy(world: World, mpl: int) -> str:
-    """The name of one that may be drawn under this multiprogramming level."""
+    """The name of one that may be drawn under this multiprogramming level, and by the seed."""
+    if mpl == 1 and world.seed % 4 == 2:
+        return world.random.choice(shapes.POLICIES)
     return world.random.choice(SHARING if mpl > 1 else APART)
 
 
 def drawn(world: World, directory: Path, names: list[str]) -> ClusterConfig:
     """A cluster of these nodes, under a contract and a policy that are drawn.
 
-    Of every fourth seed, where nodes are not shared, the policy changes what running jobs hold.
+    Of every fourth seed, where nodes are not shared, the policy moves running jobs about as it likes; of every other
+    fourth it is one that folds, suspends, ends or resizes them.
     """
     mpl = 2 if world.random.random() < 0.4 else 1
     name = policy(world, mpl)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from faults.guarding import Guard
 from faults.node import Node
 from faults.scheduler import Scheduler
 from node_agent.core import effects as fx
@@ -69,6 +70,47 @@ class SaysItIsResized(Node):
     model_type = _SaysSo
 
 
+class _NoSets(GuardModel):
+    def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
+        was = group.cpus
+        reply = super()._resize(request, group)
+        group.cpus = was
+        return reply
+
+
+class LeavesTheSet(Node):
+    """A job is folded, and goes on on the CPUs that it had: whoever starts on them shares them."""
+
+    model_type = _NoSets
+
+
+class _Unconfined(GuardModel):
+    def _prepare(self, request: fx.PrepareGroup, group: ModelGroup | None) -> Reply:
+        reply = super()._prepare(request, group)
+        if group is None and request.key in self.groups:
+            self.groups[request.key].cpus = None
+        return reply
+
+
+class StartsOnAllCpus(Node):
+    """A job that starts folded runs on all of the node's CPUs."""
+
+    model_type = _Unconfined
+
+
+class _Forgetful(Guard):
+    def _starts(self) -> None:
+        for group in self.model.groups.values():
+            group.cpus = None
+        super()._starts()
+
+
+class ForgetsTheSet(Node):
+    """A guard that is started anew does not know which CPUs its predecessor had given."""
+
+    guard_type = _Forgetful
+
+
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     CountsBeforeAllHaveAnswered: ("S1", 92),
@@ -76,4 +118,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
 }
 NODES: dict[type[Node], tuple[str, int]] = {
     SaysItIsResized: ("S1", 0),
+    LeavesTheSet: ("S1", 0),
+    StartsOnAllCpus: ("S1", 0),
+    ForgetsTheSet: ("S1", 0),
 }

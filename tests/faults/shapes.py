@@ -1,16 +1,20 @@
 """Jobs that change their shape in simulated faults: a policy that shrinks, widens and moves them, and what must hold.
 
 Whatever is lost, late or restarted meanwhile: a job of which the core counts one allocation and no change has just that
-on every node, and no node that it does not count has a living group of it, unless nothing new is started there.
+on every node, and no node that it does not count has a living group of it, unless nothing new is started there. Where
+the policy changes shapes, jobs have CPUs of their own: no node has given away more than it has.
 """
 
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import TYPE_CHECKING
 
+import msgspec
 from kit.reshaper import Reshaper
 
-from cosched.model.job import JobState
+from cosched.model.job import Job, JobState
 from cosched.model.width import Range
+from node_agent.core.guard_model import ModelGroup
 
 if TYPE_CHECKING:
     from faults.node import Node
@@ -21,9 +25,38 @@ POLICY = "faults.shapes:MIXED"
 MIXED = Reshaper(seed=3, requeues_until=0, scripts_stay=True)
 
 
-def width(tasks: int) -> Range:
-    """Of a job that asks for so many."""
-    return Range(1, max(4, tasks))
+#: Those that fold, suspend, end or resize jobs.
+POLICIES = (
+    "fjt1+bfm",
+    "fjt1+bfm(partial,unfold=always)",
+    "fjt1+bfm(expired=suspend)",
+    "fjt4+bfa",
+    "fjt4(expired=fold)",
+    "equipartition",
+    "equipartition(easy,waterfill)",
+)
+
+
+#: What becomes of running jobs' shapes, and that some of it is refused: a campaign in which one of it never happens has
+#: seen nothing of it.
+CHANGES = ("folded", "unfolded", "suspended", "resumed", "aborted", "shrunk", "widened", "changed", "not changed")
+
+
+def shaped(job: Job, policy: str, chance: Random) -> Job:
+    """A job as it may be under a policy; ``job.procs`` is what it asks for."""
+    tasks = job.procs
+    if policy == POLICY:
+        return msgspec.structs.replace(job, shape=Range(1, max(4, tasks)))
+    if policy not in POLICIES:
+        return job
+    sizes = tuple(size for size in (1, 2, 3, 4) if size <= tasks)
+    equal = policy.startswith("equipartition")
+    malleable = equal and chance.random() < 0.8
+    shape = None
+    if malleable or chance.random() < (0.6 if equal else 0.15):  # windows expire where wide heads wait
+        resident = malleable and chance.random() < 0.8
+        shape = Range(1, tasks, () if malleable else sizes, malleable=malleable, resident=resident)
+    return msgspec.structs.replace(job, shape=shape, long=chance.random() < 0.4, foldable=chance.random() < 0.9)
 
 
 def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
@@ -34,6 +67,7 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
             continue
         assert record.allocation is not None
         counted = {share.node: share.tasks for share in record.allocation.nodes}
+        cpus = {share.node: share.procs for share in record.allocation.nodes}
         for name, node in nodes.items():
             group = node.model.groups.get((job_id, kept.attempt))
             if group is None or group.ending:
@@ -44,6 +78,27 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
                 yield f"{name} has a living group of job {job_id}, which is counted on {sorted(counted)}"
             elif group.tasks != counted[name]:
                 yield f"{name} has {group.tasks} tasks of job {job_id}, which is counted with {counted[name]}"
+            elif _confines(scheduler, group) and (cpus[name] if not group.asleep else 0) != cpus[name]:
+                yield f"{name} has job {job_id} asleep, which is counted with {cpus[name]} CPUs"
+            elif _confines(scheduler, group) and group.cpus != (cpus[name] or int(record.job.resident)):
+                yield f"{name} has job {job_id} on {group.cpus} CPUs, which is counted with {cpus[name]}"
+    if scheduler.config.policy in POLICIES:
+        yield from _given_twice(scheduler, nodes)
+
+
+def _confines(scheduler: "Scheduler", group: ModelGroup) -> bool:
+    """Whether a group was made under a policy by which it has CPUs of its own: other settings came with a restart."""
+    given = group.cpus is not None or group.prepare.fence.epoch == scheduler.rules.fence.epoch
+    return given and scheduler.config.policy in POLICIES
+
+
+def _given_twice(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
+    for name, node in nodes.items():
+        size = scheduler.rules.book.entry(name).size
+        groups = {key: group for key, group in node.model.groups.items() if group.running and not group.asleep}
+        given = {key: group.cpus or 0 for key, group in groups.items()}
+        if size is not None and sum(given.values()) > size.procs and not _kept_out(scheduler, name):
+            yield f"{name} has given away more than its {size.procs} CPUs: {given}"
 
 
 def _kept_out(scheduler: "Scheduler", name: str) -> bool:

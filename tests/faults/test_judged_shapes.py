@@ -12,16 +12,32 @@ from faults import shapes
 KEY = (7, 1)
 
 
-def judged(at: str, tasks: int, *, size: object = 2, agreed: bool = True, drained: str = "") -> list[str]:
+def judged(
+    at: str,
+    tasks: int,
+    *,
+    cpus: int | None = 1,
+    procs: int | None = 2,
+    agreed: bool = True,
+    drained: str = "",
+    policy: str = "fjt1+bfm",
+    epoch: int = 3,
+    asleep: bool = False,
+) -> list[str]:
     """Of job 7, which is counted with one task on n1, a group of so many is found at a node."""
-    record = Made(state=JobState.RUNNING, change=None, allocation=Allocation(1, (Share("n1", 1),)))
+    allocation = Allocation(1, (Share("n1", 1),))
+    record = Made(state=JobState.RUNNING, change=None, allocation=allocation, job=Made(resident=False))
+    size = None if procs is None else Made(procs=procs)
     book = Made(entry=lambda name: Made(size=size, agreed=agreed))
     scheduler: Any = Made(
         core=Made(state=Made(records={7: record}), records={7: Made(attempt=1)}),
-        rules=Made(book=book),
+        rules=Made(book=book, fence=Made(epoch=3)),
+        config=Made(policy=policy),
         drained=lambda name: drained,
     )
-    nodes: Any = {at: Made(model=Made(groups={KEY: Made(ending=False, tasks=tasks)}))}
+    prepare = Made(fence=Made(epoch=epoch))
+    group = Made(ending=False, tasks=tasks, cpus=cpus, asleep=asleep, prepare=prepare, running={0})
+    nodes: Any = {at: Made(model=Made(groups={KEY: group}))}
     return list(shapes.wrong(scheduler, nodes))
 
 
@@ -31,7 +47,22 @@ def test_a_share_is_as_it_is_counted() -> None:
     assert judged("n1", 2, drained="its guard is away") != [], "a node that is counted has what is counted"
 
 
-@pytest.mark.parametrize("out", [{"drained": "its guard is away"}, {"size": None}, {"agreed": False}])
+@pytest.mark.parametrize("out", [{"drained": "its guard is away"}, {"procs": None}, {"agreed": False}])
 def test_a_group_that_is_not_counted_may_live_where_nothing_new_is_started_alone(out: dict[str, Any]) -> None:
     assert judged("n3", 1) == ["n3 has a living group of job 7, which is counted on ['n1']"]
     assert judged("n3", 1, **out) == []
+
+
+def test_a_job_has_the_cpus_that_are_counted_where_the_policy_changes_shapes() -> None:
+    assert judged("n1", 1, cpus=2) == ["n1 has job 7 on 2 CPUs, which is counted with 1"]
+    assert judged("n1", 1, cpus=None) == ["n1 has job 7 on None CPUs, which is counted with 1"]
+    assert judged("n1", 1, cpus=None, epoch=2) == [], "it was started under other settings"
+    assert judged("n1", 1, cpus=2, policy="easy") == []
+    assert judged("n1", 1, asleep=True) == ["n1 has job 7 asleep, which is counted with 1 CPUs"]
+
+
+def test_no_node_gives_away_more_cpus_than_it_has() -> None:
+    assert "n1 has given away more than its 2 CPUs: {(7, 1): 3}" in judged("n1", 1, cpus=3)
+    assert len(judged("n1", 1, cpus=3, drained="its guard is away")) == 1, "nothing new is started there"
+    asleep = judged("n1", 1, cpus=3, asleep=True)
+    assert not [each for each in asleep if "given away" in each], "who sleeps has no CPU of its own"

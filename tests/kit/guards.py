@@ -249,6 +249,8 @@ class RealGuard:
             "limit_us": None,
             "grace_us": US_PER_S,
             "umask": 0o022,
+            "cpus": None,
+            "asleep": False,
             **fields,
         }
 

@@ -1,7 +1,8 @@
 """A real service with one node whose agent is a puppet: it speaks the agents' protocol and plays how a job goes.
 
 For tests of what users see: every end a job can have comes at once and for certain. What the puppet plays is the job's
-name: ``ok``, ``fail`` (exit status 3), ``crash`` (signal 11), ``sit`` (until it is killed), ``refuse`` (launch fails).
+name, up to a space: ``ok``, ``fail`` (exit status 3), ``crash`` (signal 11), ``sit`` (until it is killed), ``refuse``
+(launch fails).
 """
 
 import asyncio
@@ -144,7 +145,7 @@ class Puppet(Player):
 
     def refusal(self, request: fx.GuardRequest) -> Declined | None:
         if isinstance(request, fx.PrepareGroup):
-            self._names[request.key[0]] = request.prepare.environment["COSCHED_JOB_NAME"]
+            self._names[request.key[0]] = request.prepare.environment["COSCHED_JOB_NAME"].partition(" ")[0]
             if self._names[request.key[0]] == "refuse":
                 return Declined("directory", f"{self.name} has no directory {request.prepare.directory}")
         return None

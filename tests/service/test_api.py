@@ -163,15 +163,11 @@ class TestPolicy:
             ({"policy": "easy", "order": "fsfc"}, 400, "fcfs"),
             ({"policy": "os:system"}, 400, "modules are for cluster.yaml"),
             ({"policy": "3dbf-light"}, 409, "has jobs share nodes"),
-            (
-                {"policy": "fjt1+bfm"},
-                409,
-                "fjt1+bfm gives jobs other sizes or folds them, which 'cosched simulate' alone",
-            ),
+            ({"policy": "fjt1+bfm"}, 409, "fjt1+bfm changes the shapes of jobs, and easy does not"),
             (
                 {"policy": "equipartition(waterfill)"},
                 409,
-                "this version of the service folds and resizes no jobs by itself",
+                "agents keep other limits then; write policy in cluster.yaml",
             ),
             ({}, 400, "policy"),
             ({"policy": 5}, 400, "expected str"),

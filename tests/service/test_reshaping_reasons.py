@@ -101,6 +101,16 @@ def test_the_head_is_told_that_nobody_may_be_folded() -> None:
     assert made.state.explain(4).why is Why.NOT_ENOUGH_FREE
 
 
+def test_so_many_of_its_processes_work() -> None:
+    made = Machine("equipartition")
+    made.submit(0, Job(1, 16, 100 * S, 0, shape=Range(4, 16, malleable=True, resident=True)))
+    assert said(made.state, 1) == (
+        "admitted: its minimum fits beside the minima of all that run (16 of its 16 processes work, 4 at least)"
+    )
+    made.submit(10, rigid(2, 12, 10))
+    assert said(made.state, 1) == ("shrunk: others need some of its processors (4 of its 16 processes work, 16 before)")
+
+
 def test_ended_to_make_room() -> None:
     made = folding("fjt1+bfa")
     made.happen(50, ev.JobEnded(1))
@@ -159,7 +169,7 @@ def test_other_reasons_are_said_as_ever(reason: Reason, words: str) -> None:
 
 SHRINKS = '''
 from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart
-from space_scheduler.policy.reshape.free import narrower
+from space_scheduler.policy.reshape.resident import shrunk
 from space_scheduler.policy.order import fcfs
 from space_scheduler.reasons import Reason, Why
 
@@ -173,7 +183,7 @@ class Shrinks:
     def plan(self, snapshot):
         starts = [PlannedStart(job, Reason(Why.FITS)) for job in snapshot.queue]
         able = [each for each in snapshot.running() if each.resizable] if not snapshot.memory else []
-        shrinks = [PlannedResize(each.job, Reason(Why.SHRUNK), narrower(each.allocation, 1)) for each in able]
+        shrinks = [PlannedResize(each.job, Reason(Why.SHRUNK), shrunk(each.allocation, 1)) for each in able]
         return Plan([*starts, *shrinks], 1 if shrinks else snapshot.memory or 0)
 '''
 

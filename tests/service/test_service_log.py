@@ -11,7 +11,7 @@ from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, SetTimer, Start, Tell
+from space_scheduler.machine.instructions import Kill, Resize, SetTimer, Start, Tell
 from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import Committed, Transition
 from space_scheduler.service.log import Log
@@ -157,3 +157,16 @@ def test_what_libraries_say_is_taken_in(library: str) -> None:
     found = lines(stream)
     assert "bad thing 7" in (str(found[0]["said"]) if library.startswith("aio") else str(found[0]["event"]))
     assert len(found) == (1 if library.startswith("aio") else 2), "libraries speak for peers; we speak for ourselves"
+
+
+def test_a_change_is_told_whatever_numbers_its_reason_has() -> None:
+    """(Found live: a reason with ``procs`` among its numbers broke the line, and the change was not carried out.)"""
+    stream = io.StringIO()
+    reason = Reason(Why.FOLDED, {"processes": 2, "procs": 1, "head": 9, "job": 3})
+    event = ev.Boundary()
+    resize = Resize(6, Allocation(2, (Share("n1", 2),)), Allocation(1, (Share("n1", 2, 1),), 2), event, reason)
+    tell(Log(stream), Committed(1, 0, event, (resize,)), when)
+    assert lines(stream) == [
+        {"level": "info", "event": "resize", "reason": "folded", "processes": 2, "procs": 1, "head": 9, "job": 6,
+         "procs_before": 2}
+    ]  # fmt: skip

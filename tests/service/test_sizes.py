@@ -1,6 +1,5 @@
 """Jobs of several sizes in the live service: one size each, the largest that could ever start, and that is said."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from kit.service import Cluster, Running, running
 
 from cosched.config.cluster import ClusterConfig
-from cosched.errors import BadInput
 from cosched.model.job import Job
 from cosched.model.width import Range
 from cosched.wire import messages as wire
@@ -58,7 +56,7 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
                 "note": LARGEST.format(tasks),
             }
             record = await service.service.host.job(job["job_id"])
-            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable)
+            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable, resident=malleable)
             assert (record.job.procs, record.submission.tasks) == (tasks, tasks)
 
 
@@ -129,17 +127,6 @@ async def test_what_a_rigid_job_says_of_folding_is_kept(service: Running) -> Non
         assert job.shape is not None
         assert (job.shape.min_tasks, job.shape.max_tasks, job.shape.fold, job.shape.note) == (2, 2, True, NOT_RESHAPED)
         assert (await service.job(await service.submit(tasks=2, hold=True))).shape is None
-
-
-@pytest.mark.parametrize("policy", ["fjt1+bfm", "fjt4+bfa", "fifo", "equipartition(easy)"])
-def test_settings_with_a_policy_that_gives_other_shapes_are_refused(policy: str) -> None:
-    config = ClusterConfig(name="test", nodes=["n1"], policy=policy, allow_root=os.geteuid() == 0)
-    with pytest.raises(BadInput) as caught:
-        policy_of(config, "cluster.yaml: policy")
-    assert str(caught.value) == (
-        f"cluster.yaml: policy: {policy} gives jobs other sizes or folds them, which 'cosched simulate' alone can do: "
-        f"{NOT_RESHAPED}; expected one that starts jobs as they are"
-    )
 
 
 def test_so_many_sizes_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
     if found.promised_start:
         click.echo(f"  promised to start by {local(found.promised_start)}")
-    if found.shape:
+    if found.shape and found.shape.note:
         click.echo(f"  {found.shape.note}")
     for line in map(_on_node, found.nodes):
         click.echo(f"  {line}")

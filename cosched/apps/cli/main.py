@@ -22,7 +22,7 @@ _SECTIONS: Final = {
         "simulate": ("simulate:command", "Run one scheduling policy over a log."),
         "compare": ("compare:command", "Run several policies over one log, side by side."),
         "replicate": ("replicate:command", "Repeat a paper's experiments and judge its claims."),
-        "workload": ("workload:command", "Statistics, conversion and generation of workloads."),
+        "workload": ("workload:command", "Statistics, conversion, generation and live play of workloads."),
         "policies": ("policies:command", "List policies, orders and selections."),
         "replay": ("replay:command", "Replay a live service's journal in the simulator."),
     },

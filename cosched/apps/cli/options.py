@@ -51,7 +51,7 @@ _SETTINGS = (
         "--shapes",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Widths of the log's jobs, in CSV: job_id,class,sizes,min,max,evolve,fold (docs/guide/shapes.md).",
+        help="Widths of jobs, in CSV: job_id,class,sizes,min,max,evolve,fold,resident (docs/guide/shapes.md).",
     ),
     click.option("--work", metavar="WORK", help="Run times are those on the log's processors: logged, or linear."),
     click.option(

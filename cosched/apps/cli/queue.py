@@ -86,9 +86,10 @@ def _row(job: JobDoc) -> tuple[object, ...]:
 
 
 def _tasks(job: JobDoc) -> str:
-    """How many tasks a job has, and of which numbers that is one."""
+    """How many tasks a job has, on how many CPUs where those are fewer, and of which numbers it is one."""
     others = sizes(job.shape) if job.shape else ""
-    return f"{job.tasks} of {others}" if others else str(job.tasks)
+    on = f" on {job.cpus} CPUs" if job.cpus not in (None, job.tasks) and job.state not in _NOT_STARTED else ""
+    return f"{job.tasks}{on} of {others}" if others else f"{job.tasks}{on}"
 
 
 @click.command("history")

@@ -144,6 +144,17 @@ def places(shares: list[ShareDoc]) -> str:
     return ", ".join(f"{share.name} ({share.tasks})" if share.tasks > 1 else share.name for share in shares)
 
 
+def held(job: JobDoc) -> str:
+    """What a job runs as that has not one CPU for each task, or was given another shape; nothing for any other job."""
+    last = job.changes[-1] if job.changes else None
+    if last is None and job.cpus in (None, job.tasks):
+        return ""
+    since, why = (last.time, because(last.reason)) if last else (job.start_time, "")
+    on = "no CPU" if not job.cpus else f"{job.cpus} CPU{'s' if job.cpus > 1 else ''}"
+    told = f"{job.tasks} process{'es' if job.tasks > 1 else ''} on {on} since {local(since)}"
+    return f"{told}: {why}" if why else told
+
+
 def sizes(shape: ShapeDoc) -> str:
     """The numbers of tasks that a job could have: ``1 to 8``, or ``1, 2, 4, 8``, of many the first ones and the last.
 

@@ -1,11 +1,14 @@
 """``cosched show``: everything about one job, a failure's story above all."""
 
+from datetime import datetime
+
 import click
 
 from cosched.apps.cli.service import (
     because,
     echo_json,
     ended,
+    held,
     job_argument,
     json_option,
     lasting,
@@ -54,6 +57,7 @@ def _story(job: JobDoc) -> list[str]:
         ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
         ("asked for", _asked(job)),
         ("shape", _shape(job.shape)),
+        ("runs as", held(job) if job.state == JobState.RUNNING else ""),
         ("nodes", places(job.nodes)),
         ("submitted", local(job.submit_time)),
         ("started", f"{local(job.start_time)}, waited {lasting(job.wait_s)}" if job.start_time else ""),
@@ -68,10 +72,15 @@ def _story(job: JobDoc) -> list[str]:
     lines += [f"  {label:<13} {text}" for label, text in facts if text]
     if job.history:
         lines.append("  history")
-    for step in job.history:
-        why = "; ".join(text for text in (because(step.reason), step.note) if text)
-        lines.append(f"    {local(step.time)}  {step.state:<13} {why}".rstrip())
+    steps = [(each.time, each.state, [because(each.reason), each.note]) for each in job.history]
+    steps += [(each.time, "changed", [because(each.reason)]) for each in job.changes]
+    for at, what, texts in sorted(steps, key=_moment):
+        lines.append(f"    {local(at)}  {what:<13} {'; '.join(filter(None, texts))}".rstrip())
     return lines
+
+
+def _moment(step: tuple[str, str, list[str]]) -> datetime:
+    return datetime.fromisoformat(step[0])
 
 
 def _failure(job: JobDoc) -> list[str]:

@@ -1,13 +1,12 @@
 """``cosched submit``: hand a job script to the service."""
 
-import os
-import re
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from cosched.apps.cli.following import tell, to_end
+from cosched.apps.cli.job_environment import EXPORTS, directory, environment, utf8
 from cosched.apps.cli.job_script import merged, read
 from cosched.apps.cli.service import echo_json, exit_status, json_option, outcome, service
 from cosched.apps.cli.values import one_of, whole_number
@@ -23,24 +22,6 @@ from cosched.wire.api import JobDoc, Submission
 #: Options that concern the command, not the job: not in a script.
 _NOT_IN_SCRIPT: Final = ("wait", "as_json", "server", "lab", "script", "arguments")
 
-_EXPORTS: Final = ("programs", "all", "none")
-#: What finds programs and says in which language they speak.
-_PROGRAMS: Final = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-)
-#: What is a node's or a session's own, and would be wrong elsewhere.
-_OWN: Final = re.compile(
-    r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|_|TMPDIR|MAIL|DISPLAY|XAUTHORITY|WINDOWID|TERM\w*|TTY"
-    r"|XDG_(?:RUNTIME_DIR|SESSION_\w+|SEAT|VTNR)|DBUS_SESSION_BUS_ADDRESS|SSH_\w+|COSCHED_\w+"
-)
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A field of the submission -> the option that sets it, for what the service refuses.
 _OPTIONS: Final = {
     "tasks": "--tasks",
@@ -145,8 +126,8 @@ def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Also set this variable; repeatable.")
 @click.option(
     "--export",
-    metavar="|".join(_EXPORTS),
-    callback=one_of(*_EXPORTS),
+    metavar="|".join(EXPORTS),
+    callback=one_of(*EXPORTS),
     default="programs",
     show_default=True,
     help="Which of your variables it gets: what finds programs (PATH and the like), all, or none.",
@@ -180,11 +161,11 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
     shown = "standard input" if script == "-" else script
     asked = merged(ctx, text, shown, _NOT_IN_SCRIPT)
     for option in ("name", "output", "error", "directory"):
-        _text(asked[option] or "", f"--{option}")
+        utf8(asked[option] or "", f"--{option}")
     submission = Submission(
         script=text,
-        arguments=tuple(_text(each, "ARGS") for each in given["arguments"]),
-        name=_text(
+        arguments=tuple(utf8(each, "ARGS") for each in given["arguments"]),
+        name=utf8(
             asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
         ),
         tasks=asked["tasks"],
@@ -192,8 +173,8 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         memory_bytes=asked["mem"],
         kind=asked["kind"],
         coscheduling=asked["coscheduling"],
-        directory=_text(_directory(asked["directory"]), "--directory"),
-        environment=_environment(asked["export"], asked["variables"]),
+        directory=utf8(directory(asked["directory"]), "--directory"),
+        environment=environment(asked["export"], asked["variables"]),
         output=asked["output"],
         error=asked["error"],
         umask=own_umask(),
@@ -210,7 +191,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:
         job = _submitted(client, submission, shown)
-        if job.shape is not None:
+        if job.shape is not None and job.shape.note:
             click.echo(f"cosched: job {job.job_id}: {job.shape.note}", err=True)
         if not wait:
             echo_json(job) if as_json else click.echo(f"job {job.job_id}")
@@ -218,46 +199,6 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         job = _waited(client, job.job_id, as_json=as_json)
         echo_json(job) if as_json else click.echo(_closing(job))
     return exit_status(job)
-
-
-def _directory(given: str | None) -> str:
-    try:
-        here = os.getcwd()
-    except FileNotFoundError:
-        raise BadInput("--directory", "the current directory is gone", "a directory that is there") from None
-    # As the shell shows it where that is the same place: on another node a symbolic link may lead elsewhere.
-    shown = os.environ.get("PWD", "")
-    if shown.startswith("/") and os.path.realpath(shown) == os.path.realpath(here):
-        here = shown
-    return os.path.normpath(os.path.join(here, given)) if given else here
-
-
-def _environment(export: str, variables: tuple[str, ...]) -> dict[str, str]:
-    """The variables that go with the job. Raises :class:`BadInput`."""
-    chosen: dict[str, str] = {}
-    if export == "programs":
-        chosen = {name: os.environ[name] for name in _PROGRAMS if name in os.environ}
-    elif export == "all":
-        chosen = {n: value for n, value in os.environ.items() if _NAME.fullmatch(n) and not _OWN.fullmatch(n)}
-    for each in variables:
-        name, equals, value = each.partition("=")
-        if not _NAME.fullmatch(name):
-            raise BadInput("--env", f"{each!r}", "NAME or NAME=VALUE; a name has letters, digits and _")
-        if not equals and name not in os.environ:
-            raise BadInput("--env", f"{name}, which is not set here", "NAME=VALUE")
-        chosen[name] = value if equals else os.environ[name]
-    for name, value in chosen.items():
-        _text(value, f"--env {name}")
-    return chosen
-
-
-def _text(value: str, where: str) -> str:
-    """The value, unless it has bytes that are not UTF-8. Raises :class:`BadInput`."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise BadInput(where, f"{value!r}", "text in UTF-8") from None
-    return value
 
 
 def _submitted(client: Client, submission: Submission, where: str) -> JobDoc:

@@ -1,4 +1,4 @@
-"""``cosched workload``: statistics, conversion, generation and fetching of workloads."""
+"""``cosched workload``: statistics, conversion, generation, fetching and live play of workloads."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from cosched.apps.cli import show
 from cosched.apps.cli.options import experiment as make_experiment
 from cosched.apps.cli.options import settings
 from cosched.apps.cli.outputs import check_targets
+from cosched.apps.cli.workload_play import play
 from cosched.errors import BadInput
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console
@@ -21,11 +22,14 @@ from space_scheduler.simulator.experiment import find_log
 
 @click.group("workload")
 def command() -> None:
-    """Statistics, conversion and generation of workloads.
+    """Statistics, conversion, generation and live play of workloads.
 
     \b
     Example: cosched workload stats KTH-SP2-1996-2.1-cln.swf.gz
     """
+
+
+command.add_command(play)
 
 
 @command.command("stats")

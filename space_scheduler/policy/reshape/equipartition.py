@@ -7,10 +7,11 @@ first.
 
 An evolving job that asks for more processes gets all of them, if they fit beside everybody's minimum; they are part of
 its minimum and its maximum from then on. What becomes of a request that does not fit is a parameter. A request for
-fewer is always met.
+fewer is always met. A resident job (``resident``) is enlarged as far as it has processes, which stay on their nodes.
+What of anybody's share has no place on the nodes is divided among the others in the same pass.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
@@ -29,6 +30,7 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Order, fcfs
+from space_scheduler.policy.reshape import resident
 from space_scheduler.policy.reshape.free import FreeProcs, done_us, narrower, shadow, smallest
 from space_scheduler.policy.reshape.shares import equal, waterfill
 from space_scheduler.progress import Rate
@@ -66,6 +68,11 @@ class _Member(NamedTuple):
     def held(self) -> int:
         """What it holds; 0 for a newcomer."""
         return 0 if self.running is None else self.running.allocation.procs
+
+    @property
+    def present(self) -> int | None:
+        """How many processes of a resident job are there; None: it can have others."""
+        return None if self.running is None or not self.job.resident else self.running.allocation.processes
 
     @property
     def asked_us(self) -> int:
@@ -106,8 +113,7 @@ class Equipartition:
         members = [_member(each) for each in running]
         answers = self._answered(members, procs)
         newcomers = self._admitted(snapshot, members, procs)
-        shares = self._divided(members, newcomers, procs)
-        changes = _changes(snapshot, [*members, *newcomers], shares, {answer.job.id for answer in answers})
+        changes, newcomers = self._shared(snapshot, members, newcomers, {answer.job.id for answer in answers})
         wake_us = None
         if self.reserve and len(newcomers) < len(snapshot.queue):  # a predicted end that does not come moves others
             ends = [end_us for end_us, *_ in snapshot.ends if end_us < FOREVER_US]
@@ -149,16 +155,21 @@ class Equipartition:
         """A job with what it is given of these requests, and those that it waits for."""
         each, spare = members[at], procs - sum(other.least for other in members)
         assert each.running is not None
-        assert isinstance(each.job.shape, Range)
-        fewest = -each.job.shape.ask_fewer - each.running.given
+        shape = each.job.shape
+        assert isinstance(shape, Range)
+        fewest = -shape.ask_fewer - each.running.given
+        ever = procs if each.present is None else min(procs, each.present)
         for number, wanted in enumerate(asks):
             got = max(wanted, fewest - each.given)  # what it asked for before may have been refused
-            if wanted > spare:
-                if self.evolving is Evolving.WAIT and each.least + wanted <= procs:
+            fitting = min(spare, ever - each.least)
+            if wanted > fitting:
+                if self.evolving is Evolving.WAIT and each.least + wanted <= ever:
                     return each, asks[number:]
-                got = max(0, spare) if self.evolving is Evolving.PART else 0
+                got = max(0, fitting) if self.evolving is Evolving.PART else 0
             spare -= got
-            each = each._replace(least=each.least + got, most=each.most + got, given=each.given + got)
+            given = each.given + got
+            most = _most(shape, each.running.given + given, each.present)
+            each = each._replace(least=each.least + got, most=most, given=given)
         return each, ()
 
     # who is admitted
@@ -188,6 +199,29 @@ class Equipartition:
         return admitted
 
     # shares
+
+    def _shared(
+        self, snapshot: Snapshot, members: Sequence[_Member], newcomers: Sequence[_Member], granted: Collection[int]
+    ) -> tuple[list[PlannedChange], list[_Member]]:
+        """Everybody's share as changes, and who is started.
+
+        On named nodes a share that has no place there, or not where a resident job's processes are, is divided anew.
+        """
+        old, new, rounds = [*members], [*newcomers], 0
+        while True:
+            everybody = [*old, *new]
+            changes, short = _changes(snapshot, everybody, self._divided(old, new, snapshot.procs_total), granted)
+            if snapshot.nodes is None or not short:
+                break
+            placed = [each for each in newcomers if short.get(each.job.id) != 0]
+            if len(placed) < len(newcomers):  # as if they had not been there
+                newcomers, old, new, rounds = placed, [*members], placed, 0
+                continue
+            old, new = [_at_most(each, short) for each in old], [_at_most(each, short) for each in new]
+            rounds += 1
+            if [*old, *new] == everybody or rounds > len(everybody):
+                break
+        return changes, [*newcomers]
 
     def _divided(self, members: Sequence[_Member], newcomers: list[_Member], procs: int) -> list[int]:
         """Everybody's share, in order. A moldable newcomer is given its size, one after the other in the queue's order.
@@ -237,7 +271,20 @@ def _member(each: RunningJob) -> _Member:
     if not each.resizable or not _malleable(job):
         return _Member(job, held, held, each)
     assert isinstance(job.shape, Range)
-    return _Member(job, smallest(job) + each.given, job.shape.most + each.given, each)
+    present = each.allocation.processes if job.resident else None
+    return _Member(job, smallest(job) + each.given, _most(job.shape, each.given, present), each)
+
+
+def _most(shape: Range, given: int, present: int | None) -> int:
+    """The most processors of a malleable job that was given so many more, and has so many processes (None: any)."""
+    most = shape.most + given
+    return most if present is None else min(most, present)
+
+
+def _at_most(each: _Member, short: Mapping[int, int]) -> _Member:
+    """A job with no higher maximum than what it can have, where that is known."""
+    can = short.get(each.job.id)
+    return each if can is None else each._replace(most=max(each.least, can))
 
 
 def _malleable(job: Job) -> bool:
@@ -261,9 +308,13 @@ def _latest_end_us(now_us: int, each: _Member) -> int:
 
 def _changes(
     snapshot: Snapshot, members: Sequence[_Member], shares: Sequence[int], granted: Collection[int]
-) -> list[PlannedChange]:
-    """The shares as changes: who gives back first, then who starts, then who gets more."""
+) -> tuple[list[PlannedChange], dict[int, int]]:
+    """The shares as changes: who gives back first, then who starts, then who gets more.
+
+    And how many processors each job can have whose share has no place on the nodes; 0: it is not started.
+    """
     free = FreeProcs(snapshot)
+    short: dict[int, int] = {}
     changes: list[PlannedChange] = []
     wider: list[tuple[RunningJob, int]] = []
     for each, share in zip(members, shares, strict=True):
@@ -273,25 +324,40 @@ def _changes(
         if share > each.held:
             wider.append((running, share))
             continue
-        new = narrower(running.allocation, share)
+        held = running.allocation
+        new = resident.shrunk(held, share) if each.job.resident else narrower(held, share)
         why = Why.ASKED if each.job.id in granted else Why.SHRUNK
-        changes.append(PlannedResize(each.job, _reason(why, each.held, share), new))
+        changes.append(PlannedResize(each.job, _reason(why, each.job, held, new), new))
         free.give(each.job, running.allocation)
         free.take(each.job, new)
     for each, share in zip(members, shares, strict=True):
         if each.running is None:
-            place = free.largest(each.job, share)
+            job = each.job
+            place = resident.started(free, job, share) if job.resident else free.largest(job, share)
+            if place is None or place.procs < share:
+                short[job.id] = 0 if place is None else place.procs
             if place is not None:  # else its minimum is free in all, and not together on the nodes
-                numbers = {"procs": place.procs, "minimum_procs": each.least}
-                changes.append(PlannedStart(each.job, Reason(Why.ADMITTED, numbers), place))
-                free.take(each.job, place)
+                changes.append(_start(each, place))
+                free.take(job, place)
     for running, share in wider:
         job, held = running.job, running.allocation
-        if (found := free.wider(job, held, share)) is not None:
-            why = Why.ASKED if job.id in granted else Why.WIDENED
-            changes.append(PlannedResize(job, _reason(why, held.procs, share), found))
+        found = resident.widened(free, job, held, share) if job.resident else free.wider(job, held, share)
+        if found is None or found.procs < share:
+            short[job.id] = held.procs if found is None else found.procs
+        if found is not None:
+            changes.append(_wider(running, found, granted))
             free.take(job, found.beyond(held))
-    return changes
+    return changes, short
+
+
+def _start(each: _Member, place: Allocation) -> PlannedStart:
+    numbers = {"procs": place.procs, "minimum_procs": each.least, **_present(each.job, place)}
+    return PlannedStart(each.job, Reason(Why.ADMITTED, numbers), place)
+
+
+def _wider(running: RunningJob, new: Allocation, granted: Collection[int]) -> PlannedResize:
+    why = Why.ASKED if running.job.id in granted else Why.WIDENED
+    return PlannedResize(running.job, _reason(why, running.job, running.allocation, new), new)
 
 
 def _allowed(job: Job, share: int) -> int:
@@ -300,5 +366,10 @@ def _allowed(job: Job, share: int) -> int:
     return shape.largest(share) or share if isinstance(shape, Range) and shape.malleable and shape.sizes else share
 
 
-def _reason(why: Why, before: int, now: int) -> Reason:
-    return Reason(why, {"before_procs": before, "procs": now})
+def _reason(why: Why, job: Job, before: Allocation, now: Allocation) -> Reason:
+    return Reason(why, {"before_procs": before.procs, "procs": now.procs, **_present(job, now)})
+
+
+def _present(job: Job, allocation: Allocation) -> dict[str, int]:
+    """Of a resident job, as a number of a reason, how many processes are there."""
+    return {"present_processes": allocation.processes} if job.resident else {}

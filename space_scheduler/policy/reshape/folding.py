@@ -30,6 +30,7 @@ from space_scheduler.policy.interface import (
     Snapshot,
 )
 from space_scheduler.policy.order import Key, Order, fcfs
+from space_scheduler.policy.reshape import resident
 from space_scheduler.policy.reshape.free import FreeProcs, done_us, shadow, sizes_down
 from space_scheduler.policy.reshape.mold import FOLD, LARGEST, Fjt
 from space_scheduler.progress import Rate
@@ -281,13 +282,13 @@ class _Pass:
         if head.suspended is not None:
             return self._needed(head.suspended) - free.procs
         least = self.policy.sizes.least(head.job, self.snapshot.procs_total)
-        fold = self.policy.sizes.fold if head.job.long and head.job.foldable else 1
+        fold = self.policy.sizes.fold if head.job.long and head.job.may_be_folded else 1
         return -(-least // fold) - free.procs
 
     def _may_be_changed(self, each: RunningJob) -> bool:
         if not each.resizable or each.job.id in self.why:
             return False
-        return self.policy.expired is not Expired.FOLD or (each.job.foldable and not each.polls)
+        return self.policy.expired is not Expired.FOLD or (each.job.may_be_folded and not each.polls)
 
     def _reduced(self, held: Allocation, lacking: int) -> Allocation | None:
         """What a backfilled job keeps; None: nothing, it is ended."""
@@ -324,7 +325,7 @@ class _Pass:
 
     def _needed(self, each: RunningJob) -> int:
         """How many processors a suspended job needs to go on: one for each process, or as a long job starts folded."""
-        fold = self.policy.sizes.fold if each.job.long and each.job.foldable else 1
+        fold = self.policy.sizes.fold if each.job.long and each.job.may_be_folded else 1
         return -(-each.allocation.processes // fold)
 
     def _resumed(self, each: RunningJob) -> Allocation | None:
@@ -342,9 +343,16 @@ class _Pass:
         for each in self.running:
             held = self.holds[each.job.id]
             if held.folded and each.resizable and self.free.procs > 0:
-                new = self.free.widened(each.job, held, self.free.procs)
-                if new != held:
+                if each.job.resident:
+                    self._enable(each, held)
+                elif (new := self.free.widened(each.job, held, self.free.procs)) != held:
                     self._hold(each, new, Why.UNFOLDED)
+
+    def _enable(self, each: RunningJob, held: Allocation) -> None:
+        """Have what is free enabled of a resident job: another policy has left processes of it asleep."""
+        procs = min(held.processes, held.procs + self.free.procs)
+        if (new := resident.widened(self.free, each.job, held, procs)) is not None:
+            self._hold(each, new, Why.WIDENED)
 
     def _hold(self, each: RunningJob, new: Allocation, why: Why) -> None:
         job = each.job

@@ -14,49 +14,49 @@ from space_scheduler.progress import Rate, speed_up
 
 
 class FreeProcs:
-    """Processors that are free in a plan. On named nodes memory is free or not as well."""
+    """Processors that are free in a plan. On named nodes, which are ``room``, memory is free or not as well."""
 
-    __slots__ = ("_room", "procs")
+    __slots__ = ("procs", "room")
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._room: Room | None = None if snapshot.nodes is None else snapshot.nodes.room.copy()
-        self.procs = snapshot.free_procs if self._room is None else self._room.free_procs
+        self.room: Room | None = None if snapshot.nodes is None else snapshot.nodes.room.copy()
+        self.procs = snapshot.free_procs if self.room is None else self.room.free_procs
 
     def copy(self) -> "FreeProcs":
         """An independent copy."""
         other = FreeProcs.__new__(FreeProcs)
-        other._room, other.procs = None if self._room is None else self._room.copy(), self.procs
+        other.room, other.procs = None if self.room is None else self.room.copy(), self.procs
         return other
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """A job will hold this."""
-        if self._room is None:
+        if self.room is None:
             self.procs -= allocation.procs
         else:
-            self._room.take(job, allocation)
-            self.procs = self._room.free_procs
+            self.room.take(job, allocation)
+            self.procs = self.room.free_procs
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """A job will hold this no more."""
-        if self._room is None:
+        if self.room is None:
             self.procs += allocation.procs
         else:
-            self._room.give(job, allocation)
-            self.procs = self._room.free_procs
+            self.room.give(job, allocation)
+            self.procs = self.room.free_procs
 
     def place(self, job: Job, processes: int) -> Allocation | None:
         """A place for so many processes of a job, each with a processor of its own, or None."""
         if processes > self.procs:
             return None
-        return Allocation(processes) if self._room is None else self._room.placed(job.at(processes))
+        return Allocation(processes) if self.room is None else self.room.placed(job.at(processes))
 
     def place_folded(self, job: Job, processes: int, most: int) -> Allocation | None:
         """A place for so many processes, up to ``most`` on a processor and as few as can be, or None."""
-        if self._room is None:
+        if self.room is None:
             procs = min(processes, self.procs)
             return partition(processes, procs) if procs > 0 and -(-processes // procs) <= most else None
         for fold in range(1, most + 1):
-            if (found := _folded_place(self._room, job, processes, fold)) is not None:
+            if (found := _folded_place(self.room, job, processes, fold)) is not None:
                 return found
         return None
 
@@ -70,11 +70,14 @@ class FreeProcs:
         return None
 
     def widened(self, job: Job, held: Allocation, procs: int) -> Allocation:
-        """What a folded job holds, and up to so many processors more of its nodes, one for each process at most."""
-        if self._room is None:
+        """What a folded or resident job holds, and up to so many processors more of its nodes, the first ones first.
+
+        For each process it has one at most.
+        """
+        if self.room is None:
             more = min(procs, self.procs, held.processes - held.procs)
             return partition(held.processes, held.procs + max(0, more))
-        room, shares = self._room, []
+        room, shares = self.room, []
         for share in held.nodes:
             at = room.index.get(share.node)
             free = 0 if at is None else max(0, room.procs[at])
@@ -85,17 +88,17 @@ class FreeProcs:
 
     def wider(self, job: Job, held: Allocation, processes: int) -> Allocation | None:
         """What a malleable job holds and what it needs for so many processes, or None where that has no place."""
-        if self._room is None:
+        if self.room is None:
             return Allocation(processes) if processes - held.procs <= self.procs else None
-        if any(share.node not in self._room.index for share in held.nodes):
+        if any(share.node not in self.room.index for share in held.nodes):
             return None  # one of its nodes is out of service: it may keep what it has, not grow
-        more = self._room.placed(job.at(processes - held.procs))
+        more = self.room.placed(job.at(processes - held.procs))
         if more is None:
             return None
         tasks = {share.node: share.tasks for share in held.nodes}
         for share in more.nodes:
             tasks[share.node] = tasks.get(share.node, 0) + share.tasks
-        if len(tasks) > max(self._room.most_nodes, len(held.nodes)):
+        if len(tasks) > max(self.room.most_nodes, len(held.nodes)):
             return None
         return Allocation(processes, tuple(Share(node, count) for node, count in tasks.items()))
 

@@ -48,7 +48,7 @@ class Fjt:
         if self.all_of_it:
             size = job.width.largest(most)
             return None if size is None else free.place(job, size)
-        if job.long and self.fold > 1 and job.foldable:
+        if job.long and self.fold > 1 and job.may_be_folded:
             return self._folded(job, free, most)
         least = self.least(job, most)
         if job.long and self.shared:

@@ -23,8 +23,7 @@ from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
 from space_scheduler.service.api.bodies import Bodies, decoded
 from space_scheduler.service.core.host import CoreHost
-from space_scheduler.service.core.sizing import NOT_RESHAPED
-from space_scheduler.service.launch.sharing import RESHAPES, reshapes, rules_of, shared, shares_nodes
+from space_scheduler.service.launch.sharing import reshapes, reshaping, rules_of, shared, shares_nodes
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 
@@ -101,10 +100,12 @@ class Administration:
                 "policy", f"found {asked.policy!r}", "an installed policy; modules are for cluster.yaml to name"
             )
         policy = resolve(asked.policy, asked.order, where="policy", directory=config.policy_directory)
-        if reshapes(policy):
-            raise Refusal(409, f"{asked.policy} {RESHAPES}: {NOT_RESHAPED}", where="policy", found=asked.policy)
+        what = ""
         if (shares := shares_nodes(policy)) != shared(config):
             what = "has jobs share nodes" if shares else "has each node for one job alone"
+        elif (changes := reshapes(policy)) != reshaping(config):
+            what = "changes the shapes of jobs" if changes else "leaves jobs the shapes that they ask for"
+        if what:
             message = (
                 f"{asked.policy} {what}, and {config.policy} does not: agents keep other limits then; "
                 "write policy in cluster.yaml and start the scheduler again"

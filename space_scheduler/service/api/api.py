@@ -40,6 +40,7 @@ from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.coscheduling import Coscheduling
 from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.launch.sharing import reshaping
 from space_scheduler.service.link.link import Link
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
@@ -81,6 +82,7 @@ class Api:
         self._callers = callers
         self.comparison = comparison
         self._bodies = bodies
+        self._reshaping = reshaping(config)
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
@@ -174,7 +176,8 @@ class Api:
         """Why it is in its state."""
         self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
-        found = documents.explanation(record, await self.host.explain(record.id), self.host.clock.when)
+        explained = await self.host.explain(record.id)
+        found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
         return answer(msgspec.structs.replace(found, coscheduling=self._coscheduling.document(record.id)))
 
     async def wait(self, request: web.Request) -> web.Response:
@@ -341,7 +344,9 @@ class Api:
             later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
             present = found.reason if later and found.state is record.state else None  # else it has gone on meanwhile
         own = caller.may_change(record.user)
-        return documents.job_doc(record, clock.when, clock.now_us(), own=own, present=present)
+        return documents.job_doc(
+            record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
+        )
 
 
 #: In these states a job's reason may be later than its last step.

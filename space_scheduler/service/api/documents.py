@@ -7,14 +7,28 @@ from typing import Final
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
 from cosched.model.width import Range
-from cosched.wire.api import EffortDoc, Explanation, Failure, JobDoc, OnNodeDoc, ShapeDoc, ShareDoc, Step, WhyDoc
+from cosched.wire.api import (
+    EffortDoc,
+    Explanation,
+    Failure,
+    HeldDoc,
+    JobDoc,
+    OnNodeDoc,
+    ShapeDoc,
+    ShareDoc,
+    Step,
+    WhyDoc,
+)
 from space_scheduler.reasons import Reason
 from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
 from space_scheduler.service.launch.efforts import total
 
+_WORK: Final = "{procs} of its {present_processes} processes work"
 #: Numbers of reasons of jobs that change shape, and how they are said together.
 _TOGETHER: Final = (
+    (("before_procs", "procs", "present_processes"), f"{_WORK}, {{before_procs}} before"),
+    (("minimum_procs", "procs", "present_processes"), f"{_WORK}, {{minimum_procs}} at least"),
     (("processes", "procs"), "{processes} processes on {procs} processors"),
     (("processes",), "{processes} processes"),
     (("before_procs", "procs"), "{procs} processors, {before_procs} before"),
@@ -41,12 +55,15 @@ def worded(reason: Reason, when: When) -> str:
     return f"{reason.why.value} ({', '.join(told)})" if told else reason.why.value
 
 
-def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None) -> JobDoc:
+def job_doc(
+    record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None, reshaping: bool = False
+) -> JobDoc:
     """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote.
 
-    ``present``: why it is in its state now, where that is more than the reason of its last step.
+    ``present``: why it is in its state now, where that is more than the reason of its last step. ``reshaping``: the
+    policy gives jobs other shapes.
     """
-    submission, facts = record.submission, record.facts
+    submission, facts, held = record.submission, record.facts, record.allocation
     reason = present or (record.history[-1].reason if record.history else None)
     start_us, end_us = record.start_us, record.end_us
     wait_end_us = start_us if start_us is not None else end_us if end_us is not None else now_us
@@ -58,8 +75,13 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         user=record.user,
         state=record.state.value,
         reason=why_doc(reason, when) if reason else None,
-        tasks=submission.tasks,
-        shape=shape_doc(record),
+        tasks=submission.tasks if held is None else held.processes,
+        cpus=None if held is None else held.procs,
+        shape=shape_doc(record, reshaping=reshaping),
+        changes=[
+            HeldDoc(iso(when, each.now_us), each.processes, each.procs, why_doc(each.reason, when))
+            for each in record.reshaped
+        ],
         kind=record.job.kind or None,
         kind_from=("declared" if submission.kind else "measured") if record.job.kind else "",
         effort=_effort(record),
@@ -68,7 +90,7 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
         directory=submission.directory if own else "",
         output=(facts.output or submission.output) if own else None,
         error=(facts.error or submission.error) if own else None,
-        nodes=[ShareDoc(share.node, share.tasks) for share in record.allocation.nodes] if record.allocation else [],
+        nodes=[ShareDoc(share.node, share.tasks, share.procs) for share in held.nodes] if held else [],
         submit_time=iso(when, record.submit_us),
         start_time=iso(when, start_us) if start_us is not None else None,
         end_time=iso(when, end_us) if end_us is not None else None,
@@ -84,7 +106,7 @@ def job_doc(record: JobRecord, when: When, now_us: int, *, own: bool, present: R
     )
 
 
-def shape_doc(record: JobRecord) -> ShapeDoc | None:
+def shape_doc(record: JobRecord, *, reshaping: bool) -> ShapeDoc | None:
     """What a job says of its shape, and what becomes of that; None where it says nothing."""
     submission, shape, tasks = record.submission, record.job.shape, record.job.procs
     if not isinstance(shape, Range):
@@ -99,7 +121,7 @@ def shape_doc(record: JobRecord) -> ShapeDoc | None:
         malleable=shape.malleable,
         fold=submission.fold,
         job_class=submission.job_class,
-        note=(several if submission.several_sizes else "") + NOT_RESHAPED,
+        note="" if reshaping else (several if submission.several_sizes else "") + NOT_RESHAPED,
     )
 
 
@@ -126,7 +148,7 @@ def _step(transition: Transition, when: When, *, own: bool) -> Step:
     return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
 
 
-def explanation(record: JobRecord, explained: Explained, when: When) -> Explanation:
+def explanation(record: JobRecord, explained: Explained, when: When, *, reshaping: bool) -> Explanation:
     """Why a job is in the state it is in."""
     reason = explained.reason
     text = explained.note or explained.cause or explained.state.value
@@ -141,7 +163,7 @@ def explanation(record: JobRecord, explained: Explained, when: When) -> Explanat
         iso(when, explained.decided_us),
         cause,
         promised(when, explained.promised_us),
-        shape=shape_doc(record),
+        shape=shape_doc(record, reshaping=reshaping),
         nodes=[
             OnNodeDoc(
                 each.node,

@@ -25,7 +25,16 @@ from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.core.sizing import sized
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
-from space_scheduler.service.journal.records import Committed, Explained, Facts, JobRecord, Transition, View
+from space_scheduler.service.journal.records import (
+    MOST_RESHAPED,
+    Committed,
+    Explained,
+    Facts,
+    JobRecord,
+    Reshaped,
+    Transition,
+    View,
+)
 from space_scheduler.service.journal.recovery import Recovered, differing, rebuild, timer_after
 from space_scheduler.service.journal.schema import JournalRefused, readable
 
@@ -107,7 +116,7 @@ class JournalledCore:
             jobs=self.records.copy(),
             nodes=tuple(self.state.nodes()),
             turns=SavedTurns() if self.state.machine.turns is None else self.state.machine.turns.saved(),
-            progress={each.job.id: each.progress() for each in self.state.running() if each.left},
+            progress={each.job.id: self.state.progress(each) for each in self.state.running()},
             ended=self.ended.copy(),
             resizing=self._resizing(),
         )
@@ -294,14 +303,17 @@ class JournalledCore:
         changes: dict[str, object] = {}
         if again := kept.allocation is not None and record.allocation is None and record.state is JobState.QUEUED:
             changes |= {"job": record.job, "allocation": None, "limit_us": None, "start_us": None}
-            changes["facts"] = msgspec.structs.replace(kept.facts, peers=None)
+            changes |= {"facts": msgspec.structs.replace(kept.facts, peers=None), "reshaped": ()}
         if steps:
             changes["history"] = (*kept.history, *(step for _, _, step in steps))
             changes["state"] = record.state
         if start is not None:
             changes |= {"limit_us": start.limit_us, "attempt": kept.attempt + 1}
-        if not again and record.holds != kept.allocation:
-            changes["allocation"] = record.holds
+        if not again and (held := record.holds) != kept.allocation:
+            changes["allocation"] = held
+            if kept.allocation is not None and held is not None:
+                reshaped = Reshaped(self.state.machine.now_us, held.processes, held.procs, record.reason)
+                changes["reshaped"] = (*kept.reshaped, reshaped)[-MOST_RESHAPED:]
         for at_us, state in new_steps:
             if state is JobState.RUNNING:
                 changes["start_us"] = at_us

@@ -1,7 +1,8 @@
-"""How many tasks a job of several sizes gets: for good, the largest number that could ever start here.
+"""How many tasks a job of several sizes has when it is accepted: the largest number that could ever start here.
 
-Agents of this version resize no job, so the service has each job at one size from its submission on. What else the job
-could have stays with it (``Job.shape``), for policies of jobs that change shape.
+It waits with that. What else it could have stays with it (``Job.shape``), for policies that give jobs other
+shapes. A job with a minimum and a maximum is *resident* (``Range.resident``): a program of MPI cannot add processes
+while it runs.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Why
 
 #: Why, for people.
-NOT_RESHAPED: Final = "this version of the service folds and resizes no jobs by itself"
+NOT_RESHAPED: Final = "the policy in force gives jobs no other shapes"
 #: So many sizes are tried one after the other.
 _SINGLY: Final = 100
 #: What may be asked for at all.
@@ -43,7 +44,8 @@ def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Subm
     least, most, sizes = _sizes(asked, installed)
     if not least:
         return job.at(smallest), asked
-    shape = Range(least, most, sizes, malleable=asked.sizes is None)
+    malleable = asked.sizes is None
+    shape = Range(least, most, sizes, malleable=malleable, resident=malleable)
     job = msgspec.structs.replace(job, procs=most, shape=shape)
     tasks = _largest(job, shape, state) or smallest
     return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)

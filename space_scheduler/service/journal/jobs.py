@@ -12,7 +12,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
-from space_scheduler.service.journal.records import Facts, JobRecord, Transition
+from space_scheduler.service.journal.records import Facts, JobRecord, Reshaped, Transition
 from space_scheduler.service.journal.schema import JournalRefused, checksum, connect, readable
 
 #: What was submitted is written once; the rest of a job's row again and again.
@@ -35,6 +35,7 @@ class _Rest(msgspec.Struct, frozen=True, omit_defaults=True):
     limit_us: int | None = None
     promised_us: int | None = None
     facts: Facts = Facts()
+    reshaped: tuple[Reshaped, ...] = ()
 
 
 def new_row(record: JobRecord) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ The journal keeps these for every job it ever accepted, the host's view has them
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,9 @@ from space_scheduler.machine.events import Event
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.reasons import Reason
+
+#: Of a job that is resized again and again.
+MOST_RESHAPED: Final = 100
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
@@ -61,11 +64,21 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return Facts(**known)
 
 
+class Reshaped(msgspec.Struct, frozen=True, gc=False):
+    """At ``now_us`` (core time) a running job had another shape: so many processes on so many processors, and why."""
+
+    now_us: int
+    processes: int
+    procs: int
+    reason: Reason
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job, alive or ended. Times in core time, microseconds.
 
     ``attempt`` counts how often it was started; ``limit_us`` is the run time its last start allows; ``promised_us`` the
-    start last promised (FOREVER_US: nothing can be promised).
+    start last promised (FOREVER_US: nothing can be promised). ``reshaped``: the last changes of what it holds since its
+    last start, at most :data:`MOST_RESHAPED`.
     """
 
     job: Job
@@ -80,6 +93,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limit_us: int | None = None
     promised_us: int | None = None
     facts: Facts = Facts()
+    reshaped: tuple[Reshaped, ...] = ()
     history: tuple[Transition, ...] = ()
 
     @property
@@ -144,7 +158,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         used: dict[str, int] = {}
         for record in self.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
-                used[share.node] = used.get(share.node, 0) + share.tasks
+                used[share.node] = used.get(share.node, 0) + share.procs
         return used
 
     @property

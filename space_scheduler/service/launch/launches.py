@@ -16,10 +16,11 @@ from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
+from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, Kill, RateChanged, Resize, Start
+from space_scheduler.machine.instructions import Answer, Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.journal.records import Facts, JobRecord
@@ -33,7 +34,7 @@ from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
 from space_scheduler.service.launch.reshapes import Reshapes
-from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.sharing import reshaping, shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.work_done import WorkDone
@@ -67,6 +68,7 @@ class Launches:
         self.comparison = Comparison(self._say)
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
+        self._counts_work: Final = shared(config) or reshaping(config)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
 
@@ -129,6 +131,8 @@ class Launches:
                 launch.rate = float(instruction.rate) / ALONE_PPM
                 if launch.work is not None:
                     launch.work.rate_changed(launch.rate, self.book.now_s())
+            elif isinstance(instruction, Answer) and (launch := self.attempts.get(instruction.job_id)):
+                self._answer_ask(launch, instruction.given, waits=instruction.waits)
             elif isinstance(instruction, Resize) and (launch := self.attempts.get(instruction.job_id)):
                 self._reshapes.begin(launch, instruction.old, instruction.new)
             elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
@@ -191,10 +195,10 @@ class Launches:
             self._post(came_or_left)
 
     def _begin_work(self, launch: LaunchAttempt, left_us: float | None = None) -> None:
-        """A job's script runs: where nodes are shared, its limit counts its work from now on."""
-        if self._desks is not None and launch.limit_us is not None:
-            now_s = self.book.now_s()
-            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate)
+        """A job's script runs: where nodes are shared or jobs folded, its limit counts its work from now on."""
+        if self._counts_work and launch.limit_us is not None:
+            now_s, width = self.book.now_s(), launch.width_speed
+            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate, width)
 
     def _count_work(self, launch: LaunchAttempt, work: WorkDone, entry: NodeEntry, sign: wire.JobSigns) -> None:
         """A node says how its part of a job went: end the job at its limit, tell the core of an end that moves."""
@@ -255,9 +259,9 @@ class Launches:
 
     def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """A node reports something of a job."""
-        if isinstance(message, wire.Prepared | wire.Started | wire.Resized | wire.Refused):
+        if isinstance(message, wire.Prepared | wire.Started | wire.Resized | wire.Offered | wire.Refused):
             key = (message.order.job_id, message.order.attempt)
-        elif isinstance(message, wire.ProgramEnded | wire.GroupEnded):
+        elif isinstance(message, wire.ProgramEnded | wire.GroupEnded | wire.Adapted | wire.Asked):
             key = (message.job_id, message.attempt)
         else:
             return
@@ -273,8 +277,31 @@ class Launches:
         self._do(launch, self._report_to_gang(launch.gang, entry.name, message, kind))
         if isinstance(message, wire.Prepared | wire.Resized):
             self._reshapes.answered(launch, entry.name, message)
+        elif isinstance(message, wire.Offered):
+            self._reshapes.offered(launch, entry.name, message.order, joined=message.joined)
+        elif isinstance(message, wire.Adapted):
+            self._reshapes.adapted(launch, message.number)
+        elif isinstance(message, wire.Asked):
+            self._asks(launch, message.more)
         elif isinstance(message, wire.Refused) and kind in (OrderKind.PREPARE, OrderKind.RESIZE):
             self._reshapes.refused(launch, entry.name, message)
+        elif isinstance(message, wire.Refused) and kind is OrderKind.ADAPT:
+            self._reshapes.offered(launch, entry.name, message.order, joined=False)
+
+    def _asks(self, launch: LaunchAttempt, more: int) -> None:
+        """A job asks for other numbers of processes: the core decides, within what the job has said of itself."""
+        shape = launch.record.job.shape
+        total = launch.given + more
+        may = isinstance(shape, Range) and -shape.ask_fewer <= total <= shape.ask_more
+        if may and launch.gang.phase is Phase.RUNNING:
+            self._post(ev.ResizeAsked(launch.job_id, more), note="by itself")
+        else:
+            self._answer_ask(launch, 0, waits=False)
+
+    def _answer_ask(self, launch: LaunchAttempt, given: int, *, waits: bool) -> None:
+        launch.given += given
+        for name in launch.gang.nodes:
+            self._tell(name, wire.AskAnswered(*launch.key, given, waits))
 
     def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent, kind: OrderKind | None) -> list[Action]:
         if isinstance(message, wire.Prepared):

@@ -24,6 +24,7 @@ class OrderKind(StrEnum):
     PREPARE = "prepare"
     RUN = "run"
     RESIZE = "resize"
+    ADAPT = "adapt"
     KILL = "kill"
     FORGET = "forget"
     DISCARD = "discard"

@@ -1,7 +1,7 @@
 """The orders of one attempt at a job, as messages: what each node is told, signed where others have to believe it."""
 
 import math
-from typing import Final
+from typing import Final, TypedDict
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -9,15 +9,26 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
 from cosched.model.coscheduling import Receives
 from cosched.model.effort import Effort
+from cosched.model.job import Job
+from cosched.model.width import Range
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from space_scheduler.launch import Context, job_environment
+from space_scheduler.policy.reshape.free import smallest
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.numbers import OrderKind, OrderNumbers
 from space_scheduler.service.launch.reshaping import Reshaping
-from space_scheduler.service.launch.sharing import stretch
+from space_scheduler.service.launch.sharing import reshaping, stretch
 from space_scheduler.service.launch.work_done import WorkDone
+
+#: Bits of a map's number that count within an epoch.
+_COUNT_BITS: Final = 20
+
+
+class _Confined(TypedDict, total=False):
+    cpus: int | None
+    asleep: bool
 
 
 class LaunchAttempt:
@@ -41,11 +52,32 @@ class LaunchAttempt:
         self.timed = False  # the launch time-out counts
         self.reshaping: Reshaping | None = None  # what it holds is being changed
         self.renewals = 0  # of its grant, by this scheduler
+        self.given = 0  # how many processes more it was given of what it asked for, as far as this scheduler knows
 
     @property
     def key(self) -> tuple[int, int]:
         """Job and attempt, as agents name it."""
         return self.job_id, self.attempt
+
+    def share(self, name: str) -> Share:
+        """What it has, or is to have, of a node of its."""
+        return next(share for share in self.wanted.nodes if share.node == name)
+
+    @property
+    def wanted(self) -> Allocation:
+        """What its nodes are to be told now that it holds."""
+        return self.allocation if self.reshaping is None else self.reshaping.wanted
+
+    @property
+    def width_speed(self) -> float:
+        """How much it does in the width that it has, against that in which its limit was given."""
+        held = self.allocation
+        return _width_speed(self.record.job, held.procs if self.record.job.resident else held.processes)
+
+    @property
+    def slowest(self) -> float:
+        """The same for the smallest of its widths."""
+        return _width_speed(self.record.job, smallest(self.record.job))
 
     @property
     def tasks(self) -> dict[str, int]:
@@ -63,6 +95,7 @@ class Orders:
         self._key = key
         self._grace_us = config.time_us("grace")
         self._stretch = stretch(config)
+        self._reshaping = reshaping(config)
 
     def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
         """For the node of that name, which is one of the job's ``peers``."""
@@ -71,7 +104,7 @@ class Orders:
             job_id=launch.job_id,
             attempt=launch.attempt,
             name=submission.name,
-            tasks=submission.tasks,
+            tasks=sum(peer.tasks for peer in peers),
             user=record.user,
             cluster=self._config.name,
             peers=peers,
@@ -79,6 +112,7 @@ class Orders:
             directory=submission.directory,
             submitted=submission.environment,
             coscheduling=submission.coscheduling or self._config.coscheduling.mode,
+            folds=self._reshaping and record.job.foldable,
         )
         return wire.Prepare(
             self._fence,
@@ -87,12 +121,14 @@ class Orders:
             peers=peers,
             tasks=_tasks(name, peers),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch),
+            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch / launch.slowest),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
+            cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping else None,
+            map=self._map(launch) if self._reshaping and record.job.resident else None,
         )
 
     def run(self, launch: LaunchAttempt) -> wire.Run:
@@ -108,15 +144,38 @@ class Orders:
         )
 
     def resize(self, launch: LaunchAttempt, share: Share, peers: tuple[wire.Peer, ...]) -> wire.Resize:
-        """For a node that the job keeps. Where tasks share CPUs, none are set aside."""
+        """For a node that the job keeps."""
         return wire.Resize(
             self._fence,
             self.numbers.of(share.node, launch.key, OrderKind.RESIZE),
             tasks=share.tasks,
-            cpus=share.procs if self._config.contract.mpl == 1 else None,
             peers=peers,
             grant=self._grant(launch, peers),
+            **self._confined(launch, share),
         )
+
+    def adapt(self, launch: LaunchAttempt, name: str) -> wire.Adapt:
+        """For a node of a job whose ranks are all there: tell them which of them are to be enabled."""
+        return wire.Adapt(self._fence, self.numbers.of(name, launch.key, OrderKind.ADAPT), self._map(launch))
+
+    def map_number(self, launch: LaunchAttempt) -> int:
+        """The number of the map that its ranks were told last, or are told next: a later scheduler's are all higher."""
+        return (self._fence.epoch << _COUNT_BITS) + launch.renewals
+
+    def _map(self, launch: LaunchAttempt) -> wire.JobMap:
+        enabled = {share.node: share.procs for share in launch.wanted.nodes}
+        return wire.JobMap(self.map_number(launch), enabled)
+
+    def _confined(self, launch: LaunchAttempt, share: Share) -> _Confined:
+        """How many CPUs of a node are set aside for a job; where tasks of several share them, none are.
+
+        Processes that are all to sleep have a CPU of somebody's, and come after whoever that is.
+        """
+        if not (self._reshaping or self._config.contract.mpl == 1):
+            return {"cpus": None}
+        if not share.procs and launch.record.job.resident:
+            return {"cpus": 1, "asleep": True}
+        return {"cpus": share.procs}
 
     def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
         nodes = tuple(peer.name for peer in peers)
@@ -129,6 +188,12 @@ class Orders:
         if kind is OrderKind.KILL:
             return wire.Kill(self._fence, order, self._grace_us)
         return (wire.Forget if kind is OrderKind.FORGET else wire.Discard)(self._fence, order)
+
+
+def _width_speed(job: Job, processes: int) -> float:
+    if not isinstance(job.shape, Range):
+        return 1.0
+    return job.shape.speed(processes) / job.shape.speed(job.procs)
 
 
 def _tasks(name: str, peers: tuple[wire.Peer, ...]) -> int:

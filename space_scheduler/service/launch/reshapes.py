@@ -12,12 +12,13 @@ from cosched.model.time import humanised
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.journal.records import Facts
+from space_scheduler.service.launch.adapting import Adapting
 from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.gang import Action, Phase
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
-from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
+from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Offer, Reshaped, Reshaping, Stage, Step
 
 #: Codes of refusals after which it may have been done.
 _UNKNOWN: Final = frozenset({"failed", "busy"})
@@ -49,7 +50,8 @@ class Reshapes:
         if why := self._trouble(launch, old, new):
             self._failed(launch, why)
             return
-        reshaping = launch.reshaping = Reshaping(old, new)
+        kind = Adapting if launch.record.job.resident else Reshaping
+        reshaping = launch.reshaping = kind(old, new)
         steps = reshaping.begin()
         self._ask_anew(launch, reshaping)
         self._do(launch, steps)
@@ -61,8 +63,6 @@ class Reshapes:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
             return f"its script runs on {gang.first}, which has to be the first of its nodes"
-        if not all(share.procs for share in new.nodes):
-            return "no node keeps a job without a processor"
         return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
 
     def _rigid(self, name: str) -> str:
@@ -84,6 +84,18 @@ class Reshapes:
             return
         if isinstance(message, wire.Resized) or reshaping.joins(node):
             self._do(launch, reshaping.answered(node))
+
+    def offered(self, launch: LaunchAttempt, node: str, order: wire.OrderId, *, joined: bool) -> None:
+        """A node has told a job's ranks a map; an answer to an order that another has replaced says nothing."""
+        reshaping = launch.reshaping
+        if isinstance(reshaping, Adapting) and self._orders.numbers.kind(node, order) is OrderKind.ADAPT:
+            self._go_back(launch, reshaping, reshaping.offered(node, joined=joined))
+
+    def adapted(self, launch: LaunchAttempt, number: int) -> None:
+        """All ranks of a job have done what a map asks."""
+        reshaping = launch.reshaping
+        if isinstance(reshaping, Adapting) and number == self._orders.map_number(launch):
+            self._do(launch, reshaping.adapted())
 
     def refused(self, launch: LaunchAttempt, node: str, refusal: wire.Refused) -> None:
         """A node does not do what it was asked last; where its guard went before it had answered, nobody knows."""
@@ -116,7 +128,7 @@ class Reshapes:
             self._go_back(launch, reshaping, reshaping.refused(node, "it was started anew", unchanged=False))
             return
         held = [step for step in self._held.pop(launch.job_id, []) if step.node != node]
-        self._do(launch, [*reshaping.again(node, has_it=report is not None), *held])
+        self._do(launch, [*reshaping.again(node, has_it=report is not None), *held], again=True)
 
     def over(self, launch: LaunchAttempt) -> None:
         """A job is ending: what it was to hold does not matter any more."""
@@ -133,14 +145,20 @@ class Reshapes:
         """Nodes are told what they were not told before: by a newer grant, and by orders of other numbers."""
         launch.renewals += 1
         self._held.pop(launch.job_id, None)
-        for name in reshaping.kept:
+        for name in reshaping.kept if not isinstance(reshaping, Adapting) else ():
             self._orders.numbers.new(name, launch.key, OrderKind.RESIZE)
         self._effect(CancelTimer(launch.key))
         self._effect(SetTimer(launch.key, self._timeout_us))
 
     # carrying out
 
-    def _do(self, launch: LaunchAttempt, steps: list[Step]) -> None:
+    def _do(self, launch: LaunchAttempt, steps: list[Step], *, again: bool = False) -> None:
+        """``again``: nodes are asked once more what they were asked before, by the same orders."""
+        if isinstance(launch.reshaping, Adapting) and not again:
+            for step in steps:
+                if isinstance(step, Ask | Offer):
+                    kind = OrderKind.RESIZE if isinstance(step, Ask) else OrderKind.ADAPT
+                    self._orders.numbers.new(step.node, launch.key, kind)
         for step in steps:
             if isinstance(step, Leave):
                 self._do_gang(launch, launch.gang.leave(step.node))
@@ -149,6 +167,8 @@ class Reshapes:
                 self._failed(launch, step.why)
             elif isinstance(step, Reshaped):
                 self._reshaped(launch)
+            elif isinstance(step, Offer):
+                self._effect(Send(step.node, self._orders.adapt(launch, step.node)))
             elif launch.reshaping is not None:
                 self._ask(launch, step, launch.reshaping.wanted)
 
@@ -172,7 +192,7 @@ class Reshapes:
         launch.allocation = launch.reshaping.new
         launch.peers = self._book.peers(launch.allocation)
         if launch.work is not None:
-            launch.work.on_nodes(launch.gang.nodes)
+            launch.work.on_nodes(launch.gang.nodes, launch.width_speed)
         self._close(launch)
         self._effect(Say("info", "job resized", {"job": launch.job_id, "tasks": launch.tasks}))
         self._effect(Post(ev.JobResized(launch.job_id), "by its nodes", Facts(peers=launch.peers)))

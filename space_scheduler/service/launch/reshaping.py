@@ -34,6 +34,12 @@ class Leave(msgspec.Struct, frozen=True):
     node: str
 
 
+class Offer(msgspec.Struct, frozen=True):
+    """To do: have a node tell the job's ranks there the map that goes with what is wanted now."""
+
+    node: str
+
+
 class Reshaped(msgspec.Struct, frozen=True):
     """To report: the job holds what it was to hold."""
 
@@ -44,13 +50,14 @@ class Kept(msgspec.Struct, frozen=True):
     why: str
 
 
-Step = Ask | Join | Leave | Reshaped | Kept
+Step = Ask | Join | Leave | Offer | Reshaped | Kept
 
 
 class Stage(StrEnum):
     """How far it has come."""
 
     ASKING = "asking"
+    ADAPTING = "adapting"
     LEAVING = "leaving"
     UNDOING = "undoing"
     OVER = "over"

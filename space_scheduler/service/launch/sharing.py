@@ -1,33 +1,34 @@
-"""A cluster's policy: which it is, whether it looks at who shares a node, and at what cost jobs do."""
+"""A cluster's policy: which it is, whether it changes shapes, whether it looks at who shares a node, at what cost."""
 
 from typing import Final
 
 from cosched.config import coefficients
 from cosched.config.cluster import ClusterConfig
-from cosched.errors import BadInput
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.interface import Policy, traits_of
+from space_scheduler.policy.reshape.mold import FOLD
 from space_scheduler.progress import Sharing
-from space_scheduler.service.core.sizing import NOT_RESHAPED
 
-#: What a policy does that cannot be had live, for people.
-RESHAPES: Final = "gives jobs other sizes or folds them, which 'cosched simulate' alone can do"
+#: A folded job that takes this many times as long as the core predicts is ended by its nodes, whatever is measured.
+_FOLD_MARGIN: Final = 2
 
 
 def policy_of(config: ClusterConfig, where: str = "policy") -> Policy:
-    """The policy that the settings name. Raises :class:`BadInput`, also for one that gives jobs other shapes.
+    """The policy that the settings name. Raises :class:`BadInput`.
 
     A module is looked for in ``policy_directory`` and where Python has its own, never where the service was started.
     """
-    policy = resolve(config.policy, config.order, where=where, directory=config.policy_directory)
-    if reshapes(policy):
-        raise BadInput(where, f"{config.policy} {RESHAPES}: {NOT_RESHAPED}", "one that starts jobs as they are")
-    return policy
+    return resolve(config.policy, config.order, where=where, directory=config.policy_directory)
+
+
+def reshaping(config: ClusterConfig) -> bool:
+    """Whether the policy gives jobs other shapes: then each has CPUs of its own, and its limit counts its work."""
+    return reshapes(policy_of(config))
 
 
 def reshapes(policy: Policy) -> bool:
-    """Whether a policy gives jobs other widths, or folds and resizes them: that can be simulated alone."""
+    """The same of a policy."""
     return traits_of(policy).reshapes
 
 
@@ -52,6 +53,7 @@ def rules_of(config: ClusterConfig, policy: Policy) -> MachineRules:
         sharing=sharing_of(config),
         mpl=traits_of(policy).mpl,
         coscheduling=config.coscheduling.mode,
+        resize_retry_us=config.time_us("launch_timeout") if reshapes(policy) else 0,
     )
 
 
@@ -67,11 +69,12 @@ def stretch(config: ClusterConfig) -> float:
     """How many times its time alone a job may take on nodes it shares, at the most: the last bound of its wall time.
 
     As many tasks on a CPU as may be there, an owner at every desk, and each neighbour as costly as any that was
-    measured. Its limit counts work (``work_done``); this one ends a job whose work nobody can measure.
+    measured; or folded as far as jobs are. Its limit counts work (``work_done``); this one ends a job whose work nobody
+    can measure.
     """
     sharing = sharing_of(config)
     if sharing is None:
-        return 1.0
+        return float(FOLD * _FOLD_MARGIN) if reshaping(config) else 1.0
     most = max((cost for costs in sharing.cost_permille.values() for cost in costs.values()), default=0) / 1000
     crowd = config.contract.mpl * (1 + (config.contract.mpl - 1) * most)
     return crowd / max(0.01, config.contract.cpu_ratio)

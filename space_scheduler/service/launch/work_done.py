@@ -5,6 +5,9 @@ waits for a CPU does nothing. So a node's rate is ran / (ran + queued) of the jo
 since its last report, and the job's rate is that of its slowest node: its tasks wait for each other. A thread that
 polls for messages runs while it waits, so of such a job this is an estimate, never less than what was done. What a node
 does not tell goes as the core predicts.
+
+A folded job's threads wait for a CPU while others of its run, so it is counted in the same way. What a job of another
+width than its limit was given for does in the same time is not measured: its speeds say that.
 """
 
 from typing import Final
@@ -23,9 +26,21 @@ class WorkDone:
     It is counted up to the last moment at which each of the nodes had told something new: ``done_us``.
     """
 
-    def __init__(self, limit_us: int, nodes: tuple[str, ...], now_s: float, left_us: float | None, rate: float) -> None:
-        """``left_us`` is what the core predicts with (None: everything), ``rate`` how fast by the core's model."""
+    def __init__(
+        self,
+        limit_us: int,
+        nodes: tuple[str, ...],
+        now_s: float,
+        left_us: float | None,
+        rate: float,
+        width_speed: float = 1.0,
+    ) -> None:
+        """``left_us`` is what the core predicts with (None: everything), ``rate`` how fast by the core's model.
+
+        ``width_speed``: how much it does in its width when nothing holds it back.
+        """
         self.limit_us = limit_us
+        self._width_speed = width_speed
         self._left_us = limit_us if left_us is None else left_us
         self._rate = rate
         self._predicted_s = now_s
@@ -35,8 +50,9 @@ class WorkDone:
         self._known: dict[str, float | None] = dict.fromkeys(nodes)  # rates that were measured; None: not known
         self._told: dict[str, tuple[int, int, bool]] = {}  # ran, queued and paused since what was counted last
 
-    def on_nodes(self, nodes: tuple[str, ...]) -> None:
-        """From now on these are the job's nodes."""
+    def on_nodes(self, nodes: tuple[str, ...], width_speed: float) -> None:
+        """From now on these are the job's nodes, and its width."""
+        self._width_speed = width_speed
         self._known = {name: self._known.get(name) for name in nodes}
         for gone in self._told.keys() - self._known.keys():
             del self._told[gone]
@@ -63,7 +79,7 @@ class WorkDone:
         if len(self._told) < len(self._known):
             return False
         rates = [0.0 if self._told[name][2] else known for name, known in self._known.items()]
-        rate = min(self._rate if known is None else known for known in rates)
+        rate = min(self._rate if known is None else known * self._width_speed for known in rates)
         self.done_us += max(0.0, now_s - self._counted_s) * US_PER_S * rate
         self._counted_s = max(self._counted_s, now_s)
         self._told.clear()

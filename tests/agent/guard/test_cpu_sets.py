@@ -229,16 +229,37 @@ def test_threads_that_come_while_a_set_is_given_have_it_too(running: Callable[[s
     own=st.sets(st.integers(0, 7)),
     others=st.sets(st.integers(0, 7)),
     procs=st.integers(1, 8),
+    cpus=st.integers(1, 8),
 )
 def test_a_job_keeps_what_it_has_then_takes_what_is_free(
-    count: int, own: set[int], others: set[int], procs: int
+    count: int, own: set[int], others: set[int], procs: int, cpus: int
 ) -> None:
     own, others = {p for p in own if p < procs}, {p for p in others if p < procs} - own
-    found = chosen(count, own, others, procs)
+    found = chosen(count, own, others, procs, cpus)
     assert len(set(found)) == len(found) == min(count, procs)
     assert set(found) <= own or own <= set(found)
     free = procs - len(own | others)
     assert len(set(found) & others) == max(0, min(count, procs) - len(own) - free), "none that others have in vain"
+
+
+def test_a_job_lies_on_as_many_cpus_of_the_machine_as_it_can() -> None:
+    """Where a node offers more processors than there are CPUs, several of them are one CPU."""
+    assert chosen(2, {2}, {0, 1}, 4, 2) == (2, 3)
+    assert chosen(2, {2}, set(), 4, 2) == (1, 2), "0 is on the CPU of 2"
+    assert chosen(2, {0, 1, 2, 3}, set(), 4, 2) == (0, 1)
+    assert chosen(2, {1, 2, 3}, set(), 4, 2) == (1, 2)
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_a_job_that_is_made_ready_with_cpus_begins_on_them(any_guard: RealGuard, cpus: int) -> None:
+    guard, everywhere = any_guard, sorted(os.sched_getaffinity(0))
+    guard.prepare(cpus=cpus)
+    assert guard.listed()["cpus"] == everywhere[:cpus]
+    assert all_on(guard.shell("exec sleep 600"), everywhere[:cpus])
+    guard.kill()
+    guard.start()
+    assert guard.listed()["cpus"] == everywhere[:cpus]
+    assert all_on(guard.shell("exec sleep 600", n=1), everywhere[:cpus])
 
 
 def test_a_process_that_makes_threads_without_end_does_not_hold_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:

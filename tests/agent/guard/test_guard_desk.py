@@ -221,3 +221,68 @@ def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
     gone = cosched("status")
     assert gone.returncode == 3
     assert "no guard of cosched answers at" in gone.stderr
+
+
+# --- jobs that have no CPU --------------------------------------------------------------------------------------------
+
+
+def share(guard: RealGuard, n: int, cpus: int | None) -> None:
+    guard.ask({"do": "resize", "job": 1, "attempt": 1, "n": n, "tasks": 1, "cpus": cpus})
+
+
+def test_a_job_without_a_cpu_stands_still_across_guards_and_goes_on_when_it_has_one(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=600 * US_PER_S)
+    guard.shell(COUNT)
+    grows(guard)
+    deadline_us = guard.listed()["deadline_us"]
+    share(guard, 7, 0)
+    stands_still(guard)
+    assert guard.refused(guard.spawning(["true"], n=1), guard.null())[0] == "busy"
+    guard.kill()
+    guard.start()
+    stands_still(guard)
+    share(guard, 8, 1)
+    grows(guard)
+    assert guard.listed()["deadline_us"] > deadline_us, "the time in which it had no CPU counts in no limit"
+
+
+def test_a_guard_that_died_before_it_could_let_a_job_go_on_leaves_a_successor_that_can(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(COUNT)
+    grows(guard)
+    share(guard, 7, 0)
+    guard.kill()
+    guard.start()
+    share(guard, 7, 0)
+    stands_still(guard)
+    share(guard, 8, None)
+    grows(guard)
+
+
+def test_a_job_without_a_cpu_hears_that_it_is_to_end(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell("trap 'echo ended 1; exit 0' TERM; echo began 1; while :; do sleep 0.05; done")
+    guard.told("began")
+    share(guard, 7, 0)
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 60 * US_PER_S})
+    assert guard.told("ended") == [1]
+    guard.event("empty", job=1)
+
+
+def test_the_end_of_a_pause_lets_nobody_go_on_who_has_no_cpu(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    guard.shell(COUNT)
+    grows(guard)
+    share(guard, 7, 0)
+    desk(guard, "pause")
+    desk(guard, "resume")
+    stands_still(guard)
+    desk(guard, "pause")
+    share(guard, 8, 1)
+    stands_still(guard)
+    desk(guard, "resume")
+    grows(guard)

@@ -111,8 +111,8 @@ def test_the_command_line_wins_over_the_script(call: Call) -> None:
 def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: Path) -> None:
     """Its answer, lists and stories say which size, of which, and that it keeps it."""
     (tmp_path / "sizes.sh").write_text("#!/bin/sh\n#COSCHED --sizes pow2 --class long --fold no\n")
-    note = "of its sizes it has 4, the largest that could ever start here, and keeps it: this version of the service "
-    note += "folds and resizes no jobs by itself"
+    note = "of its sizes it has 4, the largest that could ever start here, and keeps it: "
+    note += "the policy in force gives jobs no other shapes"
     ended = call("submit", "--hold", "sizes.sh")
     found = re.fullmatch(r"job (\d+)\n", ended.out)
     assert found, ended
@@ -159,10 +159,10 @@ def test_sizes_that_cannot_be(options: tuple[object, ...], words: str, call: Cal
     assert words in ended.err
 
 
-def test_a_policy_that_gives_other_shapes_is_not_had_live(call: Call) -> None:
+def test_a_policy_that_gives_other_shapes_comes_with_a_start_of_the_scheduler(call: Call) -> None:
     ended = call("policy", "set", "fjt1+bfm")
     assert ended.status == 1, ended
-    assert "fjt1+bfm gives jobs other sizes or folds them, which 'cosched simulate' alone can do" in ended.err
+    assert "fjt1+bfm changes the shapes of jobs, and easy does not: agents keep other limits then" in ended.err
 
 
 def test_a_script_from_standard_input(call: Call, service: Live, tmp_path: Path) -> None:

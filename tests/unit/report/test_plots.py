@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from cosched.model.node import Node
 from cosched.report.gantt import _by_node, _by_processor, common_window, gantt
 from cosched.report.plots import _mean_over, all_plots, figure, over_time
+from cosched.workload import shapes
 from cosched.workload.schedule import Holding, Schedule
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import Site, simulate
@@ -124,6 +125,26 @@ def test_a_bar_has_the_height_of_what_its_job_holds(reshaped: Schedule) -> None:
     assert {(each.job, each.begin_us) for each in reshaped.stretches() if each.folded} == {(2, 50_000_000)}
     assert {(each.job, each.begin_us) for each in reshaped.stretches() if each.lost} == {(3, 3_000_000)}
     assert reshaped.used_us() == 1e6 * (8 * 50 + 12 * 60 + 6 * 48 + 2 * 60 + 6 * 72 + 2 * 47 + 2 * 40)
+
+
+def test_a_resident_job_is_as_high_as_its_processors_and_not_folded(tmp_path: Path) -> None:
+    """It has 8 processes, of which 8 are enabled until 10, and 3 from then on; another starts with 5 of 8."""
+    load = shapes.apply(
+        workload(8, [J(0, 8, 50), J(10, 8, 50)]),
+        {number: shapes.Line(least=1, most=8, resident=True) for number in (0, 1)},
+    )
+    held = [Holding(0, 0, 8, 8, ""), Holding(0, 10_000_000, 8, 3, ""), Holding(1, 10_000_000, 8, 5, "")]
+    start_us, end_us = np.array([0, 10_000_000]), np.array([60_000_000, 60_000_000])
+    made = Schedule(load, start_us, end_us, np.full(2, -1), holdings=held)
+    assert [(each.procs, each.folded) for each in made.stretches()] == [(8, False), (3, False), (5, False)]
+    assert made.processes.tolist() == [8, 5]
+    assert made.used_us() == 1e6 * (8 * 10 + 8 * 50)
+
+    def draw(axes: Axes) -> None:
+        gantt(axes, made, "a policy")
+        assert not [each for each in axes.collections if each.get_hatch()]
+
+    figure(draw, tmp_path / "gantt")
 
 
 def test_what_is_drawn_says_what_became_of_a_job(reshaped: Schedule, tmp_path: Path) -> None:

@@ -98,6 +98,46 @@ def test_good_lines(tmp_path: Path) -> None:
     assert lines[2].where == f"{path}:4"
 
 
+def test_a_column_says_whose_processes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text("job_id,min,max,resident\n0,2,6,yes\n1,2,,no\n2,3,,\n")
+    lines = shapes.read(path)
+    assert [line.resident for line in lines.values()] == [True, False, False]
+    found = shapes.apply(workload(8, [J(0, 4, 10), J(1, 8, 5), J(2, 8, 5)]), lines)
+    assert [each.shape.resident for each in found.shapes if each] == [True, False, False]
+    shapes.write(lines, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == (
+        "job_id,class,sizes,min,max,evolve,fold,resident\n"
+        "0,short,,2,6,,yes,yes\n1,short,,2,,,yes,no\n2,short,,3,,,yes,no\n"
+    )
+    assert [*shapes.read(tmp_path / "again.csv").values()] == [
+        line._replace(where=line.where.replace("shapes", "again")) for line in lines.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("job_id,sizes,resident\n0,1-8,yes\n", "resident: yes without min, max or evolve"),
+        ("job_id,resident\n0,yes\n", "resident: yes without min, max or evolve"),
+        ("job_id,min,resident\n0,2,always\n", "resident: 'always'; expected yes or no"),
+    ],
+)
+def test_processes_stay_of_malleable_jobs_alone(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        shapes.read(path)
+    assert words in str(caught.value)
+
+
+def test_with_speeds_it_stays_too(tmp_path: Path) -> None:
+    load = workload(8, [J(0, 4, 10)])
+    found = shapes.apply(load, {0: shapes.Line(least=2, most=6, resident=True)}, speed_up=speedups.parse("amdahl:0.1"))
+    assert found.shapes[0] is not None
+    assert found.shapes[0].shape.resident
+
+
 def outcome(call: Callable[[], Answer]) -> Answer | BadInput:
     """What is answered, or what was bad about the input; anything else is raised."""
     try:

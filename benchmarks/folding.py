@@ -1,0 +1,161 @@
+"""What a fold costs: ranks of fixed grains of work on fewer CPUs than ranks, by affinity, with no quota.
+
+Utrera et al. 2005 let n processes on c CPUs go at 1 / ⌈n/c⌉ of their speed. Here 2 ranks on 2 CPUs are the measure (1);
+2 on 1 and 4 on 2 are expected to take twice as long, 4 on 1 and 8 on 2 four times, for each way to wait for messages:
+``block`` (a TCP socket in which the kernel lets a rank sleep, as PVM's receivers do), ``yield`` (Open MPI that yields
+while it waits), and ``poll`` (Open MPI that does not). The lever is the guard's, the affinity of every thread. After
+each fold the ranks get their CPUs back, and their rate against that before is given (*recovery*).
+
+One round has every case once, in turn, and the first round warms up. Needs two CPUs to itself and Open MPI.
+
+    ./run bench folding [ROUNDS [SECONDS]]
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.measure import machine, spread
+from cosched.linux.cpusets import keep_to
+
+#: (ranks, CPUs) -> how many times longer than with a CPU each.
+CASES = {(2, 2): 1, (2, 1): 2, (4, 2): 2, (4, 1): 4, (8, 2): 4}
+GRAIN_MS = 5
+_SETTLE_S = 0.5
+_START_S = 60.0
+_PULSE = [sys.executable, "-P", "-m", "cosched.programs.pulse", "--grain-ms", str(GRAIN_MS)]
+_MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+#: How ranks wait -> their command, and what its environment has besides.
+RECEIVERS: Mapping[str, tuple[list[str], dict[str, str]]] = {
+    "block": ([*_PULSE, "--receive", "block"], {"OMPI_MCA_mpi_yield_when_idle": "1"}),
+    "yield": (_PULSE, {"OMPI_MCA_mpi_yield_when_idle": "1"}),
+    "poll": (_PULSE, {"OMPI_MCA_mpi_yield_when_idle": "0"}),
+}
+
+
+class Ranks:
+    """Ranks that run until they are ended, and how far they are by their own count."""
+
+    def __init__(self, ranks: int, command: list[str], environment: Mapping[str, str], output: Path) -> None:
+        self._output = output
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        with output.open("w") as stream:
+            self._process = subprocess.Popen(
+                [*_MPIRUN, *root, "-n", str(ranks), *command],
+                stdout=stream,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+        self._ranks = ranks
+
+    def on(self, cpus: set[int]) -> None:
+        """Have all of their threads, those to come too, run there alone."""
+        keep_to(_below(self._process.pid), cpus, strays_only=False)
+
+    def rate(self, seconds: float) -> float:
+        """Seconds of computing that each rank does in a second, seen for so long."""
+        first = self._told()
+        time.sleep(seconds)
+        last = self._told()
+        if last["done"] < first["done"]:
+            raise SystemExit("work was lost: ranks are less far than they were")
+        return (last["done"] - first["done"]) / max(1e-9, last["time_s"] - first["time_s"])
+
+    def begun(self) -> None:
+        """Wait until they compute."""
+        give_up_s = time.monotonic() + _START_S
+        while not self._lines():
+            if self._process.poll() is not None or time.monotonic() > give_up_s:
+                raise SystemExit(f"{self._ranks} ranks have not begun")
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """End them."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(30)
+
+    def _told(self) -> dict[str, float]:
+        found: dict[str, float] = json.loads(self._lines()[-1])
+        return found
+
+    def _lines(self) -> list[str]:
+        whole, _, _ = self._output.read_text().rpartition("\n")
+        return [line for line in whole.splitlines() if line.startswith("{")]
+
+
+def _below(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    found = [pid]
+    with contextlib.suppress(FileNotFoundError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += _below(int(child))
+    return found
+
+
+def rates(receiver: str, seconds: float, directory: Path) -> Iterator[tuple[tuple[int, int], float, float]]:
+    """Each case: its rate, and the rate after the fold against that before (1 where there was none)."""
+    command, environment = RECEIVERS[receiver]
+    both = set(sorted(os.sched_getaffinity(0))[:2])
+    for ranks in sorted({ranks for ranks, _ in CASES}):
+        running = Ranks(ranks, command, environment, directory / f"{receiver}-{ranks}")
+        try:
+            running.begun()
+            before = 0.0
+            for cpus in (2, 1):
+                if (ranks, cpus) not in CASES:
+                    continue
+                running.on(set(sorted(both)[:cpus]))
+                time.sleep(_SETTLE_S)
+                rate = running.rate(seconds)
+                recovery = 1.0
+                if cpus == 2:
+                    before = rate
+                else:
+                    running.on(both)
+                    time.sleep(_SETTLE_S)
+                    recovery = running.rate(seconds) / before
+                yield (ranks, cpus), rate, recovery
+        finally:
+            running.end()
+
+
+def main() -> None:
+    """Measure, and print a table of medians with the lowest and highest."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 3.0
+    if shutil.which("mpirun") is None or len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("needs mpirun and two CPUs")
+    slower: dict[tuple[str, tuple[int, int]], list[float]] = {}
+    recovered: dict[tuple[str, tuple[int, int]], list[float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        for round_ in range(rounds + 1):
+            for receiver in RECEIVERS:
+                found = {case: (rate, recovery) for case, rate, recovery in rates(receiver, seconds, Path(name))}
+                for case, (rate, recovery) in found.items():
+                    if round_:
+                        slower.setdefault((receiver, case), []).append(found[2, 2][0] / rate)
+                        recovered.setdefault((receiver, case), []).append(recovery)
+            print(f"round {round_} of {rounds}" + ("" if round_ else " (warms up)"), file=sys.stderr)
+    print(machine())
+    print(f"{rounds} rounds, {seconds:g} s for each case, grains of {GRAIN_MS} ms\n")
+    print("| ranks | CPUs | receive | times slower | ⌈n/c⌉ | beyond | recovery |\n|---|---|---|---|---|---|---|")
+    for (receiver, (ranks, cpus)), values in sorted(slower.items(), key=lambda each: (each[0][1], each[0][0])):
+        fold = CASES[ranks, cpus]
+        beyond = 1 - fold / statistics.median(values)
+        back = spread(recovered[receiver, (ranks, cpus)]) if cpus == 1 else ""
+        print(f"| {ranks} | {cpus} | {receiver} | {spread(values)} | {fold} | {beyond:+.1%} | {back} |")
+
+
+if __name__ == "__main__":
+    main()

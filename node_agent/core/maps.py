@@ -1,0 +1,59 @@
+"""Maps of malleable jobs: which of their ranks are enabled. Passed on to the ranks here, whose word is passed back.
+
+The newest map is kept, and told to the ranks again by an agent that is started anew. That all ranks have adopted a map
+is told once, and again after each welcome: a word that was lost is no reason to wait.
+"""
+
+from cosched.wire.messages import Adapt, Adapted, Asked, JobMap, Offered
+from node_agent.core import effects as fx
+from node_agent.core import inputs as happened
+from node_agent.core.attempt import Attempt
+from node_agent.core.memory import Memory
+from node_agent.core.reshaping import opened
+from node_agent.core.works import Refusal, Steps, Unable, asked
+
+
+def adapting(memory: Memory, message: Adapt, attempt: Attempt | None) -> Steps[Offered]:
+    """Tell the ranks a map, unless they have a newer one."""
+    attempt, _ = opened(attempt)
+    if attempt.map is not None and message.map.number < attempt.map.number:
+        raise Refusal("stale", f"a map with number {message.map.number}; here is {attempt.map.number}")
+    memory.change(attempt, map=message.map)
+    joined = yield from shown(attempt, message.map)
+    words = ", ".join(f"{name} {count}" for name, count in message.map.enabled.items())
+    told = "told to its ranks" if joined else "and no rank is here to be told"
+    memory.say("info", f"job {attempt.key}: map {message.map.number} ({words}), {told}")
+    return Offered(message.order, joined)
+
+
+def shown(attempt: Attempt, newest: JobMap) -> Steps[bool]:
+    """Have a job's ranks here told its map; whether there are any."""
+    try:
+        yield from asked(fx.OfferMap(attempt.id, newest))
+    except Unable:
+        return False
+    return True
+
+
+def shown_again(attempt: Attempt) -> Steps[None]:
+    """The same for an agent that is started anew."""
+    if attempt.open and attempt.map is not None:
+        yield from shown(attempt, attempt.map)
+
+
+def adapted(memory: Memory, said: happened.RanksAdapted) -> None:
+    """All ranks of a job have adopted a map; one that nobody gave them is nothing."""
+    attempt = memory.get(said.key)
+    if attempt is None or not attempt.open or attempt.map is None or said.number > attempt.map.number:
+        memory.effects.append(fx.Complain("channel", f"job {said.key[0]}.{said.key[1]} has adopted map {said.number}"))
+        return
+    if said.number > attempt.adapted:
+        memory.keep(attempt, adapted=said.number)
+    memory.tell(Adapted(*said.key, said.number))
+
+
+def ranks_asked(memory: Memory, said: happened.RanksAsked) -> None:
+    """A job asks for more or fewer processes."""
+    attempt = memory.get(said.key)
+    if attempt is not None and attempt.open and said.more:
+        memory.tell(Asked(*said.key, said.more))

@@ -1,0 +1,241 @@
+"""Kill -9 around a fold, on a real lab with real MPI jobs: one of both shapes, no CPU twice, no work lost.
+
+    ./run campaign folds [--only scheduler,agent,guard,none] [--rounds N] [--seed S] [--from R]
+
+One workstation of four processors, under FJT1+BFM. A round submits A (2 ranks), B (3 ranks, the head that waits) and C
+(2 ranks, backfilled beside A). When A ends, everybody who runs was backfilled: C is folded to one processor, and B
+starts on the other three; when B ends, C has two again. That is Figure 1(d) of Utrera et al. 2005 with sizes of ours.
+Each rank does a fixed amount of work. In the moments around A's end a process of the round's *site* is killed.
+
+Whatever was killed: every job completes once with the work of each rank done; of two jobs that run no processor was
+ever the same, by what guards have on record (looked at all the time); C was folded and had two processors later, or
+B started when C had ended; and the journal, decided again, gives the same. On a machine with fewer than four cores the
+node's processors share them, and times say nothing. Needs root, for a lab of tier 1.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from campaigns.faults import Broken, Field, Round, until
+from cosched.apps.lab.lab import Lab
+from cosched.client.client import Client
+from cosched.errors import Failed
+from cosched.wire.api import JobDoc, Submission
+from space_scheduler.replay import replay
+
+SITES = ("none", "scheduler", "agent", "guard")
+PHASE = "fold"
+CPUS = 4
+POLICY = "fjt1+bfm"
+#: Name, ranks and CPU seconds of each rank's work.
+JOBS = (("A", 2, 0.5), ("B", 3, 0.5), ("C", 2, 2.0))
+#: Before and after A's end, in which something is killed.
+_MOMENTS_S = (0.0, 0.4)
+_PATIENCE_S = 120.0
+_LOOK_S = 0.01
+_PROGRAM = """
+import os, time
+begun = time.process_time()
+while time.process_time() - begun < {seconds}:
+    pass
+os.write(1, b"did %s\\n" % os.environ["OMPI_COMM_WORLD_RANK"].encode())
+"""
+_SCRIPT = """#!/bin/sh
+echo "$COSCHED_JOB_ID $$" >> {canary}
+mpirun --oversubscribe -n $COSCHED_TASKS {python} {program} || exit 9
+echo done > {canary}.ended
+"""
+
+
+class Processors(threading.Thread):
+    """Looks all the time which processors of each node running jobs have as their own, by guards' records."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(daemon=True)
+        self._nodes = {node["name"]: Path(node["directory"]) / "state/records" for node in lab.state["nodes"]}
+        self._over = threading.Event()
+        self.looks = 0
+        self.twice: list[str] = []
+
+    def run(self) -> None:
+        """Look until told to stop."""
+        while not self._over.wait(_LOOK_S):
+            for name, records in self._nodes.items():
+                self._look(name, records)
+            self.looks += 1
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self.join()
+
+    def _look(self, node: str, records: Path) -> None:
+        # the later a job was started the earlier it is read: what is given away is given up before
+        given: dict[int, int] = {}
+        found = sorted(records.glob("*.group"), key=lambda each: -int(each.name.split(".")[0]))
+        first = {path: _read(path) for path in found}
+        for path in found:
+            record = first[path]
+            if record is None or record["ending"] is not None or record["asleep"] or record["stopped_us"] is not None:
+                continue
+            job_id = record["request"]["job"]
+            for processor in record["processors"]:
+                other = given.setdefault(processor, job_id)
+                if other != job_id and self._lasts(records, first, job_id, other):
+                    self.twice.append(f"processor {processor} of {node} is job {other}'s and job {job_id}'s")
+
+    def _lasts(self, records: Path, first: dict[Path, Any], *jobs: int) -> bool:
+        """Whether both records are still as they were when they were read: so both held at one time."""
+        paths = [path for path in first if int(path.name.split(".")[0]) in jobs]
+        return all(_read(path) == first[path] for path in paths) and not any(
+            any(records.glob(f"{job}.*.0.exit")) for job in jobs
+        )
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None  # its job has been forgotten
+
+
+class FoldField(Field):
+    """The lab that folds are tried on."""
+
+    def run(self, fault: Round) -> None:
+        """One round. Raises :class:`Broken`."""
+        mark = f"{fault.site}-{fault.number}"
+        processors = Processors(self.lab)
+        processors.start()
+        try:
+            with self.lab.client() as client:
+                jobs = {name: self._given(client, mark, name, ranks, work) for name, ranks, work in JOBS}
+                self._await_running(client, jobs["A"], jobs["C"])
+                until(lambda: self._over(client, jobs["A"]), "A to end", _PATIENCE_S)
+                time.sleep(fault.random.uniform(*_MOMENTS_S))
+                if fault.site == "none":
+                    fault.fired = True
+                else:
+                    self._kill_one(fault)
+                told = {name: self._ended(client, job_id) for name, job_id in jobs.items()}
+                output = {name: client.output(job_id, "stdout").data.decode() for name, job_id in jobs.items()}
+                for name, ranks, _ in JOBS:
+                    fault.outcomes[told[name].state] += 1
+                    self._judge_job(told[name], ranks, output[name], self.shared / f"{mark}-{name}")
+                self._judge_shapes(told, fault)
+                self._services_back(client)
+                self._nothing_left([*jobs.values()])
+        finally:
+            processors.stop()
+        if processors.twice:
+            raise Broken(processors.twice[0])
+        if not processors.looks:
+            raise Broken("nobody has looked at the processors")
+
+    def _given(self, client: Client, mark: str, name: str, ranks: int, work_s: float) -> int:
+        canary, program = self.shared / f"{mark}-{name}", self.shared / f"work-{name}.py"
+        program.write_text(_PROGRAM.format(seconds=work_s))
+        script = _SCRIPT.format(canary=canary, python=sys.executable, program=program)
+        path = {"PATH": self.path}
+        asked = Submission(
+            script=script, sizes=str(ranks), name=name, time_limit_s=60.0, directory="/", environment=path
+        )
+        return client.submit(asked).job_id
+
+    def _await_running(self, client: Client, *jobs: int) -> None:
+        for job_id in jobs:
+            until(lambda job_id=job_id: client.job(job_id).state not in ("queued", "starting"), f"job {job_id} to run")
+
+    def _over(self, client: Client, job_id: int) -> bool:
+        return client.job(job_id).end_time is not None
+
+    def _kill_one(self, fault: Round) -> None:
+        for pid in self.pids(fault.site, 0):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                fault.fired = True
+
+    def _judge_job(self, job: JobDoc, ranks: int, output: str, canary: Path) -> None:
+        if job.state != "completed":
+            raise Broken(f"job {job.job_id} is {job.state}: {job.failure}")
+        if len(canary.read_text().splitlines()) != 1:
+            raise Broken(f"job {job.job_id} ran {canary.read_text().splitlines()}")
+        if sorted(output.splitlines()) != [f"did {rank}" for rank in range(ranks)]:
+            raise Broken(f"job {job.job_id} of {ranks} ranks has said {output!r}")
+
+    def _judge_shapes(self, told: dict[str, JobDoc], fault: Round) -> None:
+        shapes = [(each.tasks, each.cpus) for each in told["C"].changes]
+        head, folded = told["B"], told["C"]
+        assert head.start_time is not None
+        assert folded.end_time is not None
+        if shapes[:1] == [(2, 1)] and head.start_time >= folded.changes[0].time:
+            fault.outcomes["folded"] += 1
+        elif not shapes and head.start_time >= folded.end_time:
+            fault.outcomes["not folded"] += 1
+        else:
+            raise Broken(f"B started at {head.start_time}; C ended at {folded.end_time}, and was {folded.changes}")
+
+
+def rounds(sites: list[str], count: int, seed: int, first: int = 0) -> Iterator[Round]:
+    """So many rounds of each site."""
+    for number in range(first, first + count):
+        for site in sites:
+            yield Round(site, PHASE, number, seed)
+
+
+def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[str]:
+    """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command."""
+    came: Counter[str] = Counter()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Lab.up(nodes=1, cpus=CPUS, name=f"folds-{os.getpid()}", policy=POLICY, keep=[name]) as lab,
+    ):
+        if lab.tier != 1:
+            raise SystemExit(f"needs a lab of tier 1: {lab.why}")
+        field = FoldField(lab, Path(name))
+        for fault in faults:
+            try:
+                field.run(fault)
+            except (Broken, Failed) as error:
+                again = f"./run campaign folds --only {fault.site} --rounds 1 --from {fault.number} --seed {fault.seed}"
+                raise Broken(f"{fault.site}: {error}\nrepeat it: {again}") from None
+            came += fault.outcomes + Counter({f"{fault.site} killed": fault.fired})
+            outcomes = ", ".join(f"{count} {state}" for state, count in sorted(fault.outcomes.items()))
+            say(f"{fault.site:10} {'killed' if fault.fired else 'missed':7} {outcomes}")
+        again = replay(lab.journal)
+        if again.difference is not None or again.instructions < 3 * len(faults):
+            raise Broken(f"the journal decided again: {again.difference}, {again.instructions} instructions")
+    return came
+
+
+def main() -> None:
+    """Try, and print what came of it."""
+    parser = argparse.ArgumentParser(prog="./run campaign folds", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", default=",".join(SITES), help="sites, separated by commas")
+    parser.add_argument("--rounds", type=int, default=13, help="of each site")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from", dest="first", type=int, default=0, metavar="R", help="the number of the first round")
+    options = parser.parse_args()
+    sites = options.only.split(",")
+    if unknown := set(sites) - set(SITES):
+        parser.error(f"--only: no site {', '.join(sorted(unknown))}; there are {', '.join(SITES)}")
+    try:
+        came = campaign(list(rounds(sites, options.rounds, options.seed, options.first)))
+    except Broken as error:
+        raise SystemExit(str(error)) from None
+    print(", ".join(f"{count} {what}" for what, count in sorted(came.items())))
+
+
+if __name__ == "__main__":
+    main()

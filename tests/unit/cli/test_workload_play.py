@@ -1,0 +1,384 @@
+"""``cosched workload play`` against a real service, whose one node is a puppet that plays how each job goes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from kit.command import JOBS, Call, Ended
+from kit.puppet import Live, live
+from kit.waiting import BOUND_S, wait_for
+
+from cosched.client.client import Client
+from cosched.client.find import connect
+from cosched.report.manifest import digest
+from cosched.wire.api import Submission
+
+pytestmark = pytest.mark.xdist_group("plays")
+
+MAP = """\
+programs:
+  ok: {run: "true", rate: 1}
+  fail: {run: "false"}
+  sit: {run: sleep 1000}
+jobs:
+  - {executable: 2, program: fail}
+  - {executable: 3, program: sit}
+  - {program: ok}
+"""
+#: The log's five jobs in less than a second.
+FAST = ("--scale", "0.02", "--map", "map.yaml", "--output", "out.parquet")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("live")) as service:
+        yield service
+
+
+@pytest.fixture
+def call(service: Live, cosched: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    monkeypatch.setenv("COSCHED_SERVER", str(service.socket))
+    (tmp_path / "log.swf").write_text(JOBS)
+    (tmp_path / "map.yaml").write_text(MAP)
+    return cosched
+
+
+@pytest.fixture
+def client(service: Live) -> Iterator[Client]:
+    with connect(str(service.socket)) as connected:
+        yield connected
+        for job in connected.jobs():
+            connected.cancel(job.job_id)
+            connected.wait(job.job_id)
+
+
+def with_executables(*numbers: int) -> str:
+    """The five jobs with executables of these numbers."""
+    lines = JOBS.splitlines()
+    jobs = []
+    for line, number in zip([each for each in lines if not each.startswith(";")], numbers, strict=True):
+        words = line.split()
+        jobs.append(" ".join([*words[:13], str(number), *words[14:]]))
+    return "\n".join([*(each for each in lines if each.startswith(";")), *jobs, ""])
+
+
+def rows(path: str = "out.parquet") -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist()  # type: ignore[no-any-return]
+
+
+def begun(*options: str) -> subprocess.Popen[str]:
+    """The command as a process of its own, which an interrupt reaches."""
+    argv = [sys.executable, "-m", "cosched.apps.cli.main", "workload", "play", "log.swf", *FAST, *options]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def done(call: Call, *options: object) -> Ended:
+    ended = call("workload", "play", "log.swf", *FAST, *options)
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def record() -> list[dict[str, Any]]:
+    path = Path("out.play.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def kinds() -> Counter[str]:
+    return Counter(each["type"] for each in record())
+
+
+def names(client: Client) -> list[str]:
+    """Of all jobs of the play that the service has ever had."""
+    tag = record()[0]["tag"]
+    return sorted(job.name for job in (*client.jobs(), *client.history()) if tag in job.name)
+
+
+def test_every_job_becomes_a_row_that_says_what_show_says(call: Call, client: Client) -> None:
+    Path("log.swf").write_text(with_executables(1, 2, 1, 1, 1))
+    told = json.loads(done(call, "--json").out)
+    assert told["states"] == {"completed": 4, "failed": 1}
+    found = rows()
+    assert [row["job_id"] for row in found] == [1, 2, 3, 4, 5]
+    for row in found:
+        job = client.job(row["number"])
+        assert row["state"] == job.state
+        assert (row["wait_s"], row["run_s"], row["response_s"]) == (job.wait_s, job.run_s, job.turnaround_s)
+        assert (row["submit_time"], row["start_time"], row["end_time"]) == (
+            job.submit_time,
+            job.start_time,
+            job.end_time,
+        )
+        assert row["nodes"] == f"desk1:{row['tasks']}"
+        assert (row["held_processes"], row["held_cpus"]) == ([row["tasks"]], [row["tasks"]])
+        assert row["held_s"] == [pytest.approx(row["start_s"], abs=5)]
+        assert row["held_why"] == [
+            next(step.reason.why for step in job.history if step.state == "starting" and step.reason)
+        ]
+        assert row["late_s"] >= 0
+        assert row["submit_s"] >= row["due_s"] - 0.05
+        assert job.time_limit_s == row["limit_s"]
+    assert [row["tasks"] for row in found] == [2, 2, 4, 1, 1]
+    assert [row["due_s"] for row in found] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
+    assert [row["program"] for row in found] == ["ok", "fail", "ok", "ok", "ok"]
+    assert found[1]["exit_status"] == 3
+    means = told["means"]["all"]
+    assert means["jobs"] == means["ran"] == 5
+    assert means["wait_s"] == pytest.approx(sum(row["wait_s"] for row in found) / 5)
+    assert means["slowdown"] == pytest.approx(sum(row["slowdown"] for row in found) / 5)
+    assert means["work"] == found[0]["work"] + sum(row["work"] for row in found[2:])
+
+
+def test_the_manifest_says_what_was_played_on_what(call: Call, service: Live) -> None:
+    done(call, "--seed", 5)
+    manifest = json.loads(Path("out.manifest.json").read_text())
+    assert manifest["settings"] | {"scale": "0.02", "seed": "5", "estimates": "user"} == manifest["settings"]
+    assert manifest["service"]["nodes"] == {"desk1": 4}
+    assert manifest["service"]["policy"] == "easy"
+    assert {each["name"]: each["sha256"] for each in (*manifest["inputs"], *manifest["outputs"])} == {
+        name: digest(Path(name)).sha256 for name in ("log.swf", "map.yaml", "out.parquet")
+    }
+
+
+def test_a_job_that_the_service_refuses_is_a_row_and_the_others_go_on(call: Call) -> None:
+    wide = JOBS.replace("20 -1  50 4 -1 -1 4", "20 -1  50 9 -1 -1 9").replace("MaxProcs: 4", "MaxProcs: 16")
+    Path("log.swf").write_text(wide)
+    ended = done(call)
+    found = {row["job_id"]: row for row in rows()}
+    assert found[3]["state"] == "refused"
+    assert "needs more processors than the machine has" in found[3]["why"]
+    assert found[3]["number"] is None
+    assert [found[each]["state"] for each in (1, 2, 4, 5)] == ["completed"] * 4
+    assert "job 3 is refused" in ended.err
+
+
+def test_where_no_job_runs_the_status_is_1(call: Call) -> None:
+    wide = JOBS.replace(" 2 -1 -1 2 ", " 9 -1 -1 9 ").replace("MaxProcs: 4", "MaxProcs: 16")
+    Path("log.swf").write_text(wide)
+    assert call("workload", "play", "log.swf", *FAST, "--limit", 2).status == 1
+    assert [row["state"] for row in rows()] == ["refused", "refused"]
+
+
+def test_a_play_that_was_killed_goes_on_and_submits_nothing_twice(call: Call, client: Client) -> None:
+    with begun() as playing:
+        wait_for(lambda: kinds()["submitted"] >= 3, "three jobs to be submitted")
+        playing.kill()
+    before = [each for each in record() if each["type"] == "submitted"]
+    # as if it had been killed after the service took the last job, and before it said so; and in the middle of a line
+    lines = [each for each in record() if each["type"] in ("begun", "part")] + before[:-1]
+    Path("out.play.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"type":"submi')
+    ended = done(call, "--resume")
+    assert f"job {before[-1]['number']} is job {before[-1]['job_id']} of the service already" in ended.err
+    tag = record()[0]["tag"]
+    assert names(client) == [f"ok {tag}.{number}" for number in (1, 2, 3, 4, 5)]
+    found = rows()
+    assert [row["state"] for row in found] == ["completed"] * 5
+    assert {row["number"] for row in found[: len(before)]} == {each["job_id"] for each in before}
+    assert [row["part"] for row in found] == [1] * len(before) + [2] * (5 - len(before))
+    for row in found:
+        assert -0.05 <= row["submit_s"] - row["due_s"] < BOUND_S
+        assert row["submit_s"] - row["due_s"] == pytest.approx(row["late_s"], abs=0.2)
+    again = done(call, "--resume", "--json")  # nothing is left to do
+    assert json.loads(again.out)["states"] == {"completed": 5}
+    assert len(names(client)) == 5
+    assert [{**row, "part": 0} for row in rows()] == [{**row, "part": 0} for row in found]
+
+
+@pytest.mark.parametrize("option", ["--resume", "--force"])
+def test_two_cannot_play_the_same(call: Call, client: Client, option: str) -> None:
+    with begun("--scale", "0.2") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        ended = call("workload", "play", "log.swf", *FAST, "--scale", "0.2", option)
+        assert (ended.status, "another process plays it now" in ended.err) == (2, True), ended.err
+        out = playing.communicate(timeout=BOUND_S)[0]
+    assert playing.returncode == 0, out
+    assert [row["state"] for row in rows()] == ["completed"] * 5
+    assert len(names(client)) == 5
+
+
+def test_a_service_that_is_restarted_is_waited_for(call: Call, service: Live) -> None:
+    with begun("--scale", "0.2") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        service.stop()
+        service.start()
+        out = playing.communicate(timeout=BOUND_S)[0]
+    assert playing.returncode == 0, out
+    assert [row["job_id"] for row in rows()] == [1, 2, 3, 4, 5]
+    assert not [row for row in rows() if row["number"] is None]
+    assert kinds()["part"] == 1
+
+
+def test_a_service_that_stays_away_ends_the_play_which_keeps_what_there_is(call: Call, service: Live) -> None:
+    with begun("--scale", "0.2", "--patience", "100ms") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        service.stop()
+        try:
+            out = playing.communicate(timeout=BOUND_S)[0]
+        finally:
+            service.start()
+    assert playing.returncode == 3, out
+    assert "--resume goes on" in out
+    assert "not submitted" in {row["state"] for row in rows()}
+    ended = call("workload", "play", "log.swf", *FAST, "--scale", "0.2", "--resume")
+    assert ended.status == 0, ended.err
+    assert not [row for row in rows() if row["number"] is None]
+
+
+def test_an_interrupt_cancels_the_jobs_of_the_play_alone(call: Call, client: Client) -> None:
+    Path("log.swf").write_text(with_executables(1, 3, 1, 1, 3))
+    other = client.submit(Submission(script="#!/bin/sh\n", name="sit", directory="/tmp", hold=True)).job_id
+    with begun() as playing:
+        wait_for(lambda: kinds()["submitted"] >= 2, "two jobs to be submitted")
+        playing.send_signal(signal.SIGINT)
+        out = playing.communicate(timeout=BOUND_S)[0]
+    assert playing.returncode == 130, out
+    assert "are cancelled" in out
+    states = {row["job_id"]: row["state"] for row in rows()}
+    assert states[2] == "cancelled"
+    assert set(states.values()) <= {"completed", "cancelled", "not submitted"}
+    assert [job.job_id for job in client.jobs()] == [other]
+
+
+def test_an_interrupt_ends_a_play_whose_service_is_away(call: Call, service: Live) -> None:
+    with begun("--scale", "0.2") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
+        service.stop()
+        try:
+            assert playing.stdout is not None
+            while "asking again" not in (line := playing.stdout.readline()):
+                assert line, "it ended"
+            playing.send_signal(signal.SIGINT)
+            out = playing.communicate(timeout=BOUND_S)[0]
+        finally:
+            service.start()
+    assert playing.returncode == 130, out
+    assert "jobs may be left" in out
+    done(call, "--scale", "0.2", "--resume")
+    assert not [row for row in rows() if row["number"] is None]
+
+
+def test_jobs_that_are_left_at_an_interrupt_are_found_again(call: Call, client: Client) -> None:
+    Path("log.swf").write_text(with_executables(1, 3, 1, 1, 1))
+    with begun("--on-interrupt", "leave") as playing:
+        wait_for(lambda: kinds()["submitted"] >= 2, "two jobs to be submitted")
+        playing.send_signal(signal.SIGTERM)
+        out = playing.communicate(timeout=BOUND_S)[0]
+    assert playing.returncode == 130, out
+    left = next(row for row in rows() if row["job_id"] == 2)
+    assert left["state"] == "submitted"
+    job = client.job(left["number"])
+    assert job.state in ("queued", "starting", "running")
+    client.cancel(job.job_id)
+    assert done(call, "--resume").status == 0
+    states = {row["job_id"]: row["state"] for row in rows()}
+    assert states == {1: "completed", 2: "cancelled", 3: "completed", 4: "completed", 5: "completed"}
+    assert len(names(client)) == 5
+
+
+def test_the_prediction_is_of_the_same_jobs(call: Call) -> None:
+    found = json.loads(done(call, "--predict", "easy", "--json").out)["prediction"]
+    assert (found["policy"], found["jobs"], found["unfit"], found["nodes"]) == ("easy", 5, 0, {"desk1": 4})
+    measures = {each["name"]: each for each in found["measures"]}
+    assert measures["mean run s"]["predicted"] == pytest.approx(0.02 * (100 + 100 + 50 + 60 + 60) / 5)
+    seen = [row["run_s"] for row in rows()]
+    assert measures["mean run s"]["seen"] == pytest.approx(sum(seen) / 5, abs=1e-5)
+    assert measures["mean run s"]["with_real_times"] == pytest.approx(sum(seen) / 5, abs=1e-5)
+    # by hand: two of two processors at 0 and 0.2, four at 0.4, one each at 0.6 and 0.8; two seconds, two, one, 1.2, 1.2
+    assert measures["mean wait s"]["predicted"] == pytest.approx((2.2 - 0.4 + 2.6 + 2.4) / 5, abs=0.1)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "conservative", "fjt1+bfm", "equipartition", "normal", "3dbf-hard"])
+def test_any_policy_can_be_asked_for_afterwards(call: Call, policy: str) -> None:
+    Path("shapes.csv").write_text("job_id,class,sizes\n1,long,1-4\n3,short,pow2\n")
+    done(call, "--shapes", "shapes.csv")
+    found = json.loads(done(call, "--shapes", "shapes.csv", "--resume", "--predict", policy, "--json").out)
+    measures = found["prediction"]["measures"]
+    assert (found["prediction"]["jobs"], found["prediction"]["unfit"]) == (5, 0)
+    for each in measures:
+        assert each["predicted"] >= 0
+        assert each["with_real_times"] >= 0
+    assert next(each for each in measures if each["name"] == "mean run s")["predicted"] > 0.5
+
+
+BAD = {
+    (): ["--map: none given"],
+    ("--map", "none.yaml", "--output", "o.parquet"): ["none.yaml: no such file"],
+    ("--map", "map.yaml"): ["--output: none given"],
+    ("--map", "map.yaml", "--output", "o.csv"): ["--output: o.csv", ".parquet"],
+    ("--map", "map.yaml", "--output", "none/o.parquet"): ["no directory none"],
+    (*FAST, "--scale", "0"): ["--scale: 0", "above 0"],
+    (*FAST, "--scale", "-2"): ["--scale: -2", "above 0"],
+    (*FAST, "--limit", "0"): ["--limit: '0'"],
+    (*FAST, "--margin", "5"): ["--margin: '5'", "with its unit"],
+    (*FAST, "--patience", "soon"): ["--patience: 'soon'"],
+    (*FAST, "--estimates", "exat"): ["--estimates: 'exat'", "did you mean 'exact'?"],
+    (*FAST, "--work", "line"): ["--work: 'line'", "did you mean 'linear'?"],
+    (*FAST, "--on-interrupt", "canel"): ["--on-interrupt: 'canel'", "did you mean 'cancel'?"],
+    (*FAST, "--predict", "esy"): ["--predict: no policy 'esy'", "did you mean 'easy'?"],
+    (*FAST, "--resume"): ["--resume: no out.play.jsonl"],
+    (*FAST, "--shapes", "none.csv"): ["none.csv"],
+}
+
+
+@pytest.mark.parametrize(("options", "told"), BAD.items(), ids=[" ".join(each) for each in BAD])
+def test_what_cannot_be_is_told_before_anything_is_submitted(
+    call: Call, client: Client, options: tuple[str, ...], told: list[str]
+) -> None:
+    before = len(client.history())
+    ended = call("workload", "play", "log.swf", *options)
+    assert (ended.status, ended.out) == (2, "")
+    assert [words for words in told if words not in ended.err] == [], ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("out.parquet").exists()
+    assert not Path("out.play.jsonl").exists()
+    assert len(client.history()) == before
+
+
+def test_a_log_that_is_none_is_told(call: Call) -> None:
+    Path("log.swf").write_text("what is this\n")
+    ended = call("workload", "play", "log.swf", *FAST)
+    assert ended.status == 2
+    assert "log.swf" in ended.err
+
+
+def test_what_is_there_is_neither_replaced_nor_mixed(call: Call) -> None:
+    done(call)
+    kept = Path("out.parquet").read_bytes()
+    ended = call("workload", "play", "log.swf", *FAST)
+    assert (ended.status, "is there already" in ended.err) == (2, True)
+    ended = call("workload", "play", "log.swf", *FAST, "--resume", "--scale", "0.5")
+    assert (ended.status, "--resume: scale: 0.5; expected 0.02" in ended.err) == (2, True)
+    Path("map.yaml").write_text(MAP.replace("rate: 1", "rate: 2"))
+    ended = call("workload", "play", "log.swf", *FAST, "--resume")
+    assert (ended.status, "--resume: file 2 map.yaml" in ended.err) == (2, True)
+    assert Path("out.parquet").read_bytes() == kept
+    done(call, "--force")
+    assert [row["part"] for row in rows()] == [1] * 5
+
+
+def test_a_record_that_is_none_is_told_with_its_line(call: Call) -> None:
+    done(call)
+    with Path("out.play.jsonl").open("a") as file:
+        file.write('{"type":"walked"}\n')
+    ended = call("workload", "play", "log.swf", *FAST, "--resume")
+    assert ended.status == 2
+    assert f"out.play.jsonl:{len(record())}: " in ended.err
+
+
+def test_without_a_service_the_status_is_3(cosched: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COSCHED_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.delenv("COSCHED_SERVER", raising=False)
+    monkeypatch.delenv("COSCHED_LAB", raising=False)
+    (tmp_path / "log.swf").write_text(JOBS)
+    (tmp_path / "map.yaml").write_text(MAP)
+    ended = cosched("workload", "play", "log.swf", *FAST)
+    assert ended.status == 3
+    assert "no scheduler answers" in ended.err
+    assert sorted(os.listdir(tmp_path)) == ["log.swf", "map.yaml"]

@@ -373,7 +373,11 @@ class Launches:
             self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
         held, launch.held = launch.held, {}
         for name in held:
-            self._tell(name, self._orders.prepare(launch, name, launch.peers))
+            rigid = self._reshapes.rigid(name)
+            if rigid and (launch.share(name).procs != launch.share(name).tasks or launch.record.job.resident):
+                self._do(launch, launch.gang.refused(name, OrderKind.PREPARE, "version", rigid))
+                return
+            self._tell(name, self._orders.prepare(launch, name, launch.peers, rigid=bool(rigid)))
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         self._tell(name, self._orders.plain(kind, name, key))

@@ -64,9 +64,9 @@ class Reshapes:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
             return f"its script runs on {gang.first}, which has to be the first of its nodes"
-        return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
+        return next(filter(None, (self.rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
 
-    def _rigid(self, name: str) -> str:
+    def rigid(self, name: str) -> str:
         """Why a node resizes no job; empty where it does, or has not called since the service's start."""
         version = self._book.entry(name).version
         if version != wire.RIGID_VERSION:
@@ -119,7 +119,7 @@ class Reshapes:
         reshaping = launch.reshaping
         if reshaping is None or node not in reshaping.nodes:
             return
-        if why := self._rigid(node):
+        if why := self.rigid(node):
             if reshaping.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
                 self._do(launch, reshaping.answered(node))
             else:

@@ -34,6 +34,8 @@ class Array:
     def __init__(self, job: Owner, shape: Sequence[int], dtype: DTypeLike, distribution: Distribution, scratch: bool):
         if distribution not in ("block", "cyclic"):
             raise ValueError(f"distribution {distribution!r}; there are 'block' and 'cyclic'")
+        if not shape or min(shape) < 0:
+            raise ValueError(f"an array of shape {tuple(shape)} has no rows that could be spread")
         self.shape, self.dtype, self.distribution = tuple(shape), np.dtype(dtype), distribution
         if self.dtype.hasobject:
             raise TypeError("an array of Python objects: see Job.pieces")

@@ -46,8 +46,9 @@ class Channel:
             self.close()
 
     def say(self, line: str) -> None:
-        """Send a line, now or once there is a connection."""
-        self._unsent += line.encode() + b"\n"
+        """Send a line, now or once there is a connection; without one for long, the last lines are dropped."""
+        if len(self._unsent) < MAX_LINE_BYTES:
+            self._unsent += line.encode() + b"\n"
         self.poll()
 
     def adapt(self, number: int | None) -> None:

@@ -130,26 +130,24 @@ static int cosched_is_hinted(cosched_adaptive *job) {
     return job->newest > job->number && job->hint;
 }
 
-/* Sleep until the leader writes; where it did. */
+/* Sleep until the leader writes; where it did. It looks the less often the longer it has waited, and begins anew with a
+ * hint; MPI makes progress only while it is called, so a connection that is being made takes a few looks. */
 static int cosched_sleep(cosched_adaptive *job) {
-    int found = 0;
-    double since_s = 0;
+    int found = 0, was_hinted = 0;
+    double since_s = cosched_now_s();
     MPI_Status status;
     for (;;) {
-        for (int look = 0; look < 3 && !found; look++) /* a connection that is being made takes a few calls */
+        for (int look = 0; look < 3 && !found; look++)
             MPI_Iprobe(MPI_ANY_SOURCE, COSCHED_TAG_WORD, job->world, &found, &status);
-        if (found) break;
+        if (found) return status.MPI_SOURCE;
         cosched_poll(job);
-        double wait_s = COSCHED_TICK_S;
-        if (cosched_is_hinted(job)) {
-            if (since_s == 0) since_s = cosched_now_s();
-            wait_s = 0.002 + 0.02 * (cosched_now_s() - since_s);
-        } else {
-            since_s = 0;
+        if (cosched_is_hinted(job) && !was_hinted) {
+            was_hinted = 1;
+            since_s = cosched_now_s();
         }
+        double wait_s = 0.002 + 0.02 * (cosched_now_s() - since_s);
         cosched_wait(job, wait_s < COSCHED_TICK_S ? wait_s : COSCHED_TICK_S);
     }
-    return status.MPI_SOURCE;
 }
 
 /* Sleep until this rank is enabled again, and take part in that change: 1, or 0 if the others have ended. */

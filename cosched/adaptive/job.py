@@ -134,14 +134,15 @@ class Job:
     def point(self, *arrays: Array, step: int = 0) -> int:
         """A safe point: adopt the newest map. The step at which to go on, which a vacated rank gets from the others.
 
-        All enabled ranks must come to it with the same arrays, in the same order, at the same step. No message of the
+        All enabled ranks must come to it with the same arrays, in the same order, at the same step; if they do not,
+        RuntimeError ends the job when the map changes. No message of the
         program's own may be under way, and what the program knows besides these arrays, pieces and ``state`` must
         follow from the step: a rank may come back from it much later than it went in.
         """
         self._points += 1
         everything: list[Array | Pieces] = [*arrays, *self._pieces]
         self._meter.step(everything[0].part if everything else 0.0)
-        if self._told() is Action.MEASURE and (change := self._decided(step)):
+        if self._told() is Action.MEASURE and (change := self._decided(step, everything)):
             self._carry_out(change, everything)
         while not self.enabled:
             step = self._sleep(everything)
@@ -174,10 +175,16 @@ class Job:
             return None
         return newest
 
-    def _decided(self, step: int) -> Change | None:
+    def _decided(self, step: int, everything: Sequence[Array | Pieces]) -> Change | None:
         """The leader's change, told to all enabled ranks; None if there is nothing to be done."""
-        measured = self.comm.gather(self._meter.taken(), root=0)
-        change = None if measured is None else self._decide(dict(zip(self.ranks, measured, strict=True)), step)
+        mine = (step, *(each.form for each in everything))
+        found = self.comm.gather((self._meter.taken(), mine), root=0)
+        change = None
+        if found is not None:
+            for rank, (_, theirs) in zip(self.ranks, found, strict=True):
+                if theirs != mine:
+                    raise RuntimeError(f"at a point, rank {rank} has step and arrays {theirs}, rank {self.rank} {mine}")
+            change = self._decide({rank: each for rank, (each, _) in zip(self.ranks, found, strict=True)}, step)
         told: Change | None = self.comm.bcast(change, root=0)
         return told
 

@@ -1,8 +1,9 @@
 """How a vacated rank waits: asleep in the kernel, never in MPI, which would spin.
 
-It wakes when its agent says something, or after a tick, and then looks whether the leader has written by MPI; only
-that counts. A map that enables this rank is a hint that the leader will write soon: then it looks more often, the less
-so the longer it has waited in vain, so that it costs next to nothing even if the leader's step takes an hour.
+It wakes when its agent says something, or after a while, and then looks whether the leader has written by MPI; only
+that counts. It looks often at first, since its own last words may still be under way and MPI makes progress only while
+it is called, and the less often the longer it has waited. A map that enables this rank is a hint that the leader will
+write soon: then it begins anew, so that it wakes soon after the leader's next step, however long that takes.
 """
 
 import time
@@ -16,29 +17,21 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 WORD_TAG = 3
-#: How often it looks without a hint.
-TICK_S = 0.25
-#: With one: so often at first, and then each time it has waited longer by this part.
-_SOONEST_S = 0.002
-_PATIENCE = 0.02
-#: MPI makes progress only while it is called: a connection that is being made takes a few calls.
+#: How often it looks: so often at first, and then each time it has waited longer by this part, up to a tick.
+_SOONEST_S, _PATIENCE, TICK_S = 0.002, 0.02, 0.25
+#: A connection that is being made takes a few calls.
 _LOOKS = 3
 
 
 def sleep_until_told(world: "Intracomm", channel: Channel, is_hinted: Callable[[], bool]) -> WakeUp | Release:
     """Sleep until the leader has this rank do something."""
-    since_s: float | None = None
+    since_s, was_hinted = time.monotonic(), False
     while True:
         for _ in range(_LOOKS):
             if world.iprobe(tag=WORD_TAG):
                 word: WakeUp | Release = world.recv(tag=WORD_TAG)
                 return word
         channel.poll()
-        wait_s = TICK_S
-        if is_hinted():
-            now_s = time.monotonic()
-            since_s = since_s or now_s
-            wait_s = min(TICK_S, _SOONEST_S + _PATIENCE * (now_s - since_s))
-        else:
-            since_s = None
-        channel.wait(wait_s)
+        if is_hinted() and not was_hinted:
+            since_s, was_hinted = time.monotonic(), True
+        channel.wait(min(TICK_S, _SOONEST_S + _PATIENCE * (time.monotonic() - since_s)))

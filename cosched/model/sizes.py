@@ -32,13 +32,20 @@ def parse_sizes(text: str, most: int, where: str = "--sizes") -> tuple[int, int,
 
 
 def contradiction(
-    tasks: int, min_tasks: int | None, max_tasks: int | None, sizes: str | None
+    tasks: int, min_tasks: int | None, max_tasks: int | None, sizes: str | None, evolve_tasks: int | None = None
 ) -> tuple[str, str, str] | None:
     """Which of a submission's numbers of tasks contradicts the others, what was found, and what is expected; or None.
 
     One is to be given alone: ``tasks`` (1: not given), ``sizes``, or the bounds ``min_tasks`` and ``max_tasks``.
+    ``evolve_tasks`` (what it may ask for while it runs) is not to be given beside ``sizes``.
     """
     bounds = min_tasks is not None or max_tasks is not None
+    if sizes is not None and evolve_tasks is not None:
+        return (
+            "evolve_tasks",
+            f"{evolve_tasks} beside sizes",
+            "one number of tasks, or bounds",
+        )
     if sizes is not None and bounds:
         return "sizes", f"{sizes!r} beside a minimum or a maximum", "sizes to choose from at the start, or bounds"
     if tasks != 1 and (sizes is not None or bounds):

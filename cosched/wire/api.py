@@ -53,13 +53,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sizes: str | None = None  # 8, 1-8, 4;8;16, pow2 or square
     min_tasks: int | None = None
     max_tasks: int | None = None
+    evolve_tasks: int | None = None  # how many more than its most, or fewer than its fewest, it may ask for at most
     fold: bool | None = None  # whether its tasks may share processors; yes where absent
     job_class: str | None = None  # "long" or "short"; short where absent
 
     @property
     def several_sizes(self) -> bool:
         """Whether it says more than one number of tasks."""
-        return self.sizes is not None or self.min_tasks is not None or self.max_tasks is not None
+        others = (self.sizes, self.min_tasks, self.max_tasks, self.evolve_tasks)
+        return any(each is not None for each in others)
 
 
 class WhyDoc(msgspec.Struct, frozen=True):
@@ -90,7 +92,8 @@ class HeldDoc(msgspec.Struct, frozen=True):
 class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """What a job says of its shape: numbers of tasks from ``min_tasks`` to ``max_tasks``, of them ``sizes`` alone.
 
-    No ``sizes``: each between. ``malleable``: it can have others while it runs, not only when it starts. ``fold`` and
+    No ``sizes``: each between. ``malleable``: it can have others while it runs, not only when it starts. ``evolve``: so
+    many more, or fewer, it may ask for itself. ``fold`` and
     ``job_class`` as they were submitted. ``note``: what the service makes of all that, in words.
     """
 
@@ -98,6 +101,7 @@ class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
     max_tasks: int
     sizes: list[int] = []
     malleable: bool = False
+    evolve: int = 0
     fold: bool | None = None
     job_class: str | None = None
     note: str

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from node_agent.guard.budget import Budget
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors
-from node_agent.service.unix_door import bound_for_all, credentials
+from node_agent.service.unix_socket import bound_for_all, credentials
 
 #: Job and attempt.
 Key = tuple[int, int]
@@ -153,9 +153,9 @@ class JobChannel:
         """Serve a rank that has said who it is until it goes."""
         self._ranks.setdefault(key, {})[writer] = None
         try:
-            self._tell(writer, f"node {self._node}\n".encode())
-            if (offer := self._offers.get(key)) is not None:
-                self._tell(writer, offer.line)
+            offer = self._offers.get(key)
+            # in one piece: a rank that knows its node knows the map as well
+            self._tell(writer, f"node {self._node}\n".encode() + (offer.line if offer else b""))
             while True:
                 self._take(key, await _line(reader), writer)
         finally:

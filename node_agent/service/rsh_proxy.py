@@ -35,7 +35,7 @@ from node_agent.service.entrance import Entrance, Place, Rules, room_for_descrip
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
-from node_agent.service.unix_door import bound_for_all, credentials
+from node_agent.service.unix_socket import bound_for_all, credentials
 
 _PATIENCE_S = 10.0
 #: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at

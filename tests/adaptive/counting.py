@@ -2,9 +2,9 @@
 
     counting.py SECONDS_A_STEP DIRECTORY
 
-Row i of ``u`` is (i + 1) · steps, by additions; ``v`` has the same cyclically, ``held`` as Python objects, and ``state``
-counts the steps. In DIRECTORY each rank leaves its process number, and the leader where it is; the program ends once
-there is a file "enough". Prints "right", or fails.
+Row i of ``u`` is (i + 1) · steps, by additions; ``v`` has the same cyclically, ``held`` as Python objects, and
+``state`` counts the steps. In DIRECTORY each rank leaves its process number, and the leader where it is. The program
+ends once there is a file "enough" there. Prints "right", or fails.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""A program of ``cosched.programs.malleable`` in which map k must be in force at step k · EVERY: `scheduled.py EVERY LAST …`
+"""A program of ``cosched.programs.malleable`` in which map k must be in force at step k · EVERY.
+
+    scheduled.py EVERY LAST PROGRAM …
 
 It waits at that point for as long as it takes, so that a run's resizes come at the same steps however busy the machine.
 """

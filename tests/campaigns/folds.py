@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from campaigns.faults import Broken, Field, Round, until
 from cosched.apps.lab.lab import Lab
@@ -58,48 +59,55 @@ echo done > {canary}.ended
 
 
 class Processors(threading.Thread):
-    """Looks all the time which of the node's processors the jobs that run there have, by the guard's records."""
+    """Looks all the time which processors of each node running jobs have as their own, by guards' records."""
 
     def __init__(self, lab: Lab) -> None:
         super().__init__(daemon=True)
-        (node,) = lab.state["nodes"]
-        self._records = Path(node["directory"]) / "state/records"
+        self._nodes = {node["name"]: Path(node["directory"]) / "state/records" for node in lab.state["nodes"]}
         self._over = threading.Event()
         self.looks = 0
         self.twice: list[str] = []
-        self.had: dict[int, set[int]] = {}  # by job: how many it has had
 
     def run(self) -> None:
         """Look until told to stop."""
         while not self._over.wait(_LOOK_S):
-            self._look()
+            for name, records in self._nodes.items():
+                self._look(name, records)
+            self.looks += 1
 
     def stop(self) -> None:
         """Look no more."""
         self._over.set()
         self.join()
 
-    def _look(self) -> None:
+    def _look(self, node: str, records: Path) -> None:
         # the later a job was started the earlier it is read: what is given away is given up before
         given: dict[int, int] = {}
-        for path in sorted(self._records.glob("*.group"), key=lambda each: -int(each.name.split(".")[0])):
-            with contextlib.suppress(OSError, ValueError):
-                record = json.loads(path.read_text())
-                job_id = record["request"]["job"]
-                if record["ending"] is not None or not any(self._records.glob(f"{job_id}.*.run")):
-                    continue
-                self.had.setdefault(job_id, set()).add(len(record["processors"]))
-                for processor in record["processors"]:
-                    if (other := given.setdefault(processor, job_id)) != job_id and self._both_run(job_id, other):
-                        self.twice.append(f"processor {processor} is job {other}'s and job {job_id}'s")
-        self.looks += 1
+        found = sorted(records.glob("*.group"), key=lambda each: -int(each.name.split(".")[0]))
+        first = {path: _read(path) for path in found}
+        for path in found:
+            record = first[path]
+            if record is None or record["ending"] is not None or record["asleep"] or record["stopped_us"] is not None:
+                continue
+            job_id = record["request"]["job"]
+            for processor in record["processors"]:
+                other = given.setdefault(processor, job_id)
+                if other != job_id and self._lasts(records, first, job_id, other):
+                    self.twice.append(f"processor {processor} of {node} is job {other}'s and job {job_id}'s")
 
-    def _both_run(self, *jobs: int) -> bool:
-        """Whether neither has ended while it was looked at."""
-        return all(any(self._records.glob(f"{job}.*.group")) and not self._ended(job) for job in jobs)
+    def _lasts(self, records: Path, first: dict[Path, Any], *jobs: int) -> bool:
+        """Whether both records are still as they were when they were read: so both held at one time."""
+        paths = [path for path in first if int(path.name.split(".")[0]) in jobs]
+        return all(_read(path) == first[path] for path in paths) and not any(
+            any(records.glob(f"{job}.*.0.exit")) for job in jobs
+        )
 
-    def _ended(self, job: int) -> bool:
-        return any(self._records.glob(f"{job}.*.0.exit"))
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None  # its job has been forgotten
 
 
 class FoldField(Field):

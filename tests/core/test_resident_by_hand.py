@@ -17,7 +17,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer, Instruction, Resize, Start
 from space_scheduler.machine.state import BadPlan, MachineRules, SchedulerState
 from space_scheduler.plugins import resolve
-from space_scheduler.policy.interface import Plan, PlannedResize, PlannedStart, Policy
+from space_scheduler.policy.interface import Plan, PlannedAnswer, PlannedResize, PlannedStart, Policy
 from space_scheduler.policy.place import PLACES
 from space_scheduler.policy.reshape.resident import shrunk
 from space_scheduler.progress import NodeCpu, Occupancy, Sharing, speed_up
@@ -144,6 +144,23 @@ def test_nodes_where_its_launch_has_failed_are_avoided() -> None:
     made = Machine(4, 4)
     made.submit(0, resident(1, 1, 8, procs=4, avoid=("a",)))
     assert made.holds(1) == [("b", 4, 4)]
+
+
+def test_a_node_that_has_less_than_is_held_there_takes_nobody_who_sleeps_either() -> None:
+    made = Machine(4, 4)
+    made.submit(0, rigid(1, 3))
+    made.happen(1, ev.NodeJoined(Node("a", 2, 100)))
+    made.submit(2, resident(2, 1, 6, procs=4))
+    assert made.holds(2) == [("b", 4, 3)], "three of six are 1's"
+
+
+def test_a_job_that_has_no_place_takes_no_processors_from_others() -> None:
+    """2 has memory for none of its processes beside those of 1, which has all processors until then, and keeps them."""
+    made = Machine(4, 4, memory=40)
+    made.submit(0, resident(1, 1, 8, memory=10))
+    made.submit(1, Job(2, 4, 100 * S, 0, memory_bytes=1))
+    assert made.holds(1) == [("a", 4, 4), ("b", 4, 4)]
+    assert 2 in made.state.queue.ids()
 
 
 def test_a_drained_node_of_it_gets_nothing_and_the_others_do() -> None:
@@ -291,6 +308,23 @@ def test_a_start_that_it_cannot_have(lay: Allocation, words: str) -> None:
     policy.answer = Plan([PlannedStart(job, FITS, lay)])
     with pytest.raises(BadPlan, match=words):
         made.submit(1, job)
+
+
+def test_an_answer_that_it_cannot_have() -> None:
+    """Three are there; its minimum of 2 cannot become 4."""
+    policy = Told(Plan())
+    made = Machine(4, policy=policy)
+    shape = Range(2, 4, malleable=True, ask_more=4, resident=True)
+    job = Job(1, 3, 100 * S, 0, shape=shape)
+    policy.answer = Plan([PlannedStart(job, FITS, on_nodes([("a", 3, 3)]))])
+    for event in (ev.JobSubmitted(job), ev.Boundary(), ev.JobLaunched(1), ev.ResizeAsked(1, 2)):
+        made.state.handle(event, S)
+    policy.answer = Plan([PlannedAnswer(job, Reason(Why.ASKED), 2)])
+    with pytest.raises(BadPlan, match="it cannot be given 2 more: 3 processes are there"):
+        made.happen(2, ev.ResizeAsked(1, 1))
+    policy.answer = Plan([PlannedAnswer(job, Reason(Why.ASKED), 1)])
+    made.state.handle(ev.Boundary(), 2 * S)
+    assert made.state.records[1].given == 1
 
 
 # shared nodes

@@ -56,6 +56,9 @@ class World:
         self.hung_up: list[str] = []
         self.commands: dict[int, Reply] = {}
         self.files_removed: list[Key] = []
+        self.maps: list[fx.OfferMap] = []  # that ranks were told
+        self.answers: list[fx.AnswerRanks] = []
+        self.ranks_there = True
         self.connected = self.linked = False
         self.no_room = ""  # why no new work can be taken here
         self.no_descriptors = False
@@ -132,6 +135,8 @@ class World:
                 self.timers[number] = self.now_us + after_us
             case fx.CancelTimer(number):
                 del self.timers[number]
+            case fx.AnswerRanks():
+                self.answers.append(effect)
             case fx.AnswerCommand():
                 self.commands[effect.number] = effect.reply
             case fx.HangUp(reason):
@@ -150,6 +155,9 @@ class World:
                 return Failed(str(error))
         if isinstance(question, fx.MakeReady):
             return Failed(self.no_room) if self.no_room else Done()
+        if isinstance(question, fx.OfferMap):
+            self.maps.append(question)
+            return Done() if self.ranks_there else Failed("no rank is here")
         if isinstance(question, fx.LookForDescriptors):
             return Failed("none is left") if self.no_descriptors else Done()
         return ErrorTail(b"the last words")

@@ -44,6 +44,7 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_nodes", state="up") == 1
     assert value("cosched_nodes", state="unknown") == 2
     assert (value("cosched_procs"), value("cosched_procs_free")) == (2, 0)
+    assert (value("cosched_job_processes"), value("cosched_job_procs")) == (2, 2)
     assert value("cosched_agents_connected") == 1
     assert value("cosched_queue_wait_seconds_count") == 2
     assert value("cosched_journal_commit_seconds_count") >= 4

@@ -3,112 +3,17 @@
 from collections.abc import Callable
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.changing import KEY, NODES, Rules, on
 
-from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
-from cosched.model.contract import SocialContract
-from cosched.model.job import Job, JobState
+from cosched.model.job import JobState
 from cosched.wire import messages as wire
-from cosched.wire.api import Submission
-from cosched.wire.grant import verified
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Kill, Resize
-from space_scheduler.machine.turns import SavedTurns
-from space_scheduler.reasons import CANCELLED, Reason, Why
-from space_scheduler.service.journal.records import JobRecord
-from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Send, SetTimer
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Heard, InJournal, Started, TimedOut
+from space_scheduler.service.launch.inputs import Heard, TimedOut
 from space_scheduler.service.launch.numbers import OrderKind
-from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.reshaping import Ask, Join, Kept, Leave, Reshaped, Reshaping, Stage, Step
-from space_scheduler.service.launch.service_core import ServiceCore
-
-KEY = (1, 1)
-NODES = ("n1", "n2", "n3")
-
-
-def on(**tasks: int) -> Allocation:
-    return Allocation(sum(tasks.values()), tuple(Share(name, count) for name, count in tasks.items()))
-
-
-class Rules:
-    """A service whose job runs on n1 and n2, two tasks each, by its journal; its nodes say what a test has them say."""
-
-    def __init__(self, mpl: int = 1, resizing: Allocation | None = None, come: bool = True) -> None:
-        contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl)
-        config = ClusterConfig(name="c", nodes=list(NODES), contract=contract, launch_timeout="60s")
-        fence, self.key = wire.Fence("c", 2, "i"), Ed25519PrivateKey.generate()
-        self.core = ServiceCore(config, config.nodes, fence, Orders(config, fence, self.key))
-        self.held = on(n1=2, n2=2)
-        self.sent: list[tuple[str, wire.ToAgent]] = []
-        self.posted: list[ev.Event] = []
-        self.timed = False
-        record = JobRecord(
-            job=Job(1, 4, 60_000_000, 0), user="ann", state=JobState.RUNNING, submit_us=0, attempt=1,
-            submission=Submission(script="#!/bin/sh\n", directory="/", tasks=4), allocation=self.held,
-        )  # fmt: skip
-        self.feed(Started((record,), (), {}, SavedTurns(), {1: resizing} if resizing else {}))
-        if come:
-            self.come("n1", "running")
-            self.come("n2", "prepared")
-            self.come("n3")
-        self.sent.clear()
-        self.posted.clear()
-
-    def feed(self, happened: AnyInput) -> None:
-        for effect in self.core.handle(happened, 100.0):
-            self._note(effect)
-
-    def _note(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            self.sent.append((effect.node, effect.message))
-        elif isinstance(effect, Post) and not isinstance(effect.event, ev.NodeJoined):
-            self.posted.append(effect.event)
-        elif isinstance(effect, SetTimer | CancelTimer):
-            assert effect.key == KEY
-            self.timed = isinstance(effect, SetTimer)
-
-    def come(self, name: str, state: str = "", **more: bool) -> None:
-        groups = (wire.GroupReport(*KEY, state, 2, **more),) if state else ()
-        address = f"10.0.0.{name[1:]}"
-        hello = wire.Hello(wire.VERSION, name, "b", 4, 1 << 30, address, 1, "t", groups=groups, session=b"s" * 8)
-        self.feed(Connected(name, hello, b"t" * 8))
-        self.feed(Heard(name, wire.GroupEnded(99, 1)))
-
-    def resize(self, new: Allocation) -> None:
-        """The core wants it."""
-        cause = ev.Boundary()
-        self.feed(InJournal(cause, (Resize(1, self.held, new, cause, Reason(Why.SHRUNK)),)))
-
-    def orders(self) -> dict[str, wire.Order]:
-        """The last order to each node since this was asked last; to no node more than one that was to be obeyed."""
-        found = {name: each for name, each in self.sent if isinstance(each, wire.Order) and each.order.job_id == 1}
-        self.sent.clear()
-        return found
-
-    def answers(self, name: str, order: wire.Order) -> None:
-        """The node does as it is told."""
-        if isinstance(order, wire.Kill):
-            self.feed(Heard(name, wire.GroupEnded(*KEY)))
-        elif isinstance(order, wire.Prepare | wire.Resize):
-            kind = wire.Prepared if isinstance(order, wire.Prepare) else wire.Resized
-            self.feed(Heard(name, kind(order.order)))
-
-    def refuses(self, name: str, order: wire.Order, code: str = "memory") -> None:
-        self.feed(Heard(name, wire.Refused(order.order, code, "it has none")))
-
-    def shape(self, order: wire.Order) -> tuple[int, int | None, tuple[str, ...], int]:
-        """Tasks, CPUs, the job's nodes, and the grant's serial number."""
-        assert isinstance(order, wire.Resize)
-        grant = verified(order.grant, self.key.public_key())
-        assert grant.nodes == tuple(peer.name for peer in order.peers)
-        return order.tasks, order.cpus, grant.nodes, grant.serial
-
-    def cancel(self) -> None:
-        self.feed(InJournal(ev.JobCancelled(1), (Kill(1, ev.JobCancelled(1), CANCELLED),)))
 
 
 def test_a_share_is_asked_for_everywhere_and_reported_when_all_have_answered() -> None:

@@ -29,6 +29,7 @@ SIZED: list[tuple[dict[str, Any], tuple[int, int, int, list[int], bool]]] = [
     ({"min_tasks": 2}, (4, 2, 4, [], True)),
     ({"max_tasks": 3}, (3, 1, 3, [], True)),
     ({"min_tasks": 2, "max_tasks": 64}, (4, 2, 4, [], True)),
+    ({"tasks": 2, "evolve_tasks": 3}, (2, 2, 2, [], True)),
     ({"sizes": "1-4", "memory_bytes": 1 << 30}, (4, 1, 4, [], False)),
     ({"sizes": "1-4", "memory_bytes": (1 << 30) + 1}, (2, 1, 4, [], False)),
     ({"sizes": "1;4", "memory_bytes": (1 << 30) + 1}, (1, 1, 4, [1, 4], False)),

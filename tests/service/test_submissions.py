@@ -38,6 +38,8 @@ BAD = [
     ("sizes", {"sizes": "1-8", "max_tasks": 4}, 400, "submission: sizes: '1-8' beside a minimum or a maximum"),
     ("min_tasks", {"min_tasks": 0}, 400, "submission: min_tasks: found 0; expected a number of tasks of at least 1"),
     ("max_tasks", {"max_tasks": 1 << 25}, 400, "submission: max_tasks: found 33554432"),
+    ("evolve_tasks", {"sizes": "pow2", "evolve_tasks": 2}, 400, "submission: evolve_tasks: 2 beside sizes"),
+    ("evolve_tasks", {"evolve_tasks": 0}, 400, "submission: evolve_tasks: found 0"),
     ("min_tasks", {"min_tasks": 4, "max_tasks": 2}, 400, "submission: min_tasks: 4, above the maximum of 2"),
     ("fold", {"fold": "yes"}, 400, "submission: fold: found 'yes'; expected bool"),
     ("job_class", {"job_class": "lang"}, 400, "job_class: found 'lang'; expected long or short; did you mean 'long'?"),

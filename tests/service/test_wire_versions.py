@@ -74,13 +74,20 @@ def test_a_grant_that_was_not_renewed_is_as_it_was() -> None:
 class Service:
     """A scheduler of today with a job on n1 and n2, by its journal; agents are frames of the version before."""
 
-    def __init__(self, state: JobState = JobState.RUNNING, resizing: dict[int, Allocation] | None = None) -> None:
-        config = ClusterConfig(name="c", nodes=["n1", "n2"], heartbeat="1s", lease="5s", launch_timeout="60s")
+    def __init__(
+        self,
+        state: JobState = JobState.RUNNING,
+        resizing: dict[int, Allocation] | None = None,
+        policy: str = "easy",
+        held: Allocation | None = None,
+    ) -> None:
+        times = {"heartbeat": "1s", "lease": "5s", "launch_timeout": "60s"}
+        config = ClusterConfig(name="c", nodes=["n1", "n2"], policy=policy, **times)
         self.fence = wire.Fence(CLUSTER, 8, "scheduler 8")
         self.core = ServiceCore(
             config, config.nodes, self.fence, Orders(config, self.fence, Ed25519PrivateKey.generate())
         )
-        self.held = Allocation(3, nodes=(Share("n1", 2), Share("n2", 1)))
+        self.held = held or Allocation(3, nodes=(Share("n1", 2), Share("n2", 1)))
         record = JobRecord(
             job=Job(5, 3, 60_000_000, 0), user="ann", state=state, submit_us=0, attempt=1,
             submission=Submission(script="#!/bin/sh\n", directory="/", tasks=3), allocation=self.held,
@@ -114,6 +121,26 @@ def posted(effects: list[Effect]) -> list[tuple[ev.Event, str]]:
 
 def sent(effects: list[Effect]) -> list[tuple[str, str]]:
     return [(each.node, type(each.message).__name__) for each in effects if isinstance(each, Send)]
+
+
+BARE = FROM_AGENT["hello, nothing there"]
+BARE_N2 = wire.encode(msgspec.structs.replace(wire.from_agent(BARE), node="n2"))
+
+
+def test_a_job_that_keeps_its_shape_is_started_there_also_under_a_policy_that_changes_shapes() -> None:
+    service = Service(JobState.STARTING, policy="fjt1+bfm")
+    service.comes("n1", BARE)
+    assert ("n2", "Prepare") in sent(service.comes("n2", BARE_N2))
+
+
+def test_a_job_that_starts_folded_is_not_sent_where_nobody_would_confine_it() -> None:
+    folded = Allocation(2, (Share("n1", 2, 1), Share("n2", 1)), 3)
+    service = Service(JobState.STARTING, policy="fjt1+bfm", held=folded)
+    service.comes("n1", BARE)
+    told = service.comes("n2", BARE_N2)
+    assert "Prepare" not in [kind for _, kind in sent(told)]
+    assert ("n1", "Kill") in sent(told)
+    assert service.core.launches.attempts[5].gang.phase == "ending"
 
 
 def test_a_job_that_ran_under_the_version_before_goes_on_and_ends() -> None:

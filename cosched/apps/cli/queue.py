@@ -88,7 +88,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
 def _tasks(job: JobDoc) -> str:
     """How many tasks a job has, on how many CPUs where those are fewer, and of which numbers it is one."""
     others = sizes(job.shape) if job.shape else ""
-    on = f" on {job.cpus} CPUs" if job.cpus not in (None, job.tasks) and job.state not in _NOT_STARTED else ""
+    fewer = job.cpus not in (None, job.tasks) and job.state not in _NOT_STARTED
+    on = f" on {job.cpus} CPU{'' if job.cpus == 1 else 's'}" if fewer else ""
     return f"{job.tasks}{on} of {others}" if others else f"{job.tasks}{on}"
 
 

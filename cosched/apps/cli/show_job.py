@@ -110,9 +110,10 @@ def _asked(job: JobDoc) -> str:
 
 def _of_sizes(shape: ShapeDoc | None) -> str:
     """What else a job could have."""
+    asks = f", and may ask for {shape.evolve} more or fewer" if shape is not None and shape.evolve else ""
     if shape is None or not (others := sizes(shape)):
-        return ""
-    return f" of {others}{' at any time' if shape.malleable else ' when it starts'}"
+        return asks
+    return f" of {others}{' at any time' if shape.malleable else ' when it starts'}{asks}"
 
 
 def _shape(shape: ShapeDoc | None) -> str:

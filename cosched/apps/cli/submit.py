@@ -28,6 +28,7 @@ _OPTIONS: Final = {
     "sizes": "--sizes",
     "min_tasks": "--min",
     "max_tasks": "--max",
+    "evolve_tasks": "--evolve",
     "job_class": "--class",
     "time_limit_s": "--time",
     "memory_bytes": "--mem",
@@ -91,6 +92,13 @@ def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str
 )
 @click.option(
     "--max", "max_tasks", metavar="N", callback=whole_number(1, 1 << 24), help="The most that it can use [the cluster]."
+)
+@click.option(
+    "--evolve",
+    "evolve_tasks",
+    metavar="N",
+    callback=whole_number(1, 1 << 24),
+    help="How many tasks more, or fewer, it may ask for itself while it runs [0].",
 )
 @click.option("--fold", metavar="yes|no", callback=one_of("yes", "no"), help="Whether tasks may share a CPU [yes].")
 @click.option(
@@ -183,10 +191,12 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         sizes=asked["sizes"],
         min_tasks=asked["min_tasks"],
         max_tasks=asked["max_tasks"],
+        evolve_tasks=asked["evolve_tasks"],
         fold=None if asked["fold"] is None else asked["fold"] == "yes",
         job_class=asked["job_class"],
     )
-    if wrong := contradiction(submission.tasks, submission.min_tasks, submission.max_tasks, submission.sizes):
+    numbers = (submission.tasks, submission.min_tasks, submission.max_tasks)
+    if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks):
         field, found, expected = wrong
         raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:

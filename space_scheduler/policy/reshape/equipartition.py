@@ -207,17 +207,21 @@ class Equipartition:
 
         On named nodes a share that has no place there, or not where a resident job's processes are, is divided anew.
         """
-        old, new = [*members], [*newcomers]
-        for _ in range(1 + len(old) + len(new)):
+        old, new, rounds = [*members], [*newcomers], 0
+        while True:
             everybody = [*old, *new]
             changes, short = _changes(snapshot, everybody, self._divided(old, new, snapshot.procs_total), granted)
             if snapshot.nodes is None or not short:
                 break
-            old = [_at_most(each, short) for each in old]
-            new = [_at_most(each, short) for each in new if short.get(each.job.id) != 0]
-            if [*old, *new] == everybody:
+            placed = [each for each in newcomers if short.get(each.job.id) != 0]
+            if len(placed) < len(newcomers):  # as if they had not been there
+                newcomers, old, new, rounds = placed, [*members], placed, 0
+                continue
+            old, new = [_at_most(each, short) for each in old], [_at_most(each, short) for each in new]
+            rounds += 1
+            if [*old, *new] == everybody or rounds > len(everybody):
                 break
-        return changes, new
+        return changes, [*newcomers]
 
     def _divided(self, members: Sequence[_Member], newcomers: list[_Member], procs: int) -> list[int]:
         """Everybody's share, in order. A moldable newcomer is given its size, one after the other in the queue's order.
@@ -333,19 +337,27 @@ def _changes(
             if place is None or place.procs < share:
                 short[job.id] = 0 if place is None else place.procs
             if place is not None:  # else its minimum is free in all, and not together on the nodes
-                numbers = {"procs": place.procs, "minimum_procs": each.least, **_present(job, place)}
-                changes.append(PlannedStart(each.job, Reason(Why.ADMITTED, numbers), place))
-                free.take(each.job, place)
+                changes.append(_start(each, place))
+                free.take(job, place)
     for running, share in wider:
         job, held = running.job, running.allocation
         found = resident.widened(free, job, held, share) if job.resident else free.wider(job, held, share)
         if found is None or found.procs < share:
             short[job.id] = held.procs if found is None else found.procs
         if found is not None:
-            why = Why.ASKED if job.id in granted else Why.WIDENED
-            changes.append(PlannedResize(job, _reason(why, job, held, found), found))
+            changes.append(_wider(running, found, granted))
             free.take(job, found.beyond(held))
     return changes, short
+
+
+def _start(each: _Member, place: Allocation) -> PlannedStart:
+    numbers = {"procs": place.procs, "minimum_procs": each.least, **_present(each.job, place)}
+    return PlannedStart(each.job, Reason(Why.ADMITTED, numbers), place)
+
+
+def _wider(running: RunningJob, new: Allocation, granted: Collection[int]) -> PlannedResize:
+    why = Why.ASKED if running.job.id in granted else Why.WIDENED
+    return PlannedResize(running.job, _reason(why, running.job, running.allocation, new), new)
 
 
 def _allowed(job: Job, share: int) -> int:

@@ -64,10 +64,15 @@ def _shape(job: Job) -> Range:
 
 
 def _capacities(room: Room, job: Job) -> list[int]:
-    """How many processes of a job each node has room for, whether processors are free for them or not."""
+    """How many processes of a job each node has room for, whether processors are free for them or not.
+
+    None where more is held than the node has.
+    """
     return [
-        max(0, room.tasks_on(index, job, places, memory_bytes))
-        for index, (places, memory_bytes) in enumerate(zip(room.places, room.memory_bytes, strict=True))
+        room.tasks_on(index, job, places, memory_bytes) if procs >= 0 else 0
+        for index, (procs, places, memory_bytes) in enumerate(
+            zip(room.procs, room.places, room.memory_bytes, strict=True)
+        )
     ]
 
 

@@ -119,6 +119,7 @@ def shape_doc(record: JobRecord, *, reshaping: bool) -> ShapeDoc | None:
         max_tasks=shape.most,
         sizes=list(shape.sizes),
         malleable=shape.malleable,
+        evolve=shape.ask_more,
         fold=submission.fold,
         job_class=submission.job_class,
         note="" if reshaping else (several if submission.several_sizes else "") + NOT_RESHAPED,

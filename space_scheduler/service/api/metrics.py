@@ -135,6 +135,10 @@ class Metrics(Collector):
                 jobs.add_metric([state.value], view.alive.get(state, 0))
         yield jobs
         yield ended
+        held = [record.allocation for record in view.jobs.values() if record.allocation is not None]
+        processes, procs = sum(each.processes for each in held), sum(each.procs for each in held)
+        yield GaugeMetricFamily("cosched_job_processes", "Processes of jobs that hold nodes.", value=processes)
+        yield GaugeMetricFamily("cosched_job_procs", "Processors that they have.", value=procs)
 
     def _of_nodes(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         view = self._core.view()

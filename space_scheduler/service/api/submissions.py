@@ -88,7 +88,7 @@ def _script(script: str) -> None:
 
 def _tasks(given: Submission) -> None:
     """How many tasks it may have, and what else it says of its shape."""
-    for key in ("tasks", "min_tasks", "max_tasks"):
+    for key in ("tasks", "min_tasks", "max_tasks", "evolve_tasks"):
         number = getattr(given, key)
         if number is not None and not 1 <= number <= MAX_TASKS:
             raise _bad(key, number, f"a number of tasks of at least 1, at most {MAX_TASKS}")
@@ -97,7 +97,7 @@ def _tasks(given: Submission) -> None:
             raise TooLarge("submission: sizes", f"{len(given.sizes)} characters", f"at most {_MAX_SIZES}")
         if not parse_sizes(given.sizes, MAX_TASKS, "submission: sizes")[0]:
             raise _bad("sizes", given.sizes, f"a size of at most {MAX_TASKS} among them")
-    if wrong := contradiction(given.tasks, given.min_tasks, given.max_tasks, given.sizes):
+    if wrong := contradiction(given.tasks, given.min_tasks, given.max_tasks, given.sizes, given.evolve_tasks):
         key, found, expected = wrong
         raise BadInput(f"submission: {key}", found, expected)
     if given.job_class is not None and given.job_class not in CLASSES:

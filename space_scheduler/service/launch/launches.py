@@ -16,7 +16,6 @@ from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
-from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
@@ -29,15 +28,15 @@ from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
 from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
 from space_scheduler.service.launch.reshapes import Reshapes
-from space_scheduler.service.launch.sharing import reshaping, shared
+from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
-from space_scheduler.service.launch.work_done import WorkDone
 
 _MOST_UNFORGOTTEN: Final = 10_000
 
@@ -68,7 +67,7 @@ class Launches:
         self.comparison = Comparison(self._say)
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
-        self._counts_work: Final = shared(config) or reshaping(config)
+        self._limits = Limits(config, book)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
 
@@ -109,7 +108,7 @@ class Launches:
             if (known := progress.get(record.id)) is not None:
                 left_us, launch.rate = known
                 if record.state is JobState.RUNNING:
-                    self._begin_work(launch, left_us)
+                    self._limits.begin(launch, left_us)
             if gang.launching:
                 self._set_timer(launch)
             if record.state is JobState.RUNNING and (new := resizing.get(record.id)) is not None:
@@ -132,7 +131,7 @@ class Launches:
                 if launch.work is not None:
                     launch.work.rate_changed(launch.rate, self.book.now_s())
             elif isinstance(instruction, Answer) and (launch := self.attempts.get(instruction.job_id)):
-                self._answer_ask(launch, instruction.given, waits=instruction.waits)
+                self._reshapes.answer(launch, instruction.given, waits=instruction.waits)
             elif isinstance(instruction, Resize) and (launch := self.attempts.get(instruction.job_id)):
                 self._reshapes.begin(launch, instruction.old, instruction.new)
             elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
@@ -177,8 +176,7 @@ class Launches:
                 launch.efforts[entry.name] = sign.effort
                 if received := self.signs.receives(launch, entry.name, sign.receives):
                     self._post(received, note=f"seen by {entry.name}")
-                if launch.work is not None and launch.gang.phase is Phase.RUNNING:
-                    self._count_work(launch, launch.work, entry, sign)
+                self._keep_limit(launch, entry, sign)
         self._give_up_unguarded(entry)
         if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
@@ -194,24 +192,13 @@ class Launches:
         if self._desks and (came_or_left := self._desks.event(entry)):
             self._post(came_or_left)
 
-    def _begin_work(self, launch: LaunchAttempt, left_us: float | None = None) -> None:
-        """A job's script runs: where nodes are shared or jobs folded, its limit counts its work from now on."""
-        if self._counts_work and launch.limit_us is not None:
-            now_s, width = self.book.now_s(), launch.width_speed
-            launch.work = WorkDone(launch.limit_us, launch.gang.nodes, now_s, left_us, launch.rate, width)
-
-    def _count_work(self, launch: LaunchAttempt, work: WorkDone, entry: NodeEntry, sign: wire.JobSigns) -> None:
+    def _keep_limit(self, launch: LaunchAttempt, entry: NodeEntry, sign: wire.JobSigns) -> None:
         """A node says how its part of a job went: end the job at its limit, tell the core of an end that moves."""
-        assert entry.beat is not None
-        now_s = self.book.now_s()
-        if not work.heard(entry.name, sign.ran_us, sign.queued_us, now_s, paused=bool(entry.beat.paused)):
-            return
-        if work.over:
-            allowed = humanised(work.limit_us)
-            self._do(launch, launch.gang.kill(JobState.TIMED_OUT, f"it has done the work of its time limit, {allowed}"))
-        elif (done_us := work.news()) is not None:
-            work.told(done_us, now_s)
-            self._post(ev.JobProgress(launch.job_id, done_us), note="measured by its nodes")
+        found = self._limits.heard(launch, entry, sign)
+        if isinstance(found, ev.JobProgress):
+            self._post(found, note="measured by its nodes")
+        elif found:
+            self._do(launch, launch.gang.kill(JobState.TIMED_OUT, found))
 
     def _give_up_unguarded(self, entry: NodeEntry) -> None:
         """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
@@ -282,26 +269,11 @@ class Launches:
         elif isinstance(message, wire.Adapted):
             self._reshapes.adapted(launch, message.number)
         elif isinstance(message, wire.Asked):
-            self._asks(launch, message.more)
+            self._reshapes.asks(launch, message.more)
         elif isinstance(message, wire.Refused) and kind in (OrderKind.PREPARE, OrderKind.RESIZE):
             self._reshapes.refused(launch, entry.name, message)
         elif isinstance(message, wire.Refused) and kind is OrderKind.ADAPT:
             self._reshapes.offered(launch, entry.name, message.order, joined=False)
-
-    def _asks(self, launch: LaunchAttempt, more: int) -> None:
-        """A job asks for other numbers of processes: the core decides, within what the job has said of itself."""
-        shape = launch.record.job.shape
-        total = launch.given + more
-        may = isinstance(shape, Range) and -shape.ask_fewer <= total <= shape.ask_more
-        if may and launch.gang.phase is Phase.RUNNING:
-            self._post(ev.ResizeAsked(launch.job_id, more), note="by itself")
-        else:
-            self._answer_ask(launch, 0, waits=False)
-
-    def _answer_ask(self, launch: LaunchAttempt, given: int, *, waits: bool) -> None:
-        launch.given += given
-        for name in launch.gang.nodes:
-            self._tell(name, wire.AskAnswered(*launch.key, given, waits))
 
     def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent, kind: OrderKind | None) -> list[Action]:
         if isinstance(message, wire.Prepared):
@@ -368,7 +340,7 @@ class Launches:
                 self._send(launch, action)
             elif isinstance(action, Launched):
                 self.suspects.launched(gang.nodes)
-                self._begin_work(launch)
+                self._limits.begin(launch)
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             elif isinstance(action, Left):
                 self._reshapes.left(launch, action.node)
@@ -401,7 +373,11 @@ class Launches:
             self._effects.append(Annotate(launch.job_id, Facts(peers=launch.peers)))
         held, launch.held = launch.held, {}
         for name in held:
-            self._tell(name, self._orders.prepare(launch, name, launch.peers))
+            rigid = self._reshapes.rigid(name)
+            if rigid and (launch.share(name).procs != launch.share(name).tasks or launch.record.job.resident):
+                self._do(launch, launch.gang.refused(name, OrderKind.PREPARE, "version", rigid))
+                return
+            self._tell(name, self._orders.prepare(launch, name, launch.peers, rigid=bool(rigid)))
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         self._tell(name, self._orders.plain(kind, name, key))

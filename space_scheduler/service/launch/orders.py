@@ -97,8 +97,10 @@ class Orders:
         self._stretch = stretch(config)
         self._reshaping = reshaping(config)
 
-    def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...]) -> wire.Prepare:
-        """For the node of that name, which is one of the job's ``peers``."""
+    def prepare(
+        self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...], *, rigid: bool = False
+    ) -> wire.Prepare:
+        """For the node of that name, which is one of the job's ``peers``; ``rigid``: its agent speaks version 1."""
         record, submission = launch.record, launch.record.submission
         context = Context(
             job_id=launch.job_id,
@@ -127,7 +129,7 @@ class Orders:
             environment=job_environment(context),
             grant=self._grant(launch, peers),
             umask=submission.umask,
-            cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping else None,
+            cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping and not rigid else None,
             map=self._map(launch) if self._reshaping and record.job.resident else None,
         )
 

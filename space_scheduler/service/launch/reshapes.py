@@ -9,6 +9,7 @@ from typing import Final
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
 from cosched.model.time import humanised
+from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.journal.records import Facts
@@ -63,9 +64,9 @@ class Reshapes:
             return f"it is {gang.phase}"
         if new.nodes[0].node != gang.first:
             return f"its script runs on {gang.first}, which has to be the first of its nodes"
-        return next(filter(None, (self._rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
+        return next(filter(None, (self.rigid(share.node) for share in (*old.nodes, *new.nodes))), "")
 
-    def _rigid(self, name: str) -> str:
+    def rigid(self, name: str) -> str:
         """Why a node resizes no job; empty where it does, or has not called since the service's start."""
         version = self._book.entry(name).version
         if version != wire.RIGID_VERSION:
@@ -118,7 +119,7 @@ class Reshapes:
         reshaping = launch.reshaping
         if reshaping is None or node not in reshaping.nodes:
             return
-        if why := self._rigid(node):
+        if why := self.rigid(node):
             if reshaping.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
                 self._do(launch, reshaping.answered(node))
             else:
@@ -129,6 +130,21 @@ class Reshapes:
             return
         held = [step for step in self._held.pop(launch.job_id, []) if step.node != node]
         self._do(launch, [*reshaping.again(node, has_it=report is not None), *held], again=True)
+
+    def asks(self, launch: LaunchAttempt, more: int) -> None:
+        """A job asks for other numbers of processes: the core decides, within what the job has said of itself."""
+        shape, total = launch.record.job.shape, launch.given + more
+        may = isinstance(shape, Range) and -shape.ask_fewer <= total <= shape.ask_more
+        if may and launch.gang.phase is Phase.RUNNING:
+            self._effect(Post(ev.ResizeAsked(launch.job_id, more), "by itself"))
+        else:
+            self.answer(launch, 0, waits=False)
+
+    def answer(self, launch: LaunchAttempt, given: int, *, waits: bool) -> None:
+        """The core has answered."""
+        launch.given += given
+        for name in launch.gang.nodes:
+            self._effect(Send(name, wire.AskAnswered(*launch.key, given, waits)))
 
     def over(self, launch: LaunchAttempt) -> None:
         """A job is ending: what it was to hold does not matter any more."""

@@ -215,3 +215,20 @@ def test_the_raised_job_gets_most_of_a_cpu(guard: RealGuard, by: str) -> None:
 
 def _cpu_ns(pid: int) -> int:
     return int(files.read(f"/proc/{pid}/schedstat").split()[0])
+
+
+def test_a_job_that_is_to_sleep_is_in_the_idle_class_across_guards_until_it_has_a_cpu(guard: RealGuard) -> None:
+    guard.prepare(1, cpus=1, asleep=True)
+    guard.spawn(["sleep", "1000"], 1)
+    assert lever(guard, 1) == (100, True)
+    weigh(guard)
+    guard.kill()
+    guard.start()
+    assert lever(guard, 1) == (100, True)
+    share = {"do": "resize", "job": 1, "attempt": 1, "n": 7, "tasks": 1, "cpus": 1}
+    guard.ask({**share, "asleep": False})
+    assert lever(guard, 1) == NEUTRAL
+    guard.ask({**share, "n": 8, "asleep": True})
+    assert lever(guard, 1) == (100, True)
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1)

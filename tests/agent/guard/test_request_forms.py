@@ -22,7 +22,7 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
         requests.Prepare(1, 2, "ann", "/data/ann", 3, None, 5, 6, 0o077),
         {
             "do": "prepare", "job": 1, "attempt": 2, "user": "ann", "directory": "/data/ann", "tasks": 3,
-            "memory_bytes": None, "limit_us": 5, "grace_us": 6, "umask": 63,
+            "memory_bytes": None, "limit_us": 5, "grace_us": 6, "umask": 63, "cpus": None, "asleep": False,
         },
     ),
     (
@@ -33,8 +33,8 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
         },
     ),
     (
-        requests.Resize(1, 2, 1 << 51, 3, 2),
-        {"do": "resize", "job": 1, "attempt": 2, "n": 1 << 51, "tasks": 3, "cpus": 2},
+        requests.Resize(1, 2, 1 << 51, 3, 2, asleep=True),
+        {"do": "resize", "job": 1, "attempt": 2, "n": 1 << 51, "tasks": 3, "cpus": 2, "asleep": True},
     ),
     (requests.Signal(1, 2, 3, 15), {"do": "signal", "job": 1, "attempt": 2, "n": 3, "signal": 15}),
     (requests.Kill(1, 2, 0), {"do": "kill", "job": 1, "attempt": 2, "grace_us": 0}),

@@ -120,7 +120,7 @@ def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: P
     document = shown(call, int(found[1]))
     assert document["tasks"] == 4
     assert document["shape"] == {
-        **{"min_tasks": 1, "max_tasks": 4, "sizes": [1, 2, 4], "malleable": False},
+        **{"min_tasks": 1, "max_tasks": 4, "sizes": [1, 2, 4], "malleable": False, "evolve": 0},
         **{"fold": False, "job_class": "long", "note": note},
     }
     story = call("show", found[1]).out

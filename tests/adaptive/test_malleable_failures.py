@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.malleable import SYSTEMS, Agents, Running, agents, counting, mpirun, program_of
+from kit.malleable import SYSTEMS, WHEELS, Agents, Running, agents, counting, mpirun, program_of
 from kit.waiting import wait_for
 
 pytest.importorskip("mpi4py")
@@ -23,7 +23,7 @@ def them(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
-@pytest.fixture(params=["python-open_mpi_5", "c-open_mpi_5"])
+@pytest.fixture(params=WHEELS)
 def running(request: pytest.FixtureRequest, tmp_path: Path, them: Agents) -> Iterator[Running]:
     """Two ranks on each of two nodes."""
     with counting(request.param, tmp_path).run(tmp_path, [2, 2]) as program:
@@ -48,7 +48,6 @@ def test_the_node_of_sleepers_may_lose_its_agent_meanwhile(them: Agents, running
     them.stop("n1")
     them.offer(2, ALL, "n0")
     them.wait_for(2, running)
-    running.passes_a_step()
     assert running.ranks == [0, 1, 2, 3]
     them.start("n1")
     them.resize(3, OTHER, running)
@@ -61,7 +60,6 @@ def test_maps_that_come_while_others_are_carried_out_end_in_the_newest(them: Age
     for number in range(1, 60):
         them.offer(number, (ALL, ONE, OTHER)[number % 3], "n1", "n0")
     them.resize(60, {"n0": 1, "n1": 1}, running)
-    running.passes_a_step()
     assert running.ranks == [0, 2]
     numbers = [number for _, number in them.adapted]
     assert numbers == sorted(set(numbers))
@@ -72,11 +70,9 @@ def test_a_map_that_only_sleepers_have_heard_of_changes_nothing(them: Agents, ru
     them.resize(1, ONE, running)
     them.offer(2, ALL, "n1")
     running.passes_a_step()
-    running.passes_a_step()
     assert running.ranks == [0]
     them.offer(3, OTHER, "n0")
     them.wait_for(3, running)
-    running.passes_a_step()
     assert running.ranks == [2]
     running.enough()
 
@@ -89,7 +85,6 @@ def test_a_map_for_nobody_is_not_answered_and_one_with_the_same_shares_is(them: 
     running.passes_a_step()
     them.resize(4, {"n0": 1}, running)
     assert [number for _, number in them.adapted] == [1, 4]
-    running.passes_a_step()
     assert running.ranks == [0]
     running.enough()
 
@@ -147,7 +142,30 @@ def test_an_exception_ends_the_job_and_is_told(them: Agents, tmp_path: Path) -> 
         assert out == ""
 
 
-@pytest.mark.parametrize("system", ["python-open_mpi_5", "c-open_mpi_5"])
+HEAD = "from cosched import adaptive\nwith adaptive.job() as job:\n    u, v = job.array(8), job.array(8)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("    job.point(*[u, v][job.rank:])\n", "at a point, rank 1 has step and arrays (0, ((8,)"),
+        ("    job.point(u, step=job.rank)\n", "at a point, rank 1 has step and arrays (1, ((8,)"),
+        ("    job.point(u)\n    job.array(8)\n", "an array made after the first point"),
+        ("    job.point(u)\n    v.local\n", "not named at the point that moved data"),
+        ("    for _ in (0, 1):\n        for _ in job.range(3, u): pass\n", "a second loop in one block"),
+        ("    job.ask(0)\n", "asking for 0 more"),
+    ],
+)
+def test_a_misuse_ends_the_job_and_is_told(them: Agents, tmp_path: Path, body: str, words: str) -> None:
+    them.offer(1, {"n0": 1, "n1": 0})
+    (tmp_path / "misuse.py").write_text(HEAD + body)
+    with mpirun(tmp_path, [1, 1], *program_of(tmp_path / "misuse.py")) as running:
+        status, _, err = running.ended()
+        assert status == 1
+        assert words in err
+
+
+@pytest.mark.parametrize("system", WHEELS)
 @pytest.mark.parametrize("who", ["no rank", "some ranks"])
 def test_where_ranks_have_no_agent_all_are_enabled_for_good(
     them: Agents, tmp_path: Path, system: str, who: str
@@ -155,7 +173,6 @@ def test_where_ranks_have_no_agent_all_are_enabled_for_good(
     them.offer(1, ONE)
     changes = {"COSCHED_JOB_SOCKET": ""} if who == "no rank" else {"WITHOUT": "3"}
     with counting(system, tmp_path).run(tmp_path, [2, 2], 0.001, **changes) as running:
-        running.passes_a_step()
         assert running.ranks == [0, 1, 2, 3]
         running.enough()
         assert them.adapted == []

@@ -40,7 +40,6 @@ def test_every_row_meets_every_step_once_after_any_maps(tmp_path: Path, system: 
                 if waits:
                     them.wait_for(number, running)
             them.wait_for(len(maps), running)
-            running.passes_a_step()
             assert running.ranks == enabled(layout, maps[-1][0])
             running.enough()
             assert not them.complaints.counts

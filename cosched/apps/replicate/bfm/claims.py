@@ -273,7 +273,7 @@ REAL: Final = {
         quantity="rate of n processes on c processors over the ideal one, n / ⌈n/c⌉",
         region=Region(0.9, 1.05),
         paper=1.0,
-    ): "it needs agents that fold and unfold a running job",
+    ): "./run bench folding measures it",
     Predicate(
         id="real-mapping",
         text="Folded jobs are faster where neighbours share processors than in blocks (section 7, future work)",

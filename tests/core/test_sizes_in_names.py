@@ -3,7 +3,10 @@
 import pytest
 
 from cosched.errors import BadInput
+from cosched.model.job import Job
+from cosched.model.width import Range
 from space_scheduler.plugins import resolve
+from space_scheduler.policy.reshape.mold import parse
 
 
 def test_the_size_in_a_name_is_that_of_the_option() -> None:
@@ -25,3 +28,12 @@ def test_the_size_in_a_name_is_that_of_the_option() -> None:
 def test_other_sizes_and_other_policies_are_refused(name: str, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         resolve(name)
+
+
+def test_a_long_job_wider_than_what_is_left_of_the_machine_waits() -> None:
+    """Nodes may be lost after it was taken."""
+    sizes = parse("largest/1")
+    for shape in (None, Range(5, 8, tuple(range(5, 9)))):
+        job = Job(1, 8 if shape else 5, 10, 0, long=True, shape=shape)
+        assert sizes.least(job, 4) > 4
+    assert sizes.least(Job(1, 4, 10, 0, long=True), 4) == 4

@@ -58,12 +58,12 @@ class Fjt:
         return found if found is not None and found.processes >= least else None
 
     def least(self, job: Job, most: int) -> int:
-        """The smallest size that a job is started with."""
+        """The smallest size that a job is started with; more than ``most`` where the machine is too small for it now."""
         small = smallest(job)
         if not job.long or not self.long_part:
             return small
         wanted = -(-(job.width.largest(most) or small) // self.long_part)
-        return min(size for size in sizes_down(job, most) if size >= wanted)
+        return min((size for size in sizes_down(job, most) if size >= wanted), default=wanted)
 
     def _folded(self, job: Job, free: FreeProcs, most: int) -> Allocation | None:
         least = self.least(job, most)

@@ -23,6 +23,8 @@ from cosched.report.table import Table
 TRADITIONAL: Final = "traditional"
 ALL: Final = "all"
 _FOLDED: Final = "folded"
+#: Planned run times above so many starts.
+_MOSTLY_WORK: Final = 2.0
 _NOT_THE_PAPERS: Final = (
     "the interval is wider than the range, and it is another machine than the paper's under another load: starts do "
     "not scale, and processors share CPUs"
@@ -219,6 +221,20 @@ def _bfm(trials: Sequence[Trial]) -> list[Claim]:
     ]
 
 
+def faster(trials: Sequence[Trial]) -> float | None:
+    """How much faster jobs ran on one processor each than a processor's part of the machine is, at least: the median.
+
+    Of jobs that were mostly work by their plan. None where there is none. A machine of as many CPUs has 1.
+    """
+    found = [
+        job.work / job.run_s / (each.alone.rate / each.procs)
+        for each in trials
+        for job in each.jobs
+        if job.run_s and set(job.held_cpus) == {1} and job.planned_run_s > _MOSTLY_WORK * each.alone.start_s
+    ]
+    return float(np.median(found)) if found else None
+
+
 def _notes(trials: Sequence[Trial]) -> list[str]:
     notes = []
     digests: dict[tuple[int, str], set[str]] = {}
@@ -230,9 +246,14 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
         notes.append(f"answers: {same} of {len(digests)} jobs have the same bits in all runs of their seed")
     ran, right = sum(len(_of(each, ALL)) for each in trials), sum(each.verified for each in trials)
     notes.append(f"{ran} jobs ran, {right} of them verified their answer")
+    if (times := faster(trials)) is not None:
+        notes.append(
+            f"processors share CPUs: jobs on one each ran {times:.1f} times as fast as a processor's part of the "
+            "machine is (1 where nothing is shared), so there is the less to gain by more of them"
+        )
     starts = [each.alone.start_s for each in trials]
     notes.append(
-        f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: the load asked for is "
-        "higher than the workload's by that"
+        f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: it is part of a job's time, "
+        "and a job for which nothing else would be left does one unit of work"
     )
     return notes

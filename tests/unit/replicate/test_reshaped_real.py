@@ -109,6 +109,15 @@ def test_answers_of_other_bits_are_told() -> None:
     assert "not run: x: no control groups" in notes
 
 
+def test_how_much_faster_a_processor_is_than_its_part_is_told() -> None:
+    one = trial("adaptive", "traditional", 1, 6.0)
+    alone = [msgspec.structs.replace(each, work=100, held_cpus=[1, 1]) for each in one.jobs]
+    single = msgspec.structs.replace(one, jobs=alone)
+    assert results.faster([one]) is None
+    assert results.faster([one, single]) == pytest.approx((100 / 5) / (40 / 4))
+    assert any("ran 2.0 times as fast" in note for note in results.judged("adaptive", [single], [{}], {}).notes)
+
+
 def test_a_seed_that_was_interrupted_is_made_whole_before_another() -> None:
     whole = plan(UTRERA, 2, [])
     assert [each.seed for each in whole] == [1, 1, 1, 2, 2, 2]

@@ -253,7 +253,7 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
         )
     starts = [each.alone.start_s for each in trials]
     notes.append(
-        f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: it is part of a job's time, "
-        "and a job for which nothing else would be left does one unit of work"
+        f"a start takes {min(starts):.1f} to {max(starts):.1f} s alone, and does not scale: it is part of a job's "
+        "time, and a job for which nothing else would be left does one unit of work"
     )
     return notes

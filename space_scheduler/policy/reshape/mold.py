@@ -58,7 +58,7 @@ class Fjt:
         return found if found is not None and found.processes >= least else None
 
     def least(self, job: Job, most: int) -> int:
-        """The smallest size that a job is started with; more than ``most`` where the machine is too small for it now."""
+        """The smallest size that a job is started with; above ``most`` where the machine is too small for it now."""
         small = smallest(job)
         if not job.long or not self.long_part:
             return small

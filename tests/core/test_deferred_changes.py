@@ -73,7 +73,9 @@ def test_a_job_that_was_answered_and_is_given_nothing_goes_as_before(machine: st
     rules = MachineRules(sharing=Sharing() if machine == "shared" else None, mpl=1)
     state = SchedulerState(POLICY, rules)
     joined = ev.NodesJoined(4) if machine == "counted" else ev.NodeJoined(Node("a", 4, 100))
-    happen(state, 0, joined, *map(ev.JobSubmitted, [malleable(1, 4), malleable(2, 2, ask_more=2), Job(3, 1, 100 * S, 0)]))
+    happen(
+        state, 0, joined, *map(ev.JobSubmitted, [malleable(1, 4), malleable(2, 2, ask_more=2), Job(3, 1, 100 * S, 0)])
+    )
     happen(state, 10, ev.ResizeAsked(2, 2))
     happen(state, 20, ev.JobEnded(3))
     state.handle(ev.ResizeFailed(1, "a test"), 30 * S)

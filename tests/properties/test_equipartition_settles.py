@@ -79,7 +79,9 @@ class History:
             spare = max(0, self.state.free_procs)
             return self.draw.choice((ev.NodesJoined(node.procs), ev.NodesDrained(self.draw.randint(0, spare))))
         changed = structs.replace(node, procs=self.draw.randint(1, 6), memory_bytes=self.draw.choice((6, self.memory)))
-        return self.draw.choice((ev.NodeDrained(node.name, "a test"), ev.NodeResumed(node.name), ev.NodeJoined(changed)))
+        return self.draw.choice(
+            (ev.NodeDrained(node.name, "a test"), ev.NodeResumed(node.name), ev.NodeJoined(changed))
+        )
 
     def _asked(self) -> ev.Event | None:
         for record in self.state.running():
@@ -158,7 +160,9 @@ def test_a_size_that_the_machine_does_not_have_takes_nothing_from_others(residen
 
 def test_who_starts_at_the_moment_of_another_has_its_place_by_arrival_at_once() -> None:
     """The odd processor is given once, not to one of them now and to the other in the next pass."""
-    first, second = (Job(number, most, 100, 0, shape=Range(3, most, malleable=True)) for number, most in ((1, 4), (2, 5)))
+    first, second = (
+        Job(number, most, 100, 0, shape=Range(3, most, malleable=True)) for number, most in ((1, 4), (2, 5))
+    )
     state = counted(7, first, second)
     state.handle(ev.JobHeld(1), 0)
     assert changes(state, 0)

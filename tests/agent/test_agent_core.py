@@ -198,7 +198,7 @@ def test_what_the_guard_has_although_it_was_said_to_have_ended_is_killed(world: 
 
 
 def test_what_only_the_guard_knew_is_made_ready_by_the_same_order(world: World) -> None:
-    """The agent was killed when the guard had made it ready. (Found by the campaign of resizes: it was "still here".)"""
+    """The agent was killed when the guard had made it ready. (Found live: it was "still here".)"""
     ready = prepare(FENCE, wire.OrderId(*KEY, 1))
     world.welcome(FENCE)
     world.guard.ask(fx.PrepareGroup(KEY, ready))

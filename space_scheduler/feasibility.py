@@ -341,7 +341,7 @@ class Room:
             at = index.get(share.node)
             if at is None or share.procs > self.procs[at]:
                 return True
-            if share.tasks and share.tasks * job.memory_bytes > self.memory_bytes[at]:
+            if share.tasks * job.memory_bytes > max(0, self.memory_bytes[at]):
                 return True
         return False
 

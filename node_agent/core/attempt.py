@@ -73,6 +73,11 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.job_id, self.attempt
 
     @property
+    def found(self) -> bool:
+        """Whether the guard alone knew of it: an agent was killed while it was being made ready, say."""
+        return self.prepare is None and self.asked_kill_us is None and not self.forgotten
+
+    @property
     def open(self) -> bool:
         """Whether commands may be born here."""
         return self.prepare is not None and self.asked_kill_us is None and not self.forgotten

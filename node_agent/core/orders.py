@@ -126,12 +126,13 @@ class OrderRules:
 
     def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
         key, memory = order_key(message), self._memory
-        if attempt is not None:
+        if attempt is not None and not attempt.found:
             return (yield from renewed(memory, message, attempt))
         yield from fitting_grant(memory.node, message, message.user)
         yield from asked(GuardWait(GUARD_WAIT_US))
         yield from asked(fx.MakeReady(key, message.peers))
-        made = memory.new(key, message.fence.cluster_id)
+        made = memory.get(key) or memory.new(key, message.fence.cluster_id)
+        made = memory.change(made, cluster_id=message.fence.cluster_id)
         try:
             asleep = message.map is not None and not message.map.enabled.get(memory.node)
             yield from asked(fx.PrepareGroup(key, message, asleep))

@@ -78,7 +78,7 @@ def answer(machine: Machine, record: Record, given: int, left: tuple[int, ...], 
     if waited == record.waits:
         return told
     if machine.rates is not None:
-        machine.rates.move(record, record.allocation or NOTHING)
+        machine.rates.answered(record)
         return told
     return [*told, paced(record, event, record.reason)] if _follow_width(machine, record) else told
 
@@ -141,9 +141,10 @@ def _moved(machine: Machine, record: Record, old: Allocation, event: AnyEvent, s
 
 def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
     """The rate and the end of a job of another width where no rates are kept; whether the rate is another."""
-    assert record.allocation is not None
+    allocation = record.goes_with
+    assert allocation is not None
     _count_work(machine, record)
-    speed = 0 if record.waits else speed_up(record.job, record.allocation, machine.rules.fold_cost_ppm)
+    speed = 0 if record.waits else speed_up(record.job, allocation, machine.rules.fold_cost_ppm)
     rate = whole(Fraction(ALONE_PPM * speed))
     if still_us:
         _stand_still(machine, record, still_us)

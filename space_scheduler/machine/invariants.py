@@ -5,7 +5,9 @@ from cosched.model.job import TERMINAL, Job, JobState
 from space_scheduler.feasibility import Room
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.view import MachineView
+from space_scheduler.progress import Occupancy
 
 
 def walk(machine: MachineView) -> None:
@@ -13,6 +15,8 @@ def walk(machine: MachineView) -> None:
     if machine.nodes is not None:
         assert machine.nodes is machine.capacity
         _walk_nodes(machine, machine.nodes)
+    if machine.rates is not None:
+        _walk_rates(machine, machine.rates)
     derived = machine.capacity.anew()
     for record in machine.jobs.running():
         assert record.allocation is not None
@@ -44,6 +48,16 @@ def walk(machine: MachineView) -> None:
 def _sleeps(job: Job, held: Allocation) -> bool:
     """Whether a resident job has a width that it can have, all of its processes being there; none: it is suspended."""
     return held.procs <= held.processes and (not held.procs or job.width.allows(held.procs))
+
+
+def _walk_rates(machine: MachineView, rates: Rates) -> None:
+    """Rates follow from what jobs hold, or have been told that they are to hold: so they do in a restored machine."""
+    kept = rates.occupancy
+    follow = Occupancy(kept.sharing, kept.fold_cost_ppm)
+    for record in machine.jobs.running():
+        assert record.goes_with is not None
+        follow.enter(record.job, record.goes_with)
+    assert kept.jobs == follow.jobs, f"{kept.jobs} go, and {follow.jobs} follow from what they hold"
 
 
 def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:

@@ -48,6 +48,12 @@ class Rates:
         self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
 
+    def answered(self, record: Record) -> None:
+        """A job waits for an answer from now on, or no more; it goes with what it went with."""
+        allocation = record.goes_with
+        assert allocation is not None
+        self._touched.update(share.node for share in allocation.nodes)
+
     def end(self, record: Record) -> None:
         """A job holds nothing any more."""
         assert record.allocation is not None

@@ -6,6 +6,7 @@ from typing import Protocol
 from space_scheduler.machine.capacity import Capacity
 from space_scheduler.machine.jobs import JobBook
 from space_scheduler.machine.named_capacity import NamedCapacity
+from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
 
@@ -41,4 +42,9 @@ class MachineView(Protocol):
     @property
     def nodes(self) -> NamedCapacity | None:
         """The same where nodes have names, else None."""
+        ...
+
+    @property
+    def rates(self) -> Rates | None:
+        """How fast jobs go, where they share nodes, else None."""
         ...

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from kit.agent_world import END, FENCE, KEY, World, kill, order, prepare, prepared, run, started
 
@@ -194,6 +195,23 @@ def test_what_the_guard_has_although_it_was_said_to_have_ended_is_killed(world: 
     world.settle()
     assert world.guard.running(KEY) == set()
     assert world.heard == [END, wire.ProgramEnded(5, 1, KILLED, b"the last words")]
+
+
+def test_what_only_the_guard_knew_is_made_ready_by_the_same_order(world: World) -> None:
+    """The agent was killed when the guard had made it ready. (Found live: it was "still here".)"""
+    ready = prepare(FENCE, wire.OrderId(*KEY, 1))
+    world.welcome(FENCE)
+    world.guard.ask(fx.PrepareGroup(KEY, ready))
+    world.die()
+    world.start()
+    world.connect()
+    world.welcome(FENCE)
+    world.order(ready)
+    world.settle()
+    assert world.heard[-1] == wire.Prepared(ready.order)
+    other = msgspec.structs.replace(prepare(FENCE, wire.OrderId(*KEY, 2)), tasks=7)
+    world.order(other)
+    assert world.heard[-1] == wire.Refused(other.order, "busy", "job 5.1 is still here")
 
 
 def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) -> None:

@@ -220,15 +220,18 @@ class Held:
                 assert each.job.id not in self.jobs, f"{each} is started twice"
                 self.jobs[each.job.id] = each.allocation
                 self.memory[each.job.id] = each.job.memory_bytes
-                self.fits(state, each.allocation)
+                self.fits(state, each.job.id, each.allocation)
             elif isinstance(each, Resize):
                 assert self.jobs[each.job_id] == each.old, f"{each}, and it holds {self.jobs[each.job_id]}"
                 self.jobs[each.job_id] = each.old.with_all_of(each.new)
                 self.under_way[each.job_id] = each
-                self.fits(state, each.new.beyond(each.old))
+                self.fits(state, each.job_id, each.new.beyond(each.old))
 
-    def fits(self, state: SchedulerState, more: Allocation) -> None:
-        """What has been given last was nobody's."""
+    def fits(self, state: SchedulerState, job_id: int, more: Allocation) -> None:
+        """What a job has been given last was nobody's.
+
+        Without memory it is given none, also of a node that has come back with less than jobs hold there.
+        """
         if not state.nodes():
             used = sum(allocation.procs for allocation in self.jobs.values())
             assert not more.procs or used <= state.procs_total, f"{used} of {state.procs_total} are held: {self.jobs}"
@@ -238,4 +241,5 @@ class Held:
             here = [(job, n) for job, held in self.jobs.items() for n in held.nodes if n.node == share.node]
             assert sum(part.procs for _, part in here) <= node.node.procs, f"{share.node}: {here}"
             held = sum(part.tasks * self.memory[job] for job, part in here)
-            assert held <= node.node.memory_bytes, f"{share.node}: {here} hold {held} bytes"
+            needs = share.tasks * self.memory[job_id]
+            assert not needs or held <= node.node.memory_bytes, f"{share.node}: {here} hold {held} bytes"

@@ -55,12 +55,14 @@ class Evolving(StrEnum):
 class _Member(NamedTuple):
     """A job among which processors are divided. ``running`` is None for one that is admitted in this pass.
 
+    ``turn``: when it started, and the rank of its arrival; so the next pass has it in the same place.
     ``given``: how many processes more it is given in this pass, because it asked for them.
     """
 
     job: Job
     least: int
     most: int
+    turn: tuple[int, int]
     running: RunningJob | None = None
     given: int = 0
 
@@ -108,9 +110,8 @@ class Equipartition:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Requests first, then who is admitted, then everybody's share."""
-        running = sorted(snapshot.running(), key=lambda each: (each.started_us, each.rank))
         procs = snapshot.procs_total
-        members = [_member(each) for each in running]
+        members = sorted((_member(each, procs) for each in snapshot.running()), key=_turn)
         answers = self._answered(members, procs)
         newcomers = self._admitted(snapshot, members, procs)
         changes, newcomers = self._shared(snapshot, members, newcomers, {answer.job.id for answer in answers})
@@ -168,7 +169,7 @@ class Equipartition:
                 got = max(0, fitting) if self.evolving is Evolving.PART else 0
             spare -= got
             given = each.given + got
-            most = _most(shape, each.running.given + given, each.present)
+            most = _most(shape, each.running.given + given, each.present, procs)
             each = each._replace(least=each.least + got, most=most, given=given)
         return each, ()
 
@@ -189,7 +190,8 @@ class Equipartition:
                 if self.reserve and shadow_us < 0:
                     shadow_us, extra = _reservation(snapshot.now_us, [*members, *admitted], least, spare)
                 continue
-            newcomer = _Member(job, least, job.width.largest(procs) or least)
+            turn = snapshot.now_us, snapshot.queue.key(job.id)[1]
+            newcomer = _Member(job, least, job.width.largest(procs) or least, turn)
             if shadow_us >= 0 and _latest_end_us(snapshot.now_us, newcomer) > shadow_us:
                 if least > extra:
                     continue
@@ -209,8 +211,8 @@ class Equipartition:
         """
         old, new, rounds = [*members], [*newcomers], 0
         while True:
-            everybody = [*old, *new]
-            changes, short = _changes(snapshot, everybody, self._divided(old, new, snapshot.procs_total), granted)
+            everybody = sorted([*old, *new], key=_turn)
+            changes, short = _changes(snapshot, everybody, self._divided(everybody, snapshot.procs_total), granted)
             if snapshot.nodes is None or not short:
                 break
             placed = [each for each in newcomers if short.get(each.job.id) != 0]
@@ -219,16 +221,16 @@ class Equipartition:
                 continue
             old, new = [_at_most(each, short) for each in old], [_at_most(each, short) for each in new]
             rounds += 1
-            if [*old, *new] == everybody or rounds > len(everybody):
+            if sorted([*old, *new], key=_turn) == everybody or rounds > len(everybody):
                 break
         return changes, [*newcomers]
 
-    def _divided(self, members: Sequence[_Member], newcomers: list[_Member], procs: int) -> list[int]:
-        """Everybody's share, in order. A moldable newcomer is given its size, one after the other in the queue's order.
+    def _divided(self, members: Sequence[_Member], procs: int) -> list[int]:
+        """Everybody's share, in order. A moldable newcomer is given its size, one after the other.
 
         Each first gets a share as if it were malleable, then the largest of its sizes within that, for good.
         """
-        everybody = [*members, *newcomers]
+        everybody = [*members]
         if sum(each.least for each in everybody) > procs:  # nodes are away, and what runs there is held all the same
             return [each.held or each.least for each in everybody]
         divide = _DIVIDE[self.strategy]
@@ -265,19 +267,26 @@ class Equipartition:
         return kept
 
 
-def _member(each: RunningJob) -> _Member:
-    """A job that runs: between which numbers of processors its share may be."""
-    held, job = each.allocation.procs, each.job
+def _member(each: RunningJob, procs: int) -> _Member:
+    """A job that runs: between which numbers of so many processors its share may be."""
+    held, job, turn = each.allocation.procs, each.job, (each.started_us, each.rank)
     if not each.resizable or not _malleable(job):
-        return _Member(job, held, held, each)
+        return _Member(job, held, held, turn, each)
     assert isinstance(job.shape, Range)
     present = each.allocation.processes if job.resident else None
-    return _Member(job, smallest(job) + each.given, _most(job.shape, each.given, present), each)
+    return _Member(job, smallest(job) + each.given, _most(job.shape, each.given, present, procs), turn, each)
 
 
-def _most(shape: Range, given: int, present: int | None) -> int:
-    """The most processors of a malleable job that was given so many more, and has so many processes (None: any)."""
-    most = shape.most + given
+def _turn(each: _Member) -> tuple[int, int]:
+    return each.turn
+
+
+def _most(shape: Range, given: int, present: int | None, procs: int) -> int:
+    """The most of so many processors that a malleable job can have that was given so many more.
+
+    ``present``: how many processes of it are there (None: any number). Of its sizes, one that the machine has.
+    """
+    most = (shape.largest(procs) or shape.sizes[0]) if shape.sizes else shape.most + given
     return most if present is None else min(most, present)
 
 

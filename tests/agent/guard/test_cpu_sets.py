@@ -55,7 +55,7 @@ def tree_of(pid: int) -> list[int]:
 
 
 def resize(guard: RealGuard, n: int, cpus: int | None, job: int = 1, tasks: int = 1) -> list[int]:
-    asked = guard.ask({"do": "resize", "job": job, "attempt": 1, "n": n, "tasks": tasks, "cpus": cpus})
+    asked = guard.ask({"do": "resize", "job": job, "attempt": 1, "n": n, "tasks": tasks, "cpus": cpus, "asleep": False})
     assert guard.listed(job)["cpus"] == asked["cpus"]
     return list(asked["cpus"])
 
@@ -92,7 +92,7 @@ def test_what_runs_and_what_comes_is_kept_to_the_set_and_let_go_again(any_guard:
     assert all_on(other, everywhere[:1])
 
     assert resize(guard, 7, 1) == everywhere[:1], "the same order again"
-    asked = {"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": None}
+    asked = {"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": None, "asleep": False}
     assert guard.refused(asked) == ("stale", "order 6; order 7 was obeyed already")
     assert all_on(main, everywhere[:1])
 
@@ -116,7 +116,10 @@ def test_a_set_outlasts_agent_and_guard_and_the_next_guard_goes_on_with_it(any_g
     assert guard.listed()["cpus"] == everywhere[:1]
     assert all_on(main, everywhere[:1])
     assert all_on(guard.shell("exec sleep 600", n=1), everywhere[:1])
-    assert guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": 2})[0] == "stale"
+    assert (
+        guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 6, "tasks": 1, "cpus": 2, "asleep": False})[0]
+        == "stale"
+    )
     assert resize(guard, 8, 2) == everywhere[:2]
     assert all_on(main, everywhere[:2])
 
@@ -132,7 +135,7 @@ def test_two_jobs_have_sets_that_do_not_touch_as_long_as_there_are_cpus(guard: R
     guard.event("empty", job=1)
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
     assert resize(guard, 2, 2, job=2) == everywhere[:2]
-    ended = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 9, "tasks": 1, "cpus": 1})
+    ended = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 9, "tasks": 1, "cpus": 1, "asleep": False})
     assert ended == ("unknown", "attempt 1 at job 1 is not known here")
 
 
@@ -143,10 +146,10 @@ def test_memory_goes_by_places_and_is_not_taken_from_whom_it_would_kill(guard: R
         [SYSTEM_PYTHON, "-c", f"x = bytearray({160 * MIB}); print('has 1', flush=True); import time; time.sleep(600)"]
     )
     guard.told("has")
-    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 3, "tasks": 1, "cpus": 1})
+    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 3, "tasks": 1, "cpus": 1, "asleep": False})
     assert (code, f"{128 * MIB} would be left to them" in why) == ("memory", True)
     assert guard.listed()["cpus"] == [], "all of it, or none"
-    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 4, "tasks": 5, "cpus": 1})
+    code, why = guard.refused({"do": "resize", "job": 1, "attempt": 1, "n": 4, "tasks": 5, "cpus": 1, "asleep": False})
     assert (code, "of other jobs" in why) == ("memory", True)
     resize(guard, 5, None, tasks=4)
     resize(guard, 6, None, tasks=2)

@@ -227,7 +227,7 @@ def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
 
 
 def share(guard: RealGuard, n: int, cpus: int | None) -> None:
-    guard.ask({"do": "resize", "job": 1, "attempt": 1, "n": n, "tasks": 1, "cpus": cpus})
+    guard.ask({"do": "resize", "job": 1, "attempt": 1, "n": n, "tasks": 1, "cpus": cpus, "asleep": False})
 
 
 def test_a_job_without_a_cpu_stands_still_across_guards_and_goes_on_when_it_has_one(any_guard: RealGuard) -> None:

@@ -105,7 +105,16 @@ class Real:
                 go = guard.work / "go"
                 guard.shell(f"until [ -e {go} ]; do sleep 0.02; done; rm {go}; exit 3", n=request.n)
             elif isinstance(request, fx.ResizeGroup):
-                guard.ask({"do": "resize", **job, "n": request.n, "tasks": request.tasks, "cpus": request.cpus})
+                guard.ask(
+                    {
+                        "do": "resize",
+                        **job,
+                        "n": request.n,
+                        "tasks": request.tasks,
+                        "cpus": request.cpus,
+                        "asleep": False,
+                    }
+                )
             elif isinstance(request, fx.KillGroup):
                 guard.ask({"do": "kill", **job, "grace_us": request.grace_us})
             else:

@@ -23,7 +23,7 @@ from node_agent.guard.requests import Refusal, decode
 
 PREPARE = {
     "job": 1, "attempt": 1, "user": "ada", "directory": "/", "tasks": 1, "memory_bytes": None, "limit_us": None,
-    "grace_us": 0, "umask": 0o077,
+    "grace_us": 0, "umask": 0o077, "cpus": None, "asleep": False,
 }  # fmt: skip
 SPAWN = {
     "job": 1, "attempt": 1, "n": 0, "argv": ["true"], "env": {}, "cwd": "/", "script": False, "output": None,
@@ -35,7 +35,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "arm": {},
     "prepare": PREPARE,
     "spawn": SPAWN,
-    "resize": {"job": 1, "attempt": 1, "n": 1 << 50, "tasks": 2, "cpus": None},
+    "resize": {"job": 1, "attempt": 1, "n": 1 << 50, "tasks": 2, "cpus": None, "asleep": False},
     "signal": {"job": 1, "attempt": 1, "n": 0, "signal": 15},
     "kill": {"job": 1, "attempt": 1, "grace_us": 0},
     "forget": {"job": 1, "attempt": 1},

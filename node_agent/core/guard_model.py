@@ -22,7 +22,7 @@ KILLED = Exit(signal=9, cause="killed")
 class ModelGroup:
     """An attempt: the commands that were started in it, and how each has ended (None: it runs)."""
 
-    def __init__(self, prepare: Prepare, *, asleep: bool) -> None:
+    def __init__(self, prepare: Prepare, *, asleep: bool = False) -> None:
         self.prepare = prepare
         self.tasks = prepare.tasks
         self.cpus, self.asleep = prepare.cpus, asleep

@@ -130,4 +130,6 @@ class PlayedAgent:
             return GrantRead(self._read_grant(question.grant))
         if isinstance(question, fx.ReadErrorTail):
             return ErrorTail(self._player.error_tail(question.key))
+        if isinstance(question, fx.OfferMap):  # ranks that adopt each map at once
+            self._do(happened.RanksAdapted(question.key, question.map.number))
         return Done()

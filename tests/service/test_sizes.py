@@ -50,6 +50,7 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
             assert job["shape"] == {
                 "min_tasks": least,
                 "max_tasks": most,
+                "evolve": asked.get("evolve_tasks", 0),
                 "sizes": sizes,
                 "malleable": malleable,
                 "fold": None,
@@ -57,7 +58,9 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
                 "note": LARGEST.format(tasks),
             }
             record = await service.service.host.job(job["job_id"])
-            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable, resident=malleable)
+            more = given.get("evolve_tasks", 0)
+            asks = {"ask_more": more, "ask_fewer": min(more, least - 1)}
+            assert record.job.shape == Range(least, most, tuple(sizes), malleable=malleable, resident=malleable, **asks)
             assert (record.job.procs, record.submission.tasks) == (tasks, tasks)
 
 

@@ -29,7 +29,7 @@ _LOOK_US: Final = 10 * process.US_PER_S
 class Desk:
     """What is said at the desk, and what a pause does.
 
-    ``hold(bool)`` stops and frees all jobs; ``changed()`` is called after.
+    ``hold(paused, since_us)`` stops and frees all jobs, for a pause that began then; ``changed()`` is called after.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Desk:
         self._look_us = 0
         self._uids = _uids(users)  # once: where names are on a network, each look may take its time
         if pause.why:
-            hold(True, 0)
+            hold(True, self.pause.since_us or process.boottime_us())
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted."""
@@ -106,13 +106,13 @@ class Desk:
 
     def _begin(self, user: str, seconds: float | None) -> None:
         self.pause.begin(user, seconds)
-        self._hold(True, 0)
+        self._hold(True, self.pause.since_us or process.boottime_us())
         self._changed()
 
     def _resume(self) -> None:
-        since_us = self.pause.since_us
+        since_us = self.pause.since_us or process.boottime_us()
         self.pause.end()
-        self._hold(False, 0 if since_us is None else process.boottime_us() - since_us)
+        self._hold(False, since_us)
         self._changed()
 
     def _may(self, uid: int) -> None:

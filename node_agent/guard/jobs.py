@@ -53,6 +53,7 @@ class Jobs:
         """
         self.groups: dict[tuple[int, int], Group] = {}
         self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
+        self._paused_since_us = 0
         self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
         self._cgroups = cgroups
         self._records = records
@@ -82,7 +83,7 @@ class Jobs:
             self.endings.look_in(group, 0)
             with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
                 self.cpu_sets.apply(group)
-            if group.stopped_us is not None:  # the predecessor may have died between its record and the deed
+            if group.stopped_us is not None and not group.ending:  # it may have died between its record and the deed
                 self._cgroups.freeze(group.name, frozen=True)
         self.levers.undo_all(self.groups)
         self.easing.end_all()
@@ -94,15 +95,18 @@ class Jobs:
         self._sandboxes.remove_stray(self.groups.values())
         return len(self.groups)
 
-    def freeze(self, frozen: bool, paused_us: int) -> None:
-        """Stop all jobs' processes, or let them go on after so long a pause, which counts in no time limit."""
+    def freeze(self, frozen: bool, since_us: int) -> None:
+        """Stop all jobs' processes in a pause, or let them go on after it; it counts in no time limit."""
+        paused_us = process.boottime_us() - since_us
+        self._paused_since_us = since_us
         self.endings.paused = frozen
         for group in self.groups.values():
-            if group.stopped_us is not None:
-                continue  # it has no CPU, pause or not
-            self._cgroups.freeze(group.name, frozen=frozen)
+            stopped_us = group.stopped_us
+            if stopped_us is None:  # else it has no CPU, pause or not
+                self._cgroups.freeze(group.name, frozen=frozen)
             if not frozen and group.deadline_us is not None:
-                group.deadline_us += paused_us
+                # of a pause in which it was stopped, the rest counts when it has a CPU again
+                group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)
                 self.endings.save(group)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -257,8 +261,9 @@ class Jobs:
         if not self.endings.paused:
             self._cgroups.freeze(group.name, frozen=stopped)
         if not stopped and group.stopped_us is not None:
-            if group.deadline_us is not None:
-                group.deadline_us += now_us - group.stopped_us
+            if group.deadline_us is not None:  # a pause that lasts counts at its end
+                until_us = self._paused_since_us if self.endings.paused else now_us
+                group.deadline_us += max(0, until_us - group.stopped_us)
             group.stopped_us = None
 
     def _sleep(self, group: Group, *, asleep: bool) -> None:

@@ -131,9 +131,8 @@ class Service:
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
             for job_id, each in recovered.progress.items()
         }
-        self.shell.feed(
-            Started(tuple(recovered.jobs.values()), recovered.nodes, progress, recovered.turns, recovered.resizing)
-        )
+        jobs, changes = tuple(recovered.jobs.values()), (recovered.resizing, recovered.asked)
+        self.shell.feed(Started(jobs, recovered.nodes, progress, recovered.turns, *changes))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)

@@ -13,26 +13,23 @@ B started when C had ended; and the journal, decided again, gives the same. On a
 node's processors share them, and times say nothing. Needs root, for a lab of tier 1.
 """
 
-import argparse
 import contextlib
 import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
-from space_scheduler.replay import replay
 
 SITES = ("none", "scheduler", "agent", "guard")
 PHASE = "fold"
@@ -187,55 +184,13 @@ class FoldField(Field):
             raise Broken(f"B started at {head.start_time}; C ended at {folded.end_time}, and was {folded.changes}")
 
 
-def rounds(sites: list[str], count: int, seed: int, first: int = 0) -> Iterator[Round]:
-    """So many rounds of each site."""
-    for number in range(first, first + count):
-        for site in sites:
-            yield Round(site, PHASE, number, seed)
+FOLDS = Shapes("folds", FoldField, PHASE, 1, CPUS, POLICY)
 
 
 def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[str]:
     """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command."""
-    came: Counter[str] = Counter()
-    with (
-        tempfile.TemporaryDirectory() as name,
-        Lab.up(nodes=1, cpus=CPUS, name=f"folds-{os.getpid()}", policy=POLICY, keep=[name]) as lab,
-    ):
-        if lab.tier != 1:
-            raise SystemExit(f"needs a lab of tier 1: {lab.why}")
-        field = FoldField(lab, Path(name))
-        for fault in faults:
-            try:
-                field.run(fault)
-            except (Broken, Failed) as error:
-                again = f"./run campaign folds --only {fault.site} --rounds 1 --from {fault.number} --seed {fault.seed}"
-                raise Broken(f"{fault.site}: {error}\nrepeat it: {again}") from None
-            came += fault.outcomes + Counter({f"{fault.site} killed": fault.fired})
-            outcomes = ", ".join(f"{count} {state}" for state, count in sorted(fault.outcomes.items()))
-            say(f"{fault.site:10} {'killed' if fault.fired else 'missed':7} {outcomes}")
-        again = replay(lab.journal)
-        if again.difference is not None or again.instructions < 3 * len(faults):
-            raise Broken(f"the journal decided again: {again.difference}, {again.instructions} instructions")
-    return came
-
-
-def main() -> None:
-    """Try, and print what came of it."""
-    parser = argparse.ArgumentParser(prog="./run campaign folds", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", default=",".join(SITES), help="sites, separated by commas")
-    parser.add_argument("--rounds", type=int, default=13, help="of each site")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", dest="first", type=int, default=0, metavar="R", help="the number of the first round")
-    options = parser.parse_args()
-    sites = options.only.split(",")
-    if unknown := set(sites) - set(SITES):
-        parser.error(f"--only: no site {', '.join(sorted(unknown))}; there are {', '.join(SITES)}")
-    try:
-        came = campaign(list(rounds(sites, options.rounds, options.seed, options.first)))
-    except Broken as error:
-        raise SystemExit(str(error)) from None
-    print(", ".join(f"{count} {what}" for what, count in sorted(came.items())))
+    return tried(FOLDS, faults, say)
 
 
 if __name__ == "__main__":
-    main()
+    main(FOLDS, __doc__, SITES, 13)

@@ -14,25 +14,22 @@ other round, to the bit; who was, fails alone; and the journal, decided again, g
 tier 1.
 """
 
-import argparse
 import contextlib
 import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
 from campaigns.folds import Processors
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from cosched.errors import Failed
 from cosched.wire.api import JobDoc, Submission
-from space_scheduler.replay import replay
 
 SITES = ("none", "scheduler", "agent", "guard", "rank", "hang")
 PHASE = "resize"
@@ -135,53 +132,13 @@ class ResizeField(Field):
             raise Broken(f"a rank of A came or went: {job.changes}")
 
 
+RESIZES = Shapes("resizes", ResizeField, PHASE, NODES, CPUS, POLICY)
+
+
 def campaign(faults: list[Round], say: Callable[[str], None] = print) -> Counter[str]:
     """All these rounds on one lab; how often what came of them. Raises :class:`Broken`, with the command."""
-    came: Counter[str] = Counter()
-    with (
-        tempfile.TemporaryDirectory() as name,
-        Lab.up(nodes=NODES, cpus=CPUS, name=f"resizes-{os.getpid()}", policy=POLICY, keep=[name]) as lab,
-    ):
-        if lab.tier != 1:
-            raise SystemExit(f"needs a lab of tier 1: {lab.why}")
-        field = ResizeField(lab, Path(name))
-        for fault in faults:
-            try:
-                field.run(fault)
-            except (Broken, Failed) as error:
-                again = f"--only {fault.site} --rounds 1 --from {fault.number} --seed {fault.seed}"
-                raise Broken(f"{fault.site}: {error}\nrepeat it: ./run campaign resizes {again}") from None
-            came += fault.outcomes + Counter({f"{fault.site} met": fault.fired})
-            outcomes = ", ".join(f"{count} {state}" for state, count in sorted(fault.outcomes.items()))
-            say(f"{fault.site:10} {'met' if fault.fired else 'missed':7} {outcomes}")
-        again = replay(lab.journal)
-        if again.difference is not None or again.instructions < 2 * len(faults):
-            raise Broken(f"the journal decided again: {again.difference}, {again.instructions} instructions")
-    return came
-
-
-def main() -> None:
-    """Try, and print what came of it."""
-    parser = argparse.ArgumentParser(prog="./run campaign resizes", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", default=",".join(SITES), help="sites, separated by commas")
-    parser.add_argument("--rounds", type=int, default=9, help="of each site")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", dest="first", type=int, default=0, metavar="R", help="the number of the first round")
-    options = parser.parse_args()
-    sites = options.only.split(",")
-    if unknown := set(sites) - set(SITES):
-        parser.error(f"--only: no site {', '.join(sorted(unknown))}; there are {', '.join(SITES)}")
-    tried = [
-        Round(site, PHASE, number, options.seed)
-        for number in range(options.first, options.first + options.rounds)
-        for site in sites
-    ]
-    try:
-        came = campaign(tried)
-    except Broken as error:
-        raise SystemExit(str(error)) from None
-    print(", ".join(f"{count} {what}" for what, count in sorted(came.items())))
+    return tried(RESIZES, faults, say)
 
 
 if __name__ == "__main__":
-    main()
+    main(RESIZES, __doc__, SITES, 9)

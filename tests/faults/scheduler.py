@@ -162,7 +162,7 @@ class Scheduler:
             self.world, self.process, found, self.disk, self.worker_type(interval_us), self._hand_on, self.crash
         )
         jobs = tuple(recovered.jobs.values())
-        self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing))
+        self.feed(given.Started(jobs, recovered.nodes, progress, recovered.turns, recovered.resizing, recovered.asked))
         self._tick(start)
 
     def crash(self) -> None:

@@ -39,6 +39,7 @@ class Rules:
         shape: Range | None = None,
         held: Allocation | None = None,
         policy: str = "easy",
+        asked: tuple[int, bool] | None = None,
     ) -> None:
         contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=mpl)
         config = ClusterConfig(name="c", nodes=list(NODES), contract=contract, launch_timeout="60s", policy=policy)
@@ -52,7 +53,8 @@ class Rules:
             job=Job(1, 4, 60_000_000, 0, shape=shape), user="ann", state=JobState.RUNNING, submit_us=0, attempt=1,
             submission=Submission(script="#!/bin/sh\n", directory="/", tasks=4), allocation=self.held,
         )  # fmt: skip
-        self.feed(Started((record,), (), {}, SavedTurns(), {1: resizing} if resizing else {}))
+        changes = ({1: resizing} if resizing else {}, {1: asked} if asked else {})
+        self.feed(Started((record,), (), {}, SavedTurns(), *changes))
         if come:
             self.come("n1", "running")
             self.come("n2", "prepared")

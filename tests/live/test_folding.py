@@ -15,7 +15,7 @@ def test_a_job_is_folded_for_the_head_and_gets_its_processors_back_whoever_is_ki
     came = folds.campaign([Round(site, folds.PHASE, 0, 7) for site in ("none", "guard")])
     assert came["completed"] == 6
     assert came["folded"] >= 1
-    assert came["guard killed"] == 1
+    assert came["guard met"] == 1
 
 
 def test_a_malleable_job_gives_up_processors_and_gets_them_back_whoever_is_killed() -> None:

@@ -130,6 +130,42 @@ def test_a_job_asks_within_what_it_has_said_and_is_answered() -> None:
     assert rules.posted[1:] == [], "more than it may ask for, with what it was given"
 
 
+def test_a_job_asks_one_thing_at_a_time_also_after_a_restart() -> None:
+    rules = service(1, 1, ask_more=2)
+    rules.feed_from("n1", wire.Asked(*KEY, 1))
+    for more in (1, -1) * 3:
+        rules.feed_from("n1", wire.Asked(*KEY, more))
+    assert rules.posted == [ev.ResizeAsked(1, 1)]
+    assert rules.told() == [], "what was not heard has no answer"
+    shape = Range(1, 4, malleable=True, resident=True, ask_more=2)
+    again = Rules(shape=shape, held=enabled(1, 1), policy="equipartition", asked=(2, False))
+    again.feed_from("n1", wire.Asked(*KEY, 1))
+    assert again.posted == [], "it has what it may ask for"
+    assert again.told() == [(name, wire.AskAnswered(*KEY, 0, False)) for name in NODES]
+    waits = Rules(shape=shape, held=enabled(1, 1), policy="equipartition", asked=(0, True))
+    waits.feed_from("n1", wire.Asked(*KEY, 1))
+    assert (waits.posted, waits.told()) == ([], [])
+
+
+def test_a_job_that_is_suspended_is_stopped_and_no_rank_is_asked() -> None:
+    shape = Range(1, 4, malleable=True, resident=True)
+    rules = Rules(shape=shape, held=enabled(1, 0), policy="fjt1+bfm(expired=suspend)")
+    rules.resize(enabled(0, 0))
+    asked = told(rules)
+    assert {name: rules.shape(order)[:2] for name, order in asked.items()} == {"n1": (2, 0), "n2": (2, 0)}
+    for name, order in asked.items():
+        rules.answers(name, order)
+    assert rules.posted == [ev.JobResized(1)]
+    rules.held = enabled(0, 0)
+    rules.resize(enabled(2, 0))
+    grown = told(rules)
+    assert {name: rules.shape(order)[:2] for name, order in grown.items()} == {"n1": (2, 2), "n2": (2, 1)}
+    assert grown["n2"].asleep, "stopped no more: it would not hear of the job's end"  # type: ignore[attr-defined]
+    for name, order in grown.items():
+        rules.answers(name, order)
+    assert all(isinstance(order, wire.Adapt) for order in told(rules).values())
+
+
 counts = st.integers(0, 2)
 
 

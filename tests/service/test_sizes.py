@@ -117,6 +117,7 @@ async def test_it_runs_so_and_is_shown_so_also_after_a_restart(cluster: Cluster)
         assert explained["shape"]["note"] == LARGEST.format(3)
         (prepare,) = [each for each in agent.received if isinstance(each, wire.Prepare)]
         assert prepare.environment["COSCHED_TASKS"] == "3"
+        assert prepare.limit_us == round(started.time_limit_s * 1_000_000), "it keeps its size, and so its limit"
     async with running(cluster) as service:
         again = await service.job(job_id)
         assert (again.tasks, again.shape) == (3, started.shape)

@@ -119,6 +119,9 @@ class JournalledCore:
             progress={each.job.id: self.state.progress(each) for each in self.state.running()},
             ended=self.ended.copy(),
             resizing=self._resizing(),
+            asked={
+                each.job.id: (each.given, bool(each.asks)) for each in self.state.running() if each.given or each.asks
+            },
         )
 
     def _resizing(self) -> dict[int, Allocation]:

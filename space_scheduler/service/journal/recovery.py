@@ -34,7 +34,8 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     ``events`` were applied after the snapshot at ``snapshot_seq`` (0: from the beginning); ``epoch`` is this start's.
     ``jobs`` are those alive, by number: those that are starting, running or ending have their attempt and allocation.
     ``nodes`` are as they were; ``progress`` is how far jobs are by the core, where it keeps their rates; ``turns``
-    are who takes turns, and what that was decided by; ``resizing`` is what jobs are to hold that were being resized.
+    are who takes turns, and what that was decided by; ``resizing`` is what jobs are to hold that were being resized,
+    ``asked`` how many processes more each job was given of what it asked for, and whether it waits for an answer.
     """
 
     epoch: int
@@ -46,6 +47,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     turns: SavedTurns
     ended: dict[JobState, int]
     resizing: dict[int, Allocation]
+    asked: dict[int, tuple[int, bool]]
 
     def __str__(self) -> str:
         states = [record.state for record in self.jobs.values()]

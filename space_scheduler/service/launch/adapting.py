@@ -25,7 +25,8 @@ class Adapting(Reshaping):
     def __init__(self, old: Allocation, new: Allocation) -> None:
         super().__init__(old, new)
         had = {share.node: share.procs for share in old.nodes}
-        self._growing = [share.node for share in new.nodes if share.procs > had[share.node]]
+        # who goes on after it was suspended was stopped on all of its nodes
+        self._growing = [share.node for share in new.nodes if share.procs > had[share.node] or not old.procs]
         self._shrinking = [share.node for share in new.nodes if share.procs < had[share.node]]
         self._silent: set[str] = set()  # of the nodes that were asked to tell the ranks: who has not answered
         self._joined = False

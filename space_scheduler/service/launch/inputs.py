@@ -19,7 +19,8 @@ class Started(Input, frozen=True):
     """The service has been started, with what the journal had: live jobs, nodes, how far jobs are, who takes turns.
 
     ``progress`` is by job the work that is left, in microseconds alone on idle nodes, and its rate against that;
-    ``resizing`` what jobs are to hold whose nodes were being asked for that.
+    ``resizing`` what jobs are to hold whose nodes were being asked for that; ``asked`` how many processes more jobs
+    were given of what they asked for, and whether they wait for an answer.
     """
 
     jobs: tuple[JobRecord, ...]
@@ -27,6 +28,7 @@ class Started(Input, frozen=True):
     progress: dict[int, tuple[float, float]]
     turns: SavedTurns
     resizing: dict[int, Allocation] = {}
+    asked: dict[int, tuple[int, bool]] = {}
 
 
 class Connected(Input, frozen=True):

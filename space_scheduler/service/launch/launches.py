@@ -6,14 +6,12 @@ what became of a job to the core. When a node comes (back), what it has is compa
 asked for again, what has ended here is ended there, before the node counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
-from cosched.model.allocation import Allocation
-from cosched.model.coscheduling import Receives
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
@@ -28,6 +26,7 @@ from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
 from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
@@ -78,20 +77,10 @@ class Launches:
 
     # the core's side
 
-    def adopt(
-        self,
-        records: Iterable[JobRecord],
-        progress: Mapping[int, tuple[float, float]],
-        receives: Mapping[int, tuple[Receives, ...]],
-        resizing: Mapping[int, Allocation],
-    ) -> set[str]:
-        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes.
-
-        ``progress`` is how far they are by the core (``inputs.Started``), ``receives`` what it knows of how they do,
-        ``resizing`` what those are to hold that were to hold something else, and of which nobody has heard since.
-        """
+    def adopt(self, found: Started) -> set[str]:
+        """After a restart: the jobs that hold nodes, by the journal. Gives the names of those nodes."""
         names: set[str] = set()
-        for record in records:
+        for record in found.jobs:
             if record.allocation is None or record.state in TERMINAL:
                 continue
             last = record.history[-1].reason if record.history else None
@@ -104,14 +93,15 @@ class Launches:
             launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
             launch.peers = record.facts.peers or ()
             self.attempts[record.id] = launch
-            launch.receives_told = receives.get(record.id, ())
-            if (known := progress.get(record.id)) is not None:
+            launch.receives_told = found.turns.receives.get(record.id, ())
+            launch.given, launch.asking = found.asked.get(record.id, (0, False))
+            if (known := found.progress.get(record.id)) is not None:
                 left_us, launch.rate = known
                 if record.state is JobState.RUNNING:
                     self._limits.begin(launch, left_us)
             if gang.launching:
                 self._set_timer(launch)
-            if record.state is JobState.RUNNING and (new := resizing.get(record.id)) is not None:
+            if record.state is JobState.RUNNING and (new := found.resizing.get(record.id)) is not None:
                 self._reshapes.begin(launch, record.allocation, new)
             names.update(gang.nodes)
         return names

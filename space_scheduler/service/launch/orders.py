@@ -52,7 +52,8 @@ class LaunchAttempt:
         self.timed = False  # the launch time-out counts
         self.reshaping: Reshaping | None = None  # what it holds is being changed
         self.renewals = 0  # of its grant, by this scheduler
-        self.given = 0  # how many processes more it was given of what it asked for, as far as this scheduler knows
+        self.given = 0  # how many processes more it was given of what it asked for
+        self.asking = False  # for more or fewer, and has no answer that is its last
 
     @property
     def key(self) -> tuple[int, int]:
@@ -123,7 +124,7 @@ class Orders:
             peers=peers,
             tasks=_tasks(name, peers),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=None if launch.limit_us is None else math.ceil(launch.limit_us * self._stretch / launch.slowest),
+            limit_us=self._limit_us(launch),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
@@ -168,6 +169,12 @@ class Orders:
         enabled = {share.node: share.procs for share in launch.wanted.nodes}
         return wire.JobMap(self.map_number(launch), enabled)
 
+    def _limit_us(self, launch: LaunchAttempt) -> int | None:
+        """The run time at which a job's nodes end it: where its limit counts work, the last bound of that."""
+        if launch.limit_us is None:
+            return None
+        return math.ceil(launch.limit_us * self._stretch / (launch.slowest if self._reshaping else 1))
+
     def _confined(self, launch: LaunchAttempt, share: Share) -> _Confined:
         """How many CPUs of a node are set aside for a job; where tasks of several share them, none are.
 
@@ -175,7 +182,7 @@ class Orders:
         """
         if not (self._reshaping or self._config.contract.mpl == 1):
             return {"cpus": None}
-        if not share.procs and launch.record.job.resident:
+        if not share.procs and launch.wanted.procs and launch.record.job.resident:
             return {"cpus": 1, "asleep": True}
         return {"cpus": share.procs}
 

@@ -51,7 +51,8 @@ class Reshapes:
         if why := self._trouble(launch, old, new):
             self._failed(launch, why)
             return
-        kind = Adapting if launch.record.job.resident else Reshaping
+        # who is suspended is stopped where it is, whatever its ranks do
+        kind = Adapting if launch.record.job.resident and new.procs else Reshaping
         reshaping = launch.reshaping = kind(old, new)
         steps = reshaping.begin()
         self._ask_anew(launch, reshaping)
@@ -132,10 +133,16 @@ class Reshapes:
         self._do(launch, [*reshaping.again(node, has_it=report is not None), *held], again=True)
 
     def asks(self, launch: LaunchAttempt, more: int) -> None:
-        """A job asks for other numbers of processes: the core decides, within what the job has said of itself."""
+        """A job asks for other numbers of processes: the core decides, within what the job has said of itself.
+
+        It asks one thing at a time: what it asks before it has its answer is not heard.
+        """
+        if launch.asking:
+            return
         shape, total = launch.record.job.shape, launch.given + more
         may = isinstance(shape, Range) and -shape.ask_fewer <= total <= shape.ask_more
         if may and launch.gang.phase is Phase.RUNNING:
+            launch.asking = True
             self._effect(Post(ev.ResizeAsked(launch.job_id, more), "by itself"))
         else:
             self.answer(launch, 0, waits=False)
@@ -143,6 +150,7 @@ class Reshapes:
     def answer(self, launch: LaunchAttempt, given: int, *, waits: bool) -> None:
         """The core has answered."""
         launch.given += given
+        launch.asking = waits
         for name in launch.gang.nodes:
             self._effect(Send(name, wire.AskAnswered(*launch.key, given, waits)))
 

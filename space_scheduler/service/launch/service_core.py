@@ -75,7 +75,7 @@ class ServiceCore:
         """Take over the jobs that hold nodes by the journal, and await those nodes."""
         self.coscheduling.follow(found.turns.turns)
         self.launches.signs.begin(found.turns.keeps_time)
-        holding = self.launches.adopt(found.jobs, found.progress, found.turns.receives, found.resizing)
+        holding = self.launches.adopt(found)
         self.book.recovered(found.nodes, holding)
         awaited = {entry.name for entry in self.book if entry.heard_s is not None}
         self.launches.comparison.begin(len(self.launches.attempts), awaited)

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kit.desk_socket import asked_at_desk, desk
 from kit.guards import US_PER_S, RealGuard, alive
 from kit.waiting import BOUND_S, wait_for
 
+from cosched.linux.process import boottime_us
 from node_agent.guard.pause import OPTED_OUT
 
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
@@ -286,3 +288,25 @@ def test_the_end_of_a_pause_lets_nobody_go_on_who_has_no_cpu(any_guard: RealGuar
     stands_still(guard)
     desk(guard, "resume")
     grows(guard)
+
+
+@pytest.mark.parametrize("first", ["pause", "stop"])
+def test_a_pause_and_a_time_without_a_cpu_that_overlap_count_once_in_no_limit(any_guard: RealGuard, first: str) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=600 * US_PER_S)
+    guard.shell(COUNT)
+    grows(guard)
+    before_us = guard.listed()["deadline_us"]
+    begins_us = boottime_us()
+    desk(guard, "pause") if first == "pause" else share(guard, 7, 0)
+    begun_us = boottime_us()
+    time.sleep(0.3)
+    share(guard, 7, 0) if first == "pause" else desk(guard, "pause")
+    time.sleep(0.3)
+    desk(guard, "resume") if first == "pause" else share(guard, 8, 1)
+    time.sleep(0.3)
+    ends_us = boottime_us()
+    share(guard, 8, 1) if first == "pause" else desk(guard, "resume")
+    ended_us = boottime_us()
+    moved_us = guard.listed()["deadline_us"] - before_us
+    assert ends_us - begun_us <= moved_us <= ended_us - begins_us

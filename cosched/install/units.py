@@ -83,7 +83,7 @@ ExecStartPost=/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/hold
 def guard_unit(layout: Layout, *, placed: bool) -> str:
     """The guard, as root; ``placed``: with a slice for parallel work.
 
-    Its supervisors and the jobs inherit whatever it is kept from: so it is kept from little, and confines each job itself.
+    Its supervisors and the jobs inherit whatever it is kept from: so it is kept from nothing, and confines each job.
     """
     return _service(
         "cosched's guard on this workstation: it holds the owner's limits",
@@ -144,9 +144,20 @@ def local_load_unit(layout: Layout, *, profile: str, listen: str) -> str:
         "a synthetic user at this workstation, for measuring",
         ["network-online.target"],
         command(
-            layout, "cosched.apps.cli.main", "local-load", "run", "--day", "--profile", profile,
-            "--seconds", "2592000", "--listen", listen, "--node", layout.settings,
-        ),  # fmt: skip
+            layout,
+            "cosched.apps.cli.main",
+            "local-load",
+            "run",
+            "--day",
+            "--profile",
+            profile,
+            "--seconds",
+            "2592000",
+            "--listen",
+            listen,
+            "--node",
+            layout.settings,
+        ),
         [
             f"User={LOCAL_LOAD}",
             "Slice=user.slice",
@@ -157,7 +168,7 @@ def local_load_unit(layout: Layout, *, profile: str, listen: str) -> str:
             _homes(layout),
             "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
         ],
-    )  # fmt: skip
+    )
 
 
 def command(layout: Layout, module: str, *arguments: str) -> str:

@@ -47,6 +47,7 @@ _CONFINED: Final = (
     "SystemCallErrorNumber=EPERM",
 )
 _FILTERED: Final = "SystemCallFilter=~@privileged @keyring @memlock"
+_ALONE: Final = ("ProtectHome=yes", "PrivateDevices=yes", "PrivateNetwork=yes", "RestrictAddressFamilies=none")
 _NO_CAPABILITY: Final = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 
@@ -75,8 +76,9 @@ Description=the place of parallel jobs on this workstation
 Slice={SLICE}
 Delegate=yes
 ExecStart=/bin/sleep infinity
-# No process may be in a group whose groups have controllers.
-ExecStartPost=/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/holder/cgroup.procs'
+# No process may be in a group whose groups have controllers. (+: with all rights, unlike the process that it moves.)
+ExecStartPost=+/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/holder/cgroup.procs'
+{chr(10).join((*_NO_CAPABILITY, *_CONFINED, _FILTERED, *_ALONE))}
 """
 
 

@@ -1,4 +1,4 @@
-"""The one source of an installation: what is rendered, what an enrolment lays out and what the guide says are the same."""
+"""The one source of an installation: what is rendered, what an enrolment lays out and what the guide says."""
 
 import json
 import re
@@ -159,7 +159,8 @@ def test_no_unit_is_more_exposed_than_the_guide_says(tmp_path: Path) -> None:
     for unit, most in said.items():
         scored = subprocess.run(
             [analyze, "security", "--offline=yes", str(tmp_path / UNITS[1:] / unit)],
-            capture_output=True, text=True, timeout=BOUND_S, check=False, env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            capture_output=True, text=True, timeout=BOUND_S, check=False,
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
         )  # fmt: skip
         score = re.search(r"Overall exposure level for \S+: (\d+\.\d)", scored.stdout)
         assert score is not None, scored.stderr

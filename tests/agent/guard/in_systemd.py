@@ -30,6 +30,7 @@ from cosched.install.settings import NodeFacts, node_settings
 from cosched.install.units import PLACE, SLICE
 from cosched.linux import machine
 from node_agent.guard.client import GuardGone
+from node_agent.service.files import open_to_all
 
 GROUPS = Path("/sys/fs/cgroup")
 SIDE = GROUPS / PLACE
@@ -39,12 +40,13 @@ KILLS = 100
 
 
 def python_for_all() -> str:
-    """This environment with an interpreter that every account may run, wherever the tests' own lies."""
-    home, version = Path("/run/python"), f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    home.mkdir()
-    subprocess.run(["mount", "--bind", sys.base_prefix, home], check=True)
+    """This environment's packages with an interpreter of its version that every account may run, also without homes."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    places = (Path(sys.base_prefix, "bin", version), Path("/usr/bin", version), Path("/usr/local/bin", version))
+    found = next((each for each in places if each.exists() and open_to_all(each)), None)
+    assert found is not None, f"the agent's account needs a {version} outside of homes"
     made = BASE / "venv"
-    subprocess.run([home / "bin" / version, "-m", "venv", "--without-pip", made], check=True)
+    subprocess.run([found, "-m", "venv", "--without-pip", made], check=True)
     site = f"lib/{version}/site-packages"
     (made / site / "cosched.pth").write_text(f"{ROOT}\n{Path(sys.prefix) / site}\n")
     return str(made / "bin" / "python")

@@ -179,7 +179,9 @@ refused("reads the guard's memory", lambda: open(f"/proc/{{guard}}/environ"))
 
 def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tuple[NodeConfig, Layout]) -> None:
     config, layout = installed
-    account, pid = pwd.getpwnam(AGENT), main_pid("cosched-agent")
+    account = pwd.getpwnam(AGENT)
+    wait_for(lambda: Path(layout.run, "agent.sock").exists(), "the agent, which the test before has started")
+    pid = main_pid("cosched-agent")
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert set(status["Uid"].split()) == {str(account.pw_uid)}
     assert [int(status[key], 16) for key in ("CapEff", "CapPrm", "CapAmb", "CapBnd")] == [0] * 4

@@ -42,9 +42,9 @@ from cosched.apps.lab.plan import (
     run_directory,
 )
 from cosched.apps.lab.sweep import kill_descendants
+from cosched.install.units import MODULES
 from cosched.linux import files
 from cosched.linux.process import become_subreaper, die_with_parent, set_name
-from cosched.install.units import MODULES
 from node_agent.guard.protocol import SOCKET_NAME
 
 _PREFIX: Final = 24
@@ -251,7 +251,12 @@ def _node(plan: LabPlan, node: Node, listener: socket.socket) -> Init:
     for name in ("guard", "agent"):
         watchdog_s = _WATCHDOG_S if name == "guard" else 0.0
         log = f"{node.directory}/{name}.log"
-        init.start(name, Service(python("-m", MODULES[f"cosched-{name}"], "--config", config), log, kept=True, watchdog_s=watchdog_s))
+        init.start(
+            name,
+            Service(
+                python("-m", MODULES[f"cosched-{name}"], "--config", config), log, kept=True, watchdog_s=watchdog_s
+            ),
+        )
         if name == "guard":
             _wait_for(run_directory(plan, node) / SOCKET_NAME)  # an agent without its guard tries again only later
     if node.user:

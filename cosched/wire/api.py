@@ -189,7 +189,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
 
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
-    why the agent that called last may not join.
+    why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
     """
 
     name: str
@@ -211,6 +211,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     version: int | None = None
     refused: str = ""
+    cluster: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):

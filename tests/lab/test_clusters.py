@@ -34,7 +34,7 @@ def test_clusters_are_apart_by_the_delay_and_the_rate_and_leave_nothing(tier: in
         assert min(across) >= 2 * DELAY_US > min(within)
         size = 1_000_000
         send = f"import socket; s = socket.create_server(('', 7000)); s.accept()[0].sendall(bytes({size}))"
-        fetch = f"""if True:
+        fetch = """if True:
             import socket, time
             while True:
                 try:

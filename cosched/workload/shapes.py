@@ -1,9 +1,9 @@
 """Jobs of several widths: what a shapes file says of a log's jobs (design, section 7), and their work.
 
 A shapes file is CSV with a header line: ``job_id`` and those of
-``class,sizes,min,max,fold,evolve,resident,components,crossing`` that are needed. A job without a line is rigid, and so is one of
-components (``dividing``). Work is a job's run time times its speed on the processors that it ran on; it is kept as a
-whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
+``class,sizes,min,max,fold,evolve,resident,components,crossing`` that are needed. A job without a line is rigid, and so
+is one of components (``dividing``). Work is a job's run time times its speed on the processors that it ran on; it is
+kept as a whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
 """
 
 import csv
@@ -40,8 +40,8 @@ class Line(NamedTuple):
     """What a shapes file says of one job. ``sizes``: as it is written; ``least`` and ``most``: of a malleable job.
 
     ``resident``: of a malleable job all processes are there while it runs (``cosched.model.width``). ``components``:
-    the widths of a job's parts, each on a cluster of its own. ``crossing_ppm``: by how many millionths of its time it is
-    slower on several clusters.
+    the widths of a job's parts, each on a cluster of its own. ``crossing_ppm``: by how many millionths of its time it
+    is slower on several clusters.
     """
 
     sizes: str = ""
@@ -58,7 +58,8 @@ class Line(NamedTuple):
     @property
     def several(self) -> bool:
         """Whether it can have several sizes, or may be folded or not."""
-        return not self.components and self._replace(crossing_ppm=None, where="") != Line()
+        apart = self.crossing_ppm is not None and self._replace(crossing_ppm=None, where="") == Line()
+        return not (self.components or apart)
 
     @property
     def malleable(self) -> bool:
@@ -163,9 +164,7 @@ def _crossing(text: str, where: str) -> int | None:
     if not text:
         return None
     if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", text):
-        raise BadInput(
-            f"{where}: crossing", f"{text!r}", "the part of its time that several clusters add, such as 0.25"
-        )
+        raise BadInput(f"{where}: crossing", f"{text!r}", "the part of its time that it adds, such as 0.25")
     return int(Fraction(text) * 1_000_000)
 
 

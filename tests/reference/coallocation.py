@@ -16,8 +16,8 @@ cluster may get several.
     the lower number is first.
 2.  *Communication*: a job that lies on more than one cluster runs 1 + ``cost`` times as long, rounded up to the
     microsecond, and its estimate is stretched in the same way, since it is work. With ``kill`` the estimate is a limit
-    too: whoever asked for too little ends when as much is done as it asked for. Without, the predicted end of a job that
-    is still there moves by the steps of ``world``, in time.
+    too: whoever asked for too little ends when as much is done as it asked for. Without, the predicted end of a job
+    that is still there moves by the steps of ``world``, in time.
 3.  *Who is refused*: whoever Worst Fit does not place on empty clusters. It never starts, and nobody waits for it.
 4.  *Adaptive*: a job has, at the time at which it is placed, the first of all splits of its size into at most ``most``
     components that Worst Fit then places, in this order: the narrowest widest component, then the fewest components,
@@ -26,8 +26,8 @@ cluster may get several.
     one: any of its splits), by what is then free on each cluster if nobody starts meanwhile. That suffices for the
     whole of its estimate: after that moment those who run can only give processors back, and the head then lies on its
     own. On which clusters that will be is not fixed; it starts wherever Worst Fit places it when it does.
-6.  *Who may be backfilled*: whom Worst Fit places now, if it places the head at the shadow time with that job there too,
-    on the clusters that it has now; one that ends by the shadow time holds nothing then (intervals are half-open).
+6.  *Who may be backfilled*: whom Worst Fit places now, if it places the head at the shadow time with that job there
+    too, on the clusters that it has now; one that ends by the shadow time holds nothing then (intervals are half-open).
     Extra nodes, as in Feitelson & Weil 1998, Fig. 5, would be a number for each cluster that depends on where the head
     comes to lie; this asks the same without saying where.
 7.  *Again and again* (Fig. 5): after each start the queue is searched from its beginning, with the shadow time found

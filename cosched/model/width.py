@@ -121,6 +121,36 @@ class Components(msgspec.Struct, frozen=True, gc=False, tag="components"):
         return None if self.procs and min(self.procs) >= 1 else f"components {self.procs}"
 
 
+class Flexible(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="flexible"):
+    """``procs`` processes in at most ``most`` components, which the scheduler chooses when the job starts.
+
+    A flexible request (Bucur & Epema, "The influence of the structure and sizes of jobs on the performance of
+    co-allocation", JSSPP 2000). Of the ways that have a place then it takes the one whose widest component is the
+    narrowest; ``near``: among those for which the job has the lowest cost of communication between clusters.
+    """
+
+    procs: int
+    most: int
+    near: bool = False
+
+    @property
+    def least(self) -> int:
+        """Its only width."""
+        return self.procs
+
+    def allows(self, procs: int) -> bool:
+        """Whether the job can have so many processes."""
+        return procs == self.procs
+
+    def largest(self, most: int) -> int | None:
+        """Its only width, if it is at most so many, or None."""
+        return self.procs if self.procs <= most else None
+
+    def trouble(self) -> str | None:
+        """What is wrong with it, in words, or None."""
+        return None if self.procs >= 1 and self.most >= 1 else f"{self.procs} processes in {self.most} components"
+
+
 #: What a job may say besides a number.
-Shape = Range | Components
+Shape = Range | Components | Flexible
 Width = Rigid | Shape

@@ -166,6 +166,12 @@ def test_a_reservation_has_its_clusters(choice: str, expected: dict[int, tuple[i
     assert {number: (start // SECOND, placed[0].cluster) for number, (start, placed) in ran.items()} == expected
 
 
+def test_a_reservation_that_cannot_be_earlier_stays_as_it_is() -> None:
+    """From 10 on cluster 1 is free, but not the 1 beside it; so job 3 keeps 3 on cluster 2, the less free one at 20."""
+    jobs = [job(1, (4,), 10, estimate_s=25), job(2, (4,), 20), job(3, (3, 1), 10)]
+    assert simulate(Clusters((5, 4), jobs), Conservative("arrival"))[3] == (20 * SECOND, ((2, 3), (1, 1)))
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [(Easy(), {1: 0, 2: 10, 3: 25, 4: 1}), (Conservative("arrival"), {1: 0, 2: 10, 3: 20, 4: 30})],

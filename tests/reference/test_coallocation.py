@@ -172,6 +172,13 @@ def test_a_reservation_that_cannot_be_earlier_stays_as_it_is() -> None:
     assert simulate(Clusters((5, 4), jobs), Conservative("arrival"))[3] == (20 * SECOND, ((2, 3), (1, 1)))
 
 
+def test_a_reservation_on_one_cluster_is_not_stretched() -> None:
+    """Job 3 is done by 10 if both of its components lie on cluster 1, before job 2 comes there at 11."""
+    jobs = [job(1, (1,), 11), job(2, (5,), 10), job(3, (2, 2), 10)]
+    ran = simulate(Clusters((5, 1), jobs, cost=QUARTER, share=True), Conservative("arrival"))
+    assert ran[3] == (0, ((1, 2), (1, 2)))
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [(Easy(), {1: 0, 2: 10, 3: 25, 4: 1}), (Conservative("arrival"), {1: 0, 2: 10, 3: 20, 4: 30})],

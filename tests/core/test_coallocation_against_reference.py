@@ -16,6 +16,7 @@ from reference.coallocation_loads import Load, Row, load
 from reference.rules import Fpfs, JustTheHead
 from reference.world import Rule
 
+from cosched.model.components import Between
 from cosched.model.node import Node
 from cosched.model.width import Components, Flexible
 from cosched.workload.rules import AtLimit, Workload
@@ -51,7 +52,7 @@ PAIRS = {
 def site(made: Load) -> Site:
     """A node for each cluster."""
     nodes = [Node(str(n), size, 1 << 40, size, cluster=str(n)) for n, size in enumerate(made.sizes, 1)]
-    return Site(nodes, sharing=None, cross_cluster_ppm=made.cost_ppm)
+    return Site(nodes, sharing=None, between=Between({"": made.cost_ppm}))
 
 
 def divided(row: Row) -> Components | Flexible | None:

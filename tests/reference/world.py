@@ -1,6 +1,6 @@
 """A machine of interchangeable processors, in lists: what waits, what runs, and a clock that jumps between events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,12 +45,18 @@ class Rule(Protocol):
         ...
 
 
+def jobs_of(load: Workload) -> list[Job]:
+    columns = (load.submit_us, load.procs, load.estimate_us, load.run_us)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Job(number, *row) for number, row in enumerate(rows)]
+
+
 class World:
-    def __init__(self, load: Workload, key: Callable[[Job], object], *, sequential: bool, kill: bool) -> None:
-        columns = (load.submit_us, load.procs, load.estimate_us, load.run_us)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        self.jobs = [Job(number, *row) for number, row in enumerate(rows)]
-        self.total = load.procs_total
+    def __init__(
+        self, total: int, jobs: Sequence[Job], key: Callable[[Job], object], *, sequential: bool, kill: bool
+    ) -> None:
+        self.jobs = sorted(jobs, key=lambda job: (job.submit, job.number))
+        self.total = total
         self.key = key
         self.sequential = sequential
         self.kill = kill

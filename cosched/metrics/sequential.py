@@ -1,0 +1,197 @@
+"""How long must a run be? Means of one long run, in steady state, to a relative precision that is asked for.
+
+Three rules, none of which looks at what the means say:
+
+1. *The transient* is what MSER-5 deletes of the measure of all jobs, in order of submission: of the means of each five
+   jobs so many at the front that the variance of the rest, over its length, is the least (K. P. White, M. J. Cobb and
+   S. C. Spratt, "A comparison of five steady-state truncation heuristics for simulation", WSC 2000). If that is more
+   than half, the run is too short.
+2. *The end* is left out from the first job on that still waits at the last submission: behind it, nobody comes to pass
+   or to delay a job.
+3. *The length* is that of A. M. Law and J. S. Carson, "A sequential procedure for determining the length of a
+   steady-state simulation", Operations Research 27, 1979: what is left is divided into 400 batches; where neighbours of
+   these have a correlation of 0.4 or more, the run is too short, else batches ten times as long are as good as
+   independent, and these 40 make an interval by Student's t. The run is long enough when half the width of each, over
+   its mean, is at most what is asked for. (The paper's second test, of 200 batches, is left out.) Else a longer one is
+   made: twice as long, or as long as the precision wants, it going with the root of the length, but at most four times.
+
+A group's mean is a ratio: the sum of its jobs in a batch over their number, with the delta method's interval. All
+groups have the same batches, those of all jobs, in which the lag-one correlation of each is looked at.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosched.metrics.intervals import Floats, Interval, lag_one, of_replications
+from cosched.workload.schedule import Schedule
+
+#: Jobs of a block, the least that a batch is made of.
+BLOCK: Final = 100
+BATCHES: Final = 40
+#: Batches in which the correlation is looked at, and where it is too high.
+SHORT_BATCHES: Final = 400
+CORRELATED: Final = 0.4
+_MSER: Final = 5
+_LONGEST_STEP: Final = 4.0
+
+Run = TypeVar("Run")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A measure of one run, by blocks of ``BLOCK`` jobs in order of submission and by column.
+
+    ``sums`` and ``counts`` have shape (blocks, columns), ``squares`` (blocks,), over all columns. Blocks from ``begin``
+    up to ``end`` are in steady state; ``begin`` == ``end``: none is.
+    """
+
+    sums: Floats
+    counts: NDArray[np.int64]
+    squares: Floats
+    begin: int
+    end: int
+
+
+class Batches(NamedTuple):
+    """What a group of jobs has in each batch: the sum of its measure, and how many they are."""
+
+    sums: Floats
+    counts: Floats
+
+    @property
+    def mean(self) -> float:
+        """Over all of its jobs; undefined where there are none."""
+        count = float(self.counts.sum())
+        return float(self.sums.sum()) / count if count else math.nan
+
+    def residuals(self) -> Floats:
+        """How far each batch is from the mean, as the delta method has it: their mean is 0."""
+        found: Floats = (self.sums - self.mean * self.counts) / self.counts.mean()
+        return found
+
+    def interval(self) -> Interval:
+        """The mean and its 95 % interval; without bounds where there are no jobs."""
+        mean = self.mean
+        if not math.isfinite(mean):
+            return Interval(math.nan, -math.inf, math.inf)
+        spread = of_replications(self.residuals())
+        return Interval(mean, mean + spread.low, mean + spread.high, spread.level, spread.degrees_of_freedom)
+
+
+class Reached(NamedTuple):
+    """How far a run has come: the worst relative precision of its groups, the highest lag-one correlation, its jobs.
+
+    ``steady``: the transient ended within half of the run, and neighbouring batches are as good as independent.
+    """
+
+    precision: float
+    correlation: float
+    jobs: int
+    steady: bool
+
+    def enough(self, wanted: float) -> bool:
+        """Whether that is as precise as is wanted."""
+        return self.steady and self.precision <= wanted
+
+
+class Lengths(NamedTuple):
+    """How precise the means are to be, and how many jobs a run has at first and at most."""
+
+    precision: float
+    first: int
+    most: int
+
+
+def mser_5(values: Floats) -> int | None:
+    """How many values at the front MSER-5 deletes, None where that is more than half of them."""
+    means = values[: len(values) // _MSER * _MSER].reshape(-1, _MSER).mean(axis=1)
+    if len(means) < 2:
+        return None
+    left = np.arange(len(means), 0, -1)
+    sums, squares = (np.cumsum(each[::-1])[::-1] for each in (means, means**2))
+    error = (squares - sums**2 / left)[:-1] / left[:-1] ** 2
+    # the last ones are too few to say anything
+    deleted = int(np.argmin(error[: max(1, len(means) - len(means) // 20)]))
+    return None if deleted > len(means) // 2 else deleted * _MSER
+
+
+def before_the_end(schedule: Schedule) -> int:
+    """How many jobs were submitted before the first one that still waits at the last submission."""
+    submit_us = schedule.workload.submit_us
+    waiting = np.flatnonzero(schedule.start_us > submit_us[-1])
+    return int(waiting[0]) if len(waiting) else len(submit_us)
+
+
+def blocks(schedule: Schedule, values: Floats, columns: NDArray[np.int64], width: int) -> Blocks:
+    """A measure of each job, shape (n,), by blocks and by the job's column, of 0 up to ``width``."""
+    count = len(values) // BLOCK
+    jobs = count * BLOCK
+    at = np.repeat(np.arange(count), BLOCK) * width + columns[:jobs]
+    sums = np.bincount(at, values[:jobs], count * width).reshape(count, width).astype(np.float64)
+    counts = np.bincount(at, minlength=count * width).reshape(count, width)
+    squares = (values[:jobs] ** 2).reshape(count, BLOCK).sum(axis=1)
+    last = before_the_end(schedule)
+    deleted = mser_5(values[:last])
+    end = last // BLOCK
+    return Blocks(sums, counts, squares, end if deleted is None else min(end, -(-deleted // BLOCK)), end)
+
+
+def batches(
+    sums: Floats, counts: NDArray[np.int64] | Floats, begin: int, end: int, number: int = BATCHES
+) -> Batches | None:
+    """Blocks from ``begin`` up to ``end`` in so many equal batches, what is left over dropped from the front.
+
+    ``sums`` and ``counts`` have shape (blocks,). None: there are fewer blocks than that.
+    """
+    size = (end - begin) // number
+    if size < 1:
+        return None
+    first = end - size * number
+    parts = (each[first:end].reshape(number, size).sum(axis=1).astype(np.float64) for each in (sums, counts))
+    return Batches(*parts)
+
+
+def reached(run: Blocks, groups: Mapping[str, NDArray[np.bool_]]) -> Reached:
+    """How precise a run's means are; ``groups`` says which columns are of each group, those without jobs left out."""
+    precision, correlation = 0.0, -1.0
+    jobs = len(run.squares) * BLOCK
+    for chosen in groups.values():
+        sums, counts = run.sums[:, chosen].sum(axis=1), run.counts[:, chosen].sum(axis=1)
+        if not counts.any():
+            continue
+        long = batches(sums, counts, run.begin, run.end)
+        short = batches(sums, counts, run.begin, run.end, SHORT_BATCHES)
+        if long is None or short is None:
+            return Reached(math.inf, 1.0, jobs, steady=False)
+        interval = long.interval()
+        precision = max(precision, interval.half_width / abs(interval.mean) if interval.mean else math.inf)
+        correlation = max(correlation, lag_one(short.residuals()))
+    return Reached(precision, correlation, jobs, steady=correlation < CORRELATED)
+
+
+def until_precise(
+    simulate: Callable[[int], Run], look: Callable[[Run], Reached], lengths: Lengths
+) -> tuple[Run, Reached]:
+    """Longer and longer runs until one is precise enough, or has as many jobs as it may have: the last, and how far.
+
+    ``simulate`` is asked for a run of so many jobs, of which the first are those of a shorter one.
+    """
+    jobs = min(lengths.first, lengths.most)
+    while True:
+        run = simulate(jobs)
+        found = look(run)
+        if found.enough(lengths.precision) or jobs >= lengths.most:
+            return run, found
+        jobs = min(lengths.most, BLOCK * math.ceil(jobs * _step(found, lengths.precision) / BLOCK))
+
+
+def _step(found: Reached, wanted: float) -> float:
+    """How many times as long the next run is: a tenth longer than the precision wants."""
+    if not found.steady:
+        return 2.0
+    return min(_LONGEST_STEP, 1.1 * (found.precision / wanted) ** 2)

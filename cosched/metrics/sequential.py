@@ -57,30 +57,37 @@ class Blocks:
     end: int
 
 
-class Batches(NamedTuple):
-    """What a group of jobs has in each batch: the sum of its measure, and how many they are."""
+@dataclass(frozen=True)
+class Estimate:
+    """A value, and how far each batch is from it: what the delta method reckons with.
 
-    sums: Floats
-    counts: Floats
+    ``residuals`` has shape (batches,) and a mean of 0. Values of the same batches may be subtracted and divided, which
+    keeps them paired.
+    """
 
-    @property
-    def mean(self) -> float:
-        """Over all of its jobs; undefined where there are none."""
-        count = float(self.counts.sum())
-        return float(self.sums.sum()) / count if count else math.nan
+    value: float
+    residuals: Floats
 
-    def residuals(self) -> Floats:
-        """How far each batch is from the mean, as the delta method has it: their mean is 0."""
-        found: Floats = (self.sums - self.mean * self.counts) / self.counts.mean()
-        return found
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return Estimate(self.value - other.value, self.residuals - other.residuals)
+
+    def __truediv__(self, other: "Estimate") -> "Estimate":
+        ratio = self.value / other.value if other.value else math.nan
+        return Estimate(ratio, (self.residuals - ratio * other.residuals) / (other.value or math.nan))
+
+    def against(self, base: "Estimate") -> "Estimate":
+        """The relative difference to a base."""
+        ratio = self / base
+        return Estimate(ratio.value - 1, ratio.residuals)
 
     def interval(self) -> Interval:
-        """The mean and its 95 % interval; without bounds where there are no jobs."""
-        mean = self.mean
-        if not math.isfinite(mean):
+        """The value and its 95 % interval; without bounds where there is no value."""
+        if not math.isfinite(self.value):
             return Interval(math.nan, -math.inf, math.inf)
-        spread = of_replications(self.residuals())
-        return Interval(mean, mean + spread.low, mean + spread.high, spread.level, spread.degrees_of_freedom)
+        spread = of_replications(self.residuals)
+        return Interval(
+            self.value, self.value + spread.low, self.value + spread.high, spread.level, spread.degrees_of_freedom
+        )
 
 
 class Reached(NamedTuple):
@@ -141,19 +148,22 @@ def blocks(schedule: Schedule, values: Floats, columns: NDArray[np.int64], width
     return Blocks(sums, counts, squares, end if deleted is None else min(end, -(-deleted // BLOCK)), end)
 
 
-def batches(
-    sums: Floats, counts: NDArray[np.int64] | Floats, begin: int, end: int, number: int = BATCHES
-) -> Batches | None:
-    """Blocks from ``begin`` up to ``end`` in so many equal batches, what is left over dropped from the front.
+def group_mean(
+    sums: Floats, counts: NDArray[np.int64], begin: int, end: int, batches: int = BATCHES
+) -> Estimate | None:
+    """The mean of a group's jobs, from blocks ``begin`` up to ``end`` in equal batches, what is over left out in front.
 
-    ``sums`` and ``counts`` have shape (blocks,). None: there are fewer blocks than that.
+    ``sums`` and ``counts`` have shape (blocks,). None: there are fewer blocks than batches.
     """
-    size = (end - begin) // number
+    size = (end - begin) // batches
     if size < 1:
         return None
-    first = end - size * number
-    parts = (each[first:end].reshape(number, size).sum(axis=1).astype(np.float64) for each in (sums, counts))
-    return Batches(*parts)
+    first = end - size * batches
+    total, number = (each[first:end].reshape(batches, size).sum(axis=1).astype(np.float64) for each in (sums, counts))
+    if not number.any():
+        return Estimate(math.nan, np.zeros(batches))
+    mean = float(total.sum() / number.sum())
+    return Estimate(mean, (total - mean * number) / number.mean())
 
 
 def reached(run: Blocks, groups: Mapping[str, NDArray[np.bool_]]) -> Reached:
@@ -164,20 +174,23 @@ def reached(run: Blocks, groups: Mapping[str, NDArray[np.bool_]]) -> Reached:
         sums, counts = run.sums[:, chosen].sum(axis=1), run.counts[:, chosen].sum(axis=1)
         if not counts.any():
             continue
-        long = batches(sums, counts, run.begin, run.end)
-        short = batches(sums, counts, run.begin, run.end, SHORT_BATCHES)
+        long = group_mean(sums, counts, run.begin, run.end)
+        short = group_mean(sums, counts, run.begin, run.end, SHORT_BATCHES)
         if long is None or short is None:
             return Reached(math.inf, 1.0, jobs, steady=False)
         interval = long.interval()
         precision = max(precision, interval.half_width / abs(interval.mean) if interval.mean else math.inf)
-        correlation = max(correlation, lag_one(short.residuals()))
+        correlation = max(correlation, lag_one(short.residuals))
     return Reached(precision, correlation, jobs, steady=correlation < CORRELATED)
 
 
 def until_precise(
-    simulate: Callable[[int], Run], look: Callable[[Run], Reached], lengths: Lengths
-) -> tuple[Run, Reached]:
-    """Longer and longer runs until one is precise enough, or has as many jobs as it may have: the last, and how far.
+    simulate: Callable[[int], Run],
+    look: Callable[[Run], Reached],
+    lengths: Lengths,
+    give_up: Callable[[Run], bool] = lambda _run: False,
+) -> Run:
+    """Longer and longer runs until one is precise enough, has as many jobs as it may have, or is given up: the last.
 
     ``simulate`` is asked for a run of so many jobs, of which the first are those of a shorter one.
     """
@@ -185,8 +198,8 @@ def until_precise(
     while True:
         run = simulate(jobs)
         found = look(run)
-        if found.enough(lengths.precision) or jobs >= lengths.most:
-            return run, found
+        if found.enough(lengths.precision) or jobs >= lengths.most or give_up(run):
+            return run
         jobs = min(lengths.most, BLOCK * math.ceil(jobs * _step(found, lengths.precision) / BLOCK))
 
 

@@ -8,15 +8,14 @@ import pytest
 from kit.loads import J, workload
 
 from cosched.metrics.sequential import (
-    BATCHES,
     BLOCK,
-    Batches,
     Blocks,
+    Estimate,
     Lengths,
     Reached,
-    batches,
     before_the_end,
     blocks,
+    group_mean,
     mser_5,
     reached,
     until_precise,
@@ -50,6 +49,10 @@ def run(values: np.ndarray, columns: np.ndarray | None = None, width: int = 1) -
 ALL = {"all": np.array([True])}
 
 
+def look(made: Blocks) -> Reached:
+    return reached(made, ALL)
+
+
 def test_mser_5_deletes_the_transient() -> None:
     values = noise(4000)
     values[:500] += np.linspace(40, 0, 500)
@@ -80,26 +83,42 @@ def test_blocks_keep_sums_and_counts_of_each_column() -> None:
     assert found.squares[1] == sum(each**2 for each in range(100, 200))
 
 
-def test_batches_have_the_same_length_and_drop_from_the_front() -> None:
+def test_batches_have_the_same_length_and_what_is_over_is_left_out_in_front() -> None:
     sums = np.arange(85, dtype=np.float64)
-    found = batches(sums, np.full(85, BLOCK), 3, 85)
+    found = group_mean(sums, np.ones(85, np.int64), 3, 85)
     assert found is not None
-    assert found.sums.tolist() == [2 * at + 1 for at in range(5, 85, 2)]
-    assert batches(sums, np.full(85, BLOCK), 50, 85) is None
+    assert found.value == sums[5:].mean()
+    assert found.residuals.tolist() == [at + 0.5 - found.value for at in range(5, 85, 2)]
+    assert group_mean(sums, np.ones(85, np.int64), 50, 85) is None
 
 
 def test_a_groups_mean_is_over_its_jobs() -> None:
-    one = Batches(np.array([30.0, 0.0, 10.0]), np.array([3.0, 0.0, 1.0]))
-    assert one.mean == 10
-    assert one.residuals().sum() == pytest.approx(0)
-    assert math.isnan(Batches(np.zeros(3), np.zeros(3)).interval().mean)
+    found = group_mean(np.array([30.0, 0.0, 10.0]), np.array([2, 0, 2]), 0, 3, 3)
+    assert found is not None
+    assert found.value == 10
+    assert found.residuals == pytest.approx([7.5, 0, -7.5])
+    nobody = group_mean(np.zeros(40), np.zeros(40, np.int64), 0, 40)
+    assert nobody is not None
+    assert math.isnan(nobody.interval().mean)
+
+
+def test_what_is_reckoned_of_paired_means_stays_paired() -> None:
+    draws = np.random.default_rng(3).normal(0, 1, 40)
+    draws -= draws.mean()
+    one, twice = Estimate(10.0, draws), Estimate(20.0, 2 * draws)
+    assert (twice - one).value == 10
+    assert twice.against(one).value == 1
+    assert twice.against(one).interval().half_width == pytest.approx(0)  # always exactly twice as much
+    other = Estimate(20.0, np.roll(draws, 7))
+    assert other.against(one).interval().half_width > 0
+    assert math.isnan((one / Estimate(0.0, draws)).interval().mean)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     held = 0
     for seed in range(200):
         found = run(correlated(40 * BLOCK, 0.8, seed))
-        made = batches(found.sums[:, 0], found.counts[:, 0], 0, 40)
+        made = group_mean(found.sums[:, 0], found.counts[:, 0], 0, 40)
         assert made is not None
         interval = made.interval()
         held += interval.low <= 10 <= interval.high
@@ -111,7 +130,7 @@ def test_a_groups_interval_is_that_of_its_own_jobs() -> None:
     rare = np.random.default_rng(5).random(40 * BLOCK) < 0.05
     values[rare] += 100
     found = run(values, rare.astype(np.int64), 2)
-    made = batches(found.sums[:, 1], found.counts[:, 1], 0, 40)
+    made = group_mean(found.sums[:, 1], found.counts[:, 1], 0, 40)
     assert made is not None
     interval = made.interval()
     assert interval.mean == pytest.approx(values[rare].mean())
@@ -139,7 +158,8 @@ def test_runs_grow_until_they_are_precise() -> None:
         asked.append(jobs)
         return run(np.random.default_rng(1).exponential(10, jobs))
 
-    last, found = until_precise(simulate, lambda made: reached(made, ALL), Lengths(0.005, 50_000, 1_000_000))
+    last = until_precise(simulate, look, Lengths(0.005, 50_000, 1_000_000))
+    found = look(last)
     assert found.enough(0.005)
     assert asked[0] == 50_000
     assert asked == sorted(asked)
@@ -147,12 +167,14 @@ def test_runs_grow_until_they_are_precise() -> None:
     assert len(last.squares) * BLOCK == asked[-1] == found.jobs
     # a mean of exponential values has a relative error of 1.96 / sqrt(n); 40 batches know that to a quarter or so
     assert 100_000 <= asked[-1] <= 300_000
-    assert BATCHES == 40
 
 
 def test_a_cap_ends_it_with_what_was_reached() -> None:
-    made, found = until_precise(
-        lambda jobs: run(correlated(jobs, 0.9999)), lambda made: reached(made, ALL), Lengths(1e-6, 40_000, 100_000)
-    )
-    assert found.jobs == len(made.squares) * BLOCK == 100_000
-    assert not found.enough(1e-6)
+    made = until_precise(lambda jobs: run(correlated(jobs, 0.9999)), look, Lengths(1e-6, 40_000, 100_000))
+    assert look(made).jobs == len(made.squares) * BLOCK == 100_000
+    assert not look(made).enough(1e-6)
+
+
+def test_what_is_given_up_is_not_made_longer() -> None:
+    made = until_precise(lambda jobs: run(noise(jobs)), look, Lengths(1e-9, 40_000, 10**9), lambda _run: True)
+    assert look(made).jobs == 40_000

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from itertools import combinations
-from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -68,6 +67,14 @@ def phased_bounds(jobs: Mapping[int, float | Fraction], threshold: int, most: in
     return tuple(bounds)
 
 
+class Chance(Protocol):
+    """What numbers are drawn from: a ``random.Random``."""
+
+    def randint(self, a: int, b: int) -> int:
+        """A whole number from ``a`` to ``b``, both included."""
+        ...
+
+
 class Dividing(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs are divided: those wider than ``threshold`` processes, into at most ``most`` components.
 
@@ -79,7 +86,7 @@ class Dividing(msgspec.Struct, frozen=True, kw_only=True):
     most: int = MOST_COMPONENTS
     bounds: tuple[int, ...] = ()
 
-    def shape(self, procs: int, chance: Random) -> Components | Flexible | None:
+    def shape(self, procs: int, chance: Chance) -> Components | Flexible | None:
         """The components of a job so wide, by ``chance`` where they are drawn; None: it is a single one."""
         if procs <= self.threshold or self.partition is Partition.USER or self.most < 2:
             return None

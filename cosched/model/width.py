@@ -40,6 +40,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     A ``resident`` job is a malleable one that can add no process while it runs, as a program of MPI: it starts with as
     many as it can ever have (:meth:`present`) and keeps them, on their nodes, until it ends. Its width is how many of
     them are enabled, each on a processor; the others sleep. Memory counts all of them.
+
+    A moldable job may lie on up to ``components`` clusters, divided when it starts as a flexible one is.
     """
 
     least: int
@@ -50,6 +52,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     ask_more: int = 0
     ask_fewer: int = 0
     resident: bool = False
+    components: int = 1
 
     def speed(self, procs: int) -> int:
         """How fast the job is with so many processes, in the same unit for all of its sizes."""
@@ -86,6 +89,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
             return f"asks for up to {self.ask_more} more or {self.ask_fewer} fewer than {self.sizes or self.least}"
         if self.resident and not self.malleable:
             return "its processes are to stay, and it is not malleable"
+        if self.components < 1 or (self.components > 1 and self.malleable):
+            return f"{self.components} components: a moldable job may have several"
         return self._trouble_of_sizes()
 
     def _trouble_of_sizes(self) -> str | None:

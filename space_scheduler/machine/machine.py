@@ -21,7 +21,7 @@ from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.turns import Turns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
-from space_scheduler.progress import Rate, end_us
+from space_scheduler.progress import Rate, Sharing, end_us
 from space_scheduler.reasons import Reason, Why
 
 
@@ -83,9 +83,12 @@ class Machine:
     def name_nodes(self) -> NamedCapacity:
         """From now on nodes have names."""
         self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
-        self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing, self.rules.fold_cost_ppm)
+        self.rates = None if self.rules.sharing is None else self._rates(self.rules.sharing)
         self.turns = None if self.rules.coscheduling is None else Turns(self.rules.coscheduling)
         return nodes
+
+    def _rates(self, sharing: Sharing) -> Rates:
+        return Rates(sharing, self.rules.fold_cost_ppm, self.rules.between)
 
     def joinable(self, event: Event) -> NamedCapacity:
         """Its nodes, for the event that one joins: nodes may have names if nothing has been counted so far."""

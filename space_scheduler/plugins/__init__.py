@@ -57,6 +57,8 @@ def resolve(
     base, bracket, variants = (name or "fcfs").partition("(")
     if base in PRESETS:
         preset = PRESETS[base]
+        if bracket and preset.argument:
+            select, bracket, variants = select or preset.argument + bracket + variants, "", ""
         if bracket and not preset.place:
             raise BadInput(where, f"{name!r}", f"{base} without variants: it leaves the nodes to the machine")
         place = preset.place + bracket + variants

@@ -15,7 +15,6 @@ from cosched.metrics.sequential import (
     Reached,
     before_the_end,
     blocks,
-    group_mean,
     mser_5,
     reached,
     until_precise,
@@ -83,42 +82,47 @@ def test_blocks_keep_sums_and_counts_of_each_column() -> None:
     assert found.squares[1] == sum(each**2 for each in range(100, 200))
 
 
+def made_of(sums: list[float], counts: list[int], begin: int, end: int) -> Blocks:
+    rows = len(sums)
+    return Blocks(np.array(sums)[:, None], np.array(counts)[:, None], np.zeros(rows), np.empty((rows, 0)), begin, end)
+
+
 def test_batches_have_the_same_length_and_what_is_over_is_left_out_in_front() -> None:
-    sums = np.arange(85, dtype=np.float64)
-    found = group_mean(sums, np.ones(85, np.int64), 3, 85)
+    sums = [float(each) for each in range(45)]
+    found = made_of(sums, [1] * 45, 3, 45).mean(ALL["all"])
     assert found is not None
-    assert found.value == sums[5:].mean()
-    assert found.residuals.tolist() == [at + 0.5 - found.value for at in range(5, 85, 2)]
-    assert group_mean(sums, np.ones(85, np.int64), 50, 85) is None
+    assert found.value == np.mean(sums[5:])
+    assert found.residuals.tolist() == [at + 0.5 - found.value for at in range(5, 45, 2)]
+    assert made_of(sums, [1] * 45, 30, 45).mean(ALL["all"]) is None
 
 
 def test_a_groups_mean_is_over_its_jobs() -> None:
-    found = group_mean(np.array([30.0, 0.0, 10.0]), np.array([2, 0, 2]), 0, 3, 3)
+    found = made_of([30.0, 0.0, 10.0], [2, 0, 2], 0, 3).mean(ALL["all"], 3)
     assert found is not None
     assert found.value == 10
     assert found.residuals == pytest.approx([7.5, 0, -7.5])
-    nobody = group_mean(np.zeros(40), np.zeros(40, np.int64), 0, 40)
+    nobody = made_of([0.0] * 20, [0] * 20, 0, 20).mean(ALL["all"])
     assert nobody is not None
     assert math.isnan(nobody.interval().mean)
 
 
 def test_what_is_reckoned_of_paired_means_stays_paired() -> None:
-    draws = np.random.default_rng(3).normal(0, 1, 40)
+    draws = np.random.default_rng(3).normal(0, 1, 20)
     draws -= draws.mean()
-    one, twice = Estimate(10.0, draws), Estimate(20.0, 2 * draws)
+    one, twice = Estimate(10.0, draws, 19), Estimate(20.0, 2 * draws, 19)
     assert (twice - one).value == 10
     assert twice.against(one).value == 1
     assert twice.against(one).interval().half_width == pytest.approx(0)  # always exactly twice as much
-    other = Estimate(20.0, np.roll(draws, 7))
+    other = Estimate(20.0, np.roll(draws, 7), 16)
     assert other.against(one).interval().half_width > 0
-    assert math.isnan((one / Estimate(0.0, draws)).interval().mean)
+    assert other.against(one).interval().degrees_of_freedom == 16
+    assert math.isnan((one / Estimate(0.0, draws, 19)).interval().mean)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     held = 0
     for seed in range(200):
-        found = run(correlated(40 * BLOCK, 0.8, seed))
-        made = group_mean(found.sums[:, 0], found.counts[:, 0], 0, 40)
+        made = run(correlated(20 * BLOCK, 0.8, seed)).mean_within(ALL["all"], 0, 20)
         assert made is not None
         interval = made.interval()
         held += interval.low <= 10 <= interval.high
@@ -130,7 +134,7 @@ def test_a_groups_interval_is_that_of_its_own_jobs() -> None:
     rare = np.random.default_rng(5).random(40 * BLOCK) < 0.05
     values[rare] += 100
     found = run(values, rare.astype(np.int64), 2)
-    made = group_mean(found.sums[:, 1], found.counts[:, 1], 0, 40)
+    made = found.mean_within(np.array([False, True]), 0, 40)
     assert made is not None
     interval = made.interval()
     assert interval.mean == pytest.approx(values[rare].mean())
@@ -142,7 +146,7 @@ def test_what_is_correlated_over_batches_is_not_steady() -> None:
     slow = reached(run(correlated(50_000, 0.9995)), ALL)
     assert slow.correlation > 0.4
     assert not slow.steady
-    assert reached(run(noise(5000)), ALL) == Reached(math.inf, 1.0, 5000, steady=False)
+    assert reached(run(noise(5000)), ALL) == Reached(math.inf, 1.0, 5000, steady=False)  # fewer than 200 blocks
 
 
 def test_a_group_without_jobs_is_left_out() -> None:
@@ -165,8 +169,8 @@ def test_runs_grow_until_they_are_precise() -> None:
     assert asked == sorted(asked)
     assert len(asked) > 1
     assert len(last.squares) * BLOCK == asked[-1] == found.jobs
-    # a mean of exponential values has a relative error of 1.96 / sqrt(n); 40 batches know that to a quarter or so
-    assert 100_000 <= asked[-1] <= 300_000
+    # a mean of exponential values has a relative error of 1.96 / sqrt(n); 20 batches know that to a quarter or so
+    assert 80_000 <= asked[-1] <= 400_000
 
 
 def test_a_cap_ends_it_with_what_was_reached() -> None:

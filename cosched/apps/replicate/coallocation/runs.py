@@ -9,10 +9,11 @@ from cosched.apps.replicate.coallocation.setup import Cell, Measured, measured
 from cosched.apps.replicate.coallocation.shares import GROUPS, Kind
 from cosched.apps.replicate.pool import Begin, Call, carry_out
 from cosched.metrics.intervals import Floats, Interval, of_replications
-from cosched.metrics.sequential import BATCHES, Estimate, Lengths, group_mean
+from cosched.metrics.sequential import BATCHES, Estimate, Lengths
 
 Chosen = Callable[[Kind], bool]
 ALL: Final = "all"
+_NOTHING: Final = Estimate(np.nan, np.zeros(BATCHES), BATCHES - 1)
 
 
 def chosen(group: str) -> Chosen:
@@ -33,8 +34,7 @@ class Together:
         wanted = chosen(group) if isinstance(group, str) else group
         run = self._found[cell]
         columns = np.array([wanted(kind) for kind in run.kinds])
-        sums, counts = (each[:, columns].sum(axis=1) for each in (run.blocks.sums, run.blocks.counts))
-        return group_mean(sums, counts, self._begin, self._end, batches) or Estimate(np.nan, np.zeros(batches))
+        return run.blocks.mean_within(columns, self._begin, self._end, batches) or _NOTHING
 
     def explained(self, cell: Cell, value: Callable[[Kind], int]) -> Floats:
         """The part of the variance of response times that lies between jobs of different values, in each batch.

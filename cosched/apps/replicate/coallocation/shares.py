@@ -92,6 +92,12 @@ def mean_size(q: float = PAPERS.q) -> Fraction:
     return sum((size * chance for size, chance in sizes(q, PAPERS.n1, PAPERS.n2).items()), Fraction(0))
 
 
+def moments(q: float = PAPERS.q) -> tuple[float, float]:
+    """Of D(q): the mean size and the mean of its square."""
+    chances = sizes(q, PAPERS.n1, PAPERS.n2)
+    return float(mean_size(q)), float(sum(size**2 * chance for size, chance in chances.items()))
+
+
 def load() -> float:
     """Of the paper's workload on its clusters."""
     return float(mean_size()) * PAPERS.mean_run_s / PAPERS.mean_interarrival_s / PROCS

@@ -133,6 +133,7 @@ class Agent:
             config.contract,
             self.core.fence,
             new_session(),
+            config.cluster,
         )
 
     async def run(self) -> None:

@@ -44,7 +44,7 @@ def procs_lost(machine: Machine, event: ev.NodesLost) -> list[Instruction]:
 
 def resize(machine: Machine, procs: int, event: ev.NodesJoined | ev.NodesDrained | ev.NodesLost) -> list[Instruction]:
     """The machine's size is another."""
-    capacity = machine.pooled(event)
+    capacity = machine.counted(event)
     if event.procs < 0:
         raise ValueError(f"a number of processors cannot be negative: {event}")
     capacity.resize(procs)

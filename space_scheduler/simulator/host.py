@@ -168,4 +168,5 @@ def simulate(
         outcome,
         placed=[run.placed[index] for index in range(len(workload))],
         nodes=[node.name for node in site.nodes],
+        clusters=[node.cluster for node in site.nodes] if any(node.cluster for node in site.nodes) else (),
     )

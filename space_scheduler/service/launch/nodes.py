@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
 
+import msgspec
+
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
@@ -47,6 +49,12 @@ class NodeEntry:
         """Of the link's messages, as they are spoken with its agent; 0 before it has called."""
         return spoken(self.hello.version) if self.hello is not None else 0
 
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster, by its last hello; empty: the scheduler's own, or not known."""
+        told = self.hello.cluster if self.hello is not None else msgspec.UNSET
+        return "" if told is msgspec.UNSET else told
+
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
         if self.drained:
@@ -58,8 +66,15 @@ class NodeEntry:
     def offers(self, contract: SocialContract) -> Node:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
         assert self.hello is not None
-        contract = contract.stricter(self.hello.owner)
-        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
+        hello = self.hello
+        return offered(
+            contract.stricter(hello.owner),
+            self.name,
+            hello.procs,
+            hello.memory_bytes,
+            memory_is_relaxed=False,
+            cluster=self.cluster,
+        )
 
 
 class NodeBook:
@@ -135,13 +150,13 @@ class NodeBook:
         elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
             self.entry(event.name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
 
-    def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
-        """What GET /v1/nodes shows."""
+    def documents(self, view: View, contract: SocialContract, own: str = "") -> list[NodeDoc]:
+        """What GET /v1/nodes shows. ``own`` is the name of the scheduler's own cluster."""
         tasks: dict[str, list[tuple[int, int, int]]] = {}
         for record in view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
                 tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
-        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self.members(tasks)]
+        return [self._document(entry, tasks.get(entry.name, []), contract, own) for entry in self.members(tasks)]
 
     def members(self, holding: Container[str]) -> list[NodeEntry]:
         """Those that may join, and those that were removed and still have something, by name, numbers by their value.
@@ -151,7 +166,9 @@ class NodeBook:
         found = [each for each in self if each.name in self.allowed or each.size or each.name in holding]
         return sorted(found, key=lambda each: by_number(each.name))
 
-    def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
+    def _document(
+        self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract, own: str
+    ) -> NodeDoc:
         hello, beat = entry.hello, entry.beat
         size = entry.size or (entry.offers(contract) if hello else Node(entry.name, 0, 0))
         return NodeDoc(
@@ -174,4 +191,5 @@ class NodeBook:
             address=hello.address if hello else "",
             version=entry.version or None,
             refused=entry.refused,
+            cluster=size.cluster or own,
         )

@@ -120,10 +120,7 @@ def _early(runs: Runs, name: str) -> Measured:
 def _figure3(scale: Scale, runs: Runs) -> list[Claim]:
     pairs = {each: (at_jumps(each, Partition.PHASED), at_jumps(each)) for each in phased_jumps(scale)}
     better: dict[str, Measured] = {
-        f"{name} at {each}": runs.relative(*both, name)
-        for each, both in pairs.items()
-        if each
-        for name in ("S1", "S4")
+        f"{name} at {each}": runs.relative(*both, name) for each, both in pairs.items() if each for name in ("S1", "S4")
     }
     gaps: dict[str, Measured] = {f"maxJumps {each}": _gap(runs, *both) for each, both in pairs.items()}
     under_fcfs: dict[str, Measured] = {name: runs.relative(*pairs[0], name) for name in ("S1", "S4")}

@@ -165,7 +165,7 @@ def _longer(cell: Cell) -> int:
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:
-    """The groups whose means are to be precise: those of the paper's figures, and of the sweeps all jobs and by size."""
+    """The groups whose means are to be precise: all of the paper's in its own figures, those by size in the sweeps."""
     papers = Cell(cell.policy, cell.partition)
     own = cell == papers and cell.partition in (Partition.RANDOM, Partition.PHASED) and cell.policy != EASY
     return tuple(GROUPS) if own else tuple(CRITERIA["S"])

@@ -57,7 +57,7 @@ def _configuration(scale: Scale, request: Request) -> dict[str, Any]:
             "correlated_from": sequential.CORRELATED,
             "block": sequential.BLOCK,
         },
-        "unstable": {"growth_above": steady.GROWTH_LIMIT, "and_backlog_above": steady.BACKLOG_FLOOR},
+        "unstable": {"growth_above": steady.GROWTH_LIMIT, "and_backlog_above_jobs": setup.WAITING_JOBS},
     }
 
 

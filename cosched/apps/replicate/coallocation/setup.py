@@ -47,6 +47,8 @@ EASY: Final = "easy"
 #: The loads of the single servers whose waits are control variates.
 CONTROLS: Final = (0.8, 0.9, 0.95)
 _MEMORY_BYTES: Final = 1 << 40
+#: What waits in a run with a steady state is less than the work of so many jobs (2 % of 10 000, as elsewhere).
+WAITING_JOBS: Final = 200
 #: maxJumps of which nobody is ever jumped as often.
 HIGH: Final = 1000
 #: A run with that many jobs or more is ended where its queue grows.
@@ -109,7 +111,7 @@ class Measured(NamedTuple):
     @property
     def unstable(self) -> bool:
         """Whether the queue grows through the run: then a mean would say how long the run was."""
-        return trend([self.backlog]).unstable
+        return trend([self.backlog], WAITING_JOBS / self.reached.jobs).unstable
 
 
 def workload(cell: Cell, jobs: int, seed: int = SEED) -> Workload:
@@ -159,9 +161,9 @@ def measured(cell: Cell, lengths: Lengths) -> Measured:
 
 def _longer(cell: Cell) -> int:
     """How many times as long a first run is: guesses, of what would else be made in vain."""
-    if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.policy == EASY:
-        return 1
-    return {FCFS: 6, fpfs(0): 6, fpfs(1): 6, fpfs(2): 5, fpfs(5): 3}.get(cell.policy, 1)
+    if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.policy == EASY or cell.threshold > THRESHOLD:
+        return 1 if cell.policy != FCFS else 2
+    return {FCFS: 6, fpfs(0): 6, fpfs(1): 6, fpfs(2): 5, fpfs(5): 3}.get(cell.policy, 2)
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class Settings:
     keep_events: int | None
     least_epoch: int
     sources: Sources | None
-    dividing: Dividing | None
+    dividing: Dividing | None = None
 
 
 @dataclass(frozen=True)

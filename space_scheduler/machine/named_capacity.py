@@ -223,6 +223,11 @@ class NamedCapacity:
         """The clusters of these nodes, in the order of their names; None where there are no two."""
         return Clusters.named([each.node.cluster for each in members], self.rules.between, by_number)
 
+    def within_one_cluster(self, names: Iterable[str]) -> bool:
+        """Whether all of these nodes are of one cluster, where there are several."""
+        clusters = {self.members[name].node.cluster for name in names}
+        return len(clusters) == 1 and any(each.node.cluster not in clusters for each in self)
+
     def cost_ppm(self, job: Job, allocation: Allocation) -> int:
         """By how many millionths of its time communication between clusters has a job take longer there."""
         if self.rules.between is None and job.crossing_ppm is None:

@@ -38,6 +38,12 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
         name, *rest = _row(node)
         table.add(name, *([node.cluster] if several else []), *rest)
     table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [
+        f"{node.name} is lost with jobs {' '.join(map(str, node.jobs))}: what runs wholly on a cluster that is cut off "
+        "is waited for"
+        for node in nodes
+        if node.state == "lost" and node.jobs
+    ]
     table.notes += [f"{node.name}'s agent may not join: {node.refused}" for node in nodes if node.refused]
     table.notes += [
         f"{node.name}'s agent speaks version {node.version} of the link: no job there changes its shape (upgrade it)"

@@ -16,12 +16,13 @@ cluster may get several.
     the lower number is first.
 2.  *Communication*: a job that lies on more than one cluster runs 1 + ``cost`` times as long, rounded up to the
     microsecond, and its estimate is stretched in the same way, since it is work. With ``kill`` the estimate is a limit
-    too: whoever asked for too little ends when as much is done as it asked for. Without, the predicted end of a job
-    that is still there moves by the steps of ``world``, in time.
+    too: whoever asked for too little ends when as much is done as it asked for. Without, the estimate of a job that
+    is still there grows by the steps of ``world``, which are work too.
 3.  *Who is refused*: whoever Worst Fit does not place on empty clusters. It never starts, and nobody waits for it.
 4.  *Adaptive*: a job has, at the time at which it is placed, the first of all splits of its size into at most ``most``
     components that Worst Fit then places, in this order: the narrowest widest component, then the fewest components,
-    then the narrowest second widest, and so on. If that one may not start (EASY), no other one is tried.
+    then the narrowest second widest, and so on. If that one may not start (EASY), no other one is tried. Its components
+    lie on different clusters, also with ``share``: two on one would be one.
 5.  *EASY's shadow time* is the earliest predicted end of a running job at which Worst Fit places the head (an adaptive
     one: any of its splits), by what is then free on each cluster if nobody starts meanwhile. That suffices for the
     whole of its estimate: after that moment those who run can only give processors back, and the head then lies on its
@@ -36,9 +37,10 @@ cluster may get several.
 8.  *A reservation of conservative backfilling* is a time, clusters and widths, fixed when it is made. The time is the
     earliest from which Worst Fit places the job, each cluster taken as free as at its least free moment within the
     whole of its estimate. Now and predicted ends are all that have to be looked at: between them nothing gets freer.
-9.  *How long is that estimate*, as long as nobody knows on how many clusters the job will lie? Worst Fit is asked for
-    the estimate as it is; if that puts the job on one cluster, there it is. Otherwise it is asked for the stretched
-    estimate, and that counts. An adaptive job is asked so for each split, in their order.
+9.  *How long is that estimate*, as long as nobody knows on how many clusters the job will lie (adaptive ones, and with
+    ``share``)? As long as it can be: stretched, if the job has a place on several clusters. What is then reserved is as
+    long as it takes on the clusters that it got. So a reservation of such a job may be later than would be possible on
+    one cluster; the paper has neither reservations nor a cost, and the design decides it (``docs/design/clusters.md``).
 10. *Compression in order of arrival* (section 2.1 of Feitelson & Weil 1998), at each end of a job: each reservation in
     turn is taken out, and made anew if that is earlier; otherwise it is put back as it was, with its clusters. So no
     job is ever delayed, also with ``share``, where Worst Fit may not find again what was there.
@@ -130,9 +132,10 @@ def clusters_of(placed: Placed) -> set[int]:
 
 @dataclass(eq=False)
 class Divided(Job):
-    """A job and its possible splits, the preferred one first: one, if its components are given."""
+    """A job and its possible splits, the preferred one first; one alone, if it is not adaptive."""
 
     splits: tuple[Split, ...] = ()
+    adaptive: bool = False
     placed: Placed = ()
     takes: int = 0
 
@@ -180,18 +183,23 @@ class Clusters(World):
 
     def place(self, job: Divided, free_for: Callable[[int], Sequence[int]]) -> Placed | None:
         """Where a job comes to lie if so much is free on each cluster for a given time; None: nowhere."""
-        for split in job.splits:
-            short = worst_fit(split, free_for(job.estimate), share=self.share)
-            if short is None or len(clusters_of(short)) == 1:
-                placed = short
-            else:
-                placed = worst_fit(split, free_for(self.stretched(job.estimate, short)), share=self.share)
-            if placed is not None:
-                return placed
-        return None
+        free = free_for(self.longest(job))
+        return next((placed for split in job.splits if (placed := self.fit(job, split, free))), None)
+
+    def fit(self, job: Divided, split: Split, free: Sequence[int]) -> Placed | None:
+        return worst_fit(split, free, share=self.share and not job.adaptive)
+
+    def longest(self, job: Divided) -> int:
+        """How long the estimate can be, wherever the job comes to lie."""
+        places = [placed for split in job.splits if (placed := self.fit(job, split, self.sizes))]
+        crosses = any(len(placed) > 1 for placed in places) and len(self.sizes) > 1
+        return ceil(job.estimate * (1 + self.cost)) if crosses else job.estimate
 
     def place_at(self, job: Divided, moment: int) -> Placed | None:
         return self.place(job, lambda _: self.free_at(moment))
+
+    def lasting(self, job: Divided, work: int) -> int:
+        return self.stretched(work, job.placed)
 
     def fits(self, job: Divided) -> bool:
         return self.place_at(job, self.now) is not None
@@ -202,17 +210,25 @@ class Clusters(World):
         self.waiting.remove(job)
         self.running.append(job)
         job.start = self.now
-        job.takes = self.stretched(min(job.run, job.estimate) if self.kill else job.run, job.placed)
-        job.expected_end = self.now + self.stretched(job.estimate, job.placed)
+        job.takes = self.lasting(job, min(job.run, job.estimate) if self.kill else job.run)
+        job.expected_end = self.now + self.lasting(job, job.estimate)
 
 
 # policies: FCFS and FPFS are those of ``rules``
 
 
 class Easy(NoAppointments):
+    """``went_back``: how often a start let somebody pass who stands before that job in the queue (7)."""
+
+    def __init__(self) -> None:
+        self.went_back = 0
+
     def decide(self, world: Clusters, news: News) -> None:
         JustTheHead().decide(world, news)
+        last = None
         while job := self.find_a_backfill_job(world):
+            self.went_back += last is not None and world.key(job) < world.key(last)
+            last = job
             world.start(job)
 
     def find_a_backfill_job(self, world: Clusters) -> Divided | None:
@@ -299,7 +315,7 @@ def given(number: int, submit: int, components: Split, run: int, estimate: int |
 
 def adaptive(number: int, submit: int, size: int, most: int, run: int, estimate: int | None = None) -> Divided:
     """A job that is divided when it starts, into at most so many components."""
-    return Divided(number, submit, size, estimate or run, run, splits=splits(size, most))
+    return Divided(number, submit, size, estimate or run, run, splits=splits(size, most), adaptive=True)
 
 
 def simulate(clusters: Clusters, rule: Rule) -> dict[int, tuple[int, Placed]]:

@@ -90,7 +90,8 @@ def division(chance: Random, sizes: Split, *, adaptives: bool) -> tuple[Split, i
         divide = chance.choice([by_floor, balanced, partial(ragged, chance)])
         components = divide(size, n)
         if worst_fit(components, sizes):
-            return components, (n if adaptives and chance.random() < 0.4 else None)
+            adaptive = adaptives and size > 1 and chance.random() < 0.4
+            return components, (chance.choice([n, 4]) if adaptive else None)
 
 
 def ragged(chance: Random, size: int, n: int) -> Split:

@@ -172,11 +172,18 @@ def test_a_reservation_that_cannot_be_earlier_stays_as_it_is() -> None:
     assert simulate(Clusters((5, 4), jobs), Conservative("arrival"))[3] == (20 * SECOND, ((2, 3), (1, 1)))
 
 
-def test_a_reservation_on_one_cluster_is_not_stretched() -> None:
-    """Job 3 is done by 10 if both of its components lie on cluster 1, before job 2 comes there at 11."""
-    jobs = [job(1, (1,), 11), job(2, (5,), 10), job(3, (2, 2), 10)]
-    ran = simulate(Clusters((5, 1), jobs, cost=QUARTER, share=True), Conservative("arrival"))
-    assert ran[3] == (0, ((1, 2), (1, 2)))
+@pytest.mark.parametrize(("sizes", "at_s"), [((4,), 0), ((4, 1), 20)])
+def test_a_reservation_is_as_long_as_it_can_be(sizes: Split, at_s: int) -> None:
+    """Job 3 needs 9 s on one cluster and 11.25 on two; cluster 1 is job 2's from 10 to 20, cluster 2 has room for 1."""
+    jobs = [job(1, (1,), 10), job(2, (4,), 10), adaptive(3, 0, 2, 2, 9 * SECOND)]
+    world = Clusters(sizes, jobs, cost=QUARTER)
+    assert simulate(world, Conservative("arrival"))[3][0] == at_s * SECOND
+
+
+def test_an_adaptive_job_does_not_share_clusters_with_itself() -> None:
+    for share in (False, True):
+        world = Clusters((4, 1), [adaptive(1, 0, 2, 2, SECOND)], share=share)
+        assert simulate(world, JustTheHead())[1] == (0, ((1, 1), (2, 1)))
 
 
 @pytest.mark.parametrize(

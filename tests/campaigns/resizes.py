@@ -120,7 +120,9 @@ class ResizeField(Field):
             return
         yield
         time.sleep(fault.random.uniform(*_MOMENTS_S))
-        if fault.site == "hang":
+        if fault.site == "none":
+            fault.fired = True
+        elif fault.site == "hang":
             self._halted(fault, job_id)
         else:
             self._killed(fault, job_id)
@@ -134,7 +136,6 @@ class ResizeField(Field):
 
     def _killed(self, fault: Round, job_id: int) -> None:
         """One process of the site is killed: without both nodes' guards nobody is started."""
-        fault.fired = fault.site == "none"
         found = self.pids(fault.site, job_id)
         for pid in fault.random.sample(found, min(1, len(found))):
             with contextlib.suppress(ProcessLookupError):

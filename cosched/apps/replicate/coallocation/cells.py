@@ -13,12 +13,11 @@ RANDOM: Final = Cell(FPFS10)
 #: Both ways of dividing that the paper has.
 PAPERS: Final = (Partition.RANDOM, Partition.PHASED)
 #: maxJumps at which phased partitioning is looked at.
-_PHASED_JUMPS: Final = (0, 2, 5, 10, 50)
+_PHASED_JUMPS: Final = (0, 2, 5, 10)
 #: What divides jobs better: the paper's two, its phased one without the remainder, and what is free at the start.
 PARTITIONS: Final = (*PAPERS, Partition.BALANCED, Partition.ADAPTIVE)
 #: How jobs are divided where it costs something: name -> partition and threshold.
 DIVISIONS: Final = {
-    "random, above 11": (Partition.RANDOM, THRESHOLD),
     "balanced, above 11": (Partition.BALANCED, THRESHOLD),
     "adaptive, above 11": (Partition.ADAPTIVE, THRESHOLD),
     "adaptive, above 20": (Partition.ADAPTIVE, CLUSTER_PROCS),

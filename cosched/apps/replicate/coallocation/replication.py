@@ -27,7 +27,7 @@ def replicate(request: Request, begin: Begin) -> Result:
 def replicate_at(scale: Scale, request: Request, begin: Begin) -> Result:
     """Run them at a given scale."""
     wanted = cells.every(scale)
-    runs = carried_out(wanted, scale.lengths, request.workers, begin, f"replicating {PAPER}, simulations")
+    runs = carried_out(wanted, scale, request.workers, begin, f"replicating {PAPER}, simulations")
     result = Result(PAPER, TITLES[PAPER], _configuration(scale, request))
     shares.report(result)
     figures.report(scale, runs, result)
@@ -68,7 +68,7 @@ def _notes(scale: Scale) -> list[str]:
         "Open in the paper, chosen here before the runs: maxJumps and thres of its figures; the widths of W1 to W4 "
         "(quartiles); that the last component takes the whole remainder, as its formula has it.",
         f"Each run is as long as half of each group's 95 % interval is at most {wanted} of its mean, of at most "
-        f"{scale.lengths.most} jobs; what is less precise is told of in the table of runs. thres of 14 and more under "
+        f"{scale.lengths.most} jobs, under FCFS {scale.most_fcfs}; what is less precise is told of in the table of runs. thres of 14 and more under "
         "FCFS is outside of that.",
         "The transient is deleted by MSER-5; batches by Law & Carson's rule of correlation; means are corrected by the "
         f"waits of single servers with loads of {', '.join(f'{each:g}' for each in setup.CONTROLS)}, which are known.",

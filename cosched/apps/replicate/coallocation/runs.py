@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from cosched.apps.replicate.coallocation.setup import Cell, Measured, measured
+from cosched.apps.replicate.coallocation.setup import Cell, Measured, Scale, lengths_of, measured
 from cosched.apps.replicate.coallocation.shares import GROUPS, Kind
 from cosched.apps.replicate.pool import Begin, Call, carry_out
 from cosched.metrics.intervals import Floats, Interval, of_replications
-from cosched.metrics.sequential import BATCHES, Estimate, Lengths
+from cosched.metrics.sequential import BATCHES, Estimate
 
 Chosen = Callable[[Kind], bool]
 ALL: Final = "all"
@@ -96,10 +96,10 @@ class Runs:
         return of_replications(one.explained(cell, value) - one.explained(cell, less))
 
 
-def carried_out(cells: Iterable[Cell], lengths: Lengths, workers: int, begin: Begin, what: str) -> Runs:
+def carried_out(cells: Iterable[Cell], scale: Scale, workers: int, begin: Begin, what: str) -> Runs:
     """Simulate each of these cells once."""
     wanted = list(dict.fromkeys(cells))
-    calls = [Call(measured, (cell, lengths), _guess(cell)) for cell in wanted]
+    calls = [Call(measured, (cell, lengths_of(cell, scale)), _guess(cell)) for cell in wanted]
     return Runs(dict(zip(wanted, carry_out(calls, workers, begin, what), strict=True)))
 
 

@@ -45,7 +45,7 @@ SEED: Final = 1
 FCFS: Final = "coalloc-fcfs"
 EASY: Final = "easy"
 #: The loads of the single servers whose waits are control variates.
-CONTROLS: Final = (0.8, 0.9, 0.95)
+CONTROLS: Final = (0.8, 0.9, 0.95, 0.97)
 _MEMORY_BYTES: Final = 1 << 40
 #: What waits in a run with a steady state is less than the work of so many jobs (2 % of 10 000, as elsewhere).
 WAITING_JOBS: Final = 200
@@ -78,6 +78,7 @@ class Scale(NamedTuple):
     """How much is simulated: lengths of the runs; maxJumps and thres of the figures; what the sweeps go through."""
 
     lengths: Lengths
+    most_fcfs: int
     jumps: tuple[int, ...]
     thresholds: tuple[int, ...]
     costs_ppm: tuple[int, ...]
@@ -85,14 +86,16 @@ class Scale(NamedTuple):
 
 
 FULL: Final = Scale(
-    lengths=Lengths(precision=0.05, first=80_000, most=480_000),
-    jumps=(0, 1, 2, 5, 10, 20, 50, HIGH),
+    lengths=Lengths(precision=0.05, first=40_000, most=600_000),
+    most_fcfs=240_000,
+    jumps=(0, 1, 2, 5, 10, 20, HIGH),
     thresholds=(5, 8, 11, 14, 17, 20),
-    costs_ppm=(50_000, 100_000, 200_000),
-    qs=(0.7, 0.8, 0.9),
+    costs_ppm=(100_000, 200_000),
+    qs=(0.7, 0.9),
 )
 QUICK: Final = Scale(
-    lengths=Lengths(precision=0.05, first=25_000, most=25_000),
+    lengths=Lengths(precision=0.05, first=6_000, most=6_000),
+    most_fcfs=6_000,
     jumps=(0, 10),
     thresholds=(5, 11),
     costs_ppm=(100_000,),
@@ -149,6 +152,11 @@ def simulated(cell: Cell, jobs: int) -> Outcome:
     return simulate(workload(cell, jobs), resolve(cell.policy), site=site(cell))
 
 
+def lengths_of(cell: Cell, scale: Scale) -> Lengths:
+    """How long the runs of a cell are: FCFS, which is close to instability, has a cap of its own."""
+    return scale.lengths._replace(most=scale.most_fcfs) if cell.policy == FCFS else scale.lengths
+
+
 def measured(cell: Cell, lengths: Lengths) -> Measured:
     """A run as long as the precision of all groups wants, up to its cap, or until its queue is seen to grow."""
     return until_precise(
@@ -161,9 +169,12 @@ def measured(cell: Cell, lengths: Lengths) -> Measured:
 
 def _longer(cell: Cell) -> int:
     """How many times as long a first run is: guesses, of what would else be made in vain."""
-    if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.policy == EASY or cell.threshold > THRESHOLD:
-        return 1 if cell.policy != FCFS else 2
-    return {FCFS: 6, fpfs(0): 6, fpfs(1): 6, fpfs(2): 5, fpfs(5): 3}.get(cell.policy, 2)
+    if cell.policy == EASY:
+        return 1
+    if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.threshold > THRESHOLD:
+        return 2 if cell.policy != FCFS else 3
+    alone = cell == Cell(cell.policy, threshold=cell.threshold)
+    return {FCFS: 6, fpfs(1): 10, fpfs(2): 8, fpfs(5): 6}.get(cell.policy, 6 if alone else 3)
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:

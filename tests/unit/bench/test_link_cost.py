@@ -70,5 +70,5 @@ def test_a_file_of_costs_that_is_not_there_is_said(tmp_path: Path) -> None:
         read_between(tmp_path / "none.json")
     settings = tmp_path / "cluster.yaml"
     settings.write_text("name: dept\ncomponents: {costs: link.json}\n")
-    with pytest.raises(BadInput, match="components.costs: found 'link.json'; expected an absolute path"):
+    with pytest.raises(BadInput, match=r"components\.costs: found .link\.json.; expected an absolute path"):
         load_cluster(settings)

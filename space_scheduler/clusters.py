@@ -114,7 +114,7 @@ def most_components(job: Job) -> int:
     if isinstance(shape, Components):
         return len(shape.procs)
     if isinstance(shape, Flexible):
-        return shape.most
+        return min(shape.most, shape.procs)
     return shape.components if isinstance(shape, Range) else 1
 
 

@@ -134,6 +134,7 @@ class Agent:
             config.contract,
             self.core.fence,
             new_session(),
+            config.cluster,
         )
 
     async def run(self) -> None:

@@ -8,15 +8,18 @@ the same places. Ranks are kept to their core.
 
 All jobs of both kinds are there all the time, and stopped (SIGSTOP) but for one kind's *turn*. When it has gone on for
 a moment, each job has so many steps to do, and is stopped again when it has done them; a turn takes until the last has.
-Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Where jobs are
-*resized*, each adaptive one is moved to the other core and back in its turn, at a third and at two thirds of its steps.
+Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Adaptive jobs are so in
+one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that compute, so what they
+cost is their points; *resized* ones are moved to the other core and back in each turn, at a third and at two thirds of
+their steps.
+
 *Longer* is the adaptive turn's time against the rigid one's of the same pair, less one (the paper's cost); *more CPU*
 the same of all ranks' CPU time, which others' work on the machine hardly changes. Medians have the interval that holds
 them with 95 % (order statistics). *Sleepers* is what all vacated ranks use of the two cores.
 
 Then Fig. 4: a job has both cores, gives one to a newcomer, and gets it back.
 
-    ./run bench adaptive_jobs [--pairs N] [--steps N]
+    ./run bench adaptive_jobs [--pairs N] [--steps N] [--jobs N ...] [--ways WAY ...]
 """
 
 import argparse
@@ -38,6 +41,7 @@ from cosched.apps.experiments.matrix import spread
 
 #: (jobs, processors): two jobs also with a core for each processor.
 CASES: Final = ((2, 2), (2, 8), (4, 8), (8, 8))
+WAYS: Final = ("enabled", "asleep", "resized")
 SIZE: Final = 1024
 #: Jobs -> what the paper has lost, per cent (Table 5).
 PAPER: Final = {2: 1.98, 4: 1.43, 8: 3.24}
@@ -65,11 +69,11 @@ class Member:
         self._sleepers: list[int] = []
         self._step = 0
 
-    async def begin(self, *, adaptive: bool) -> None:
+    async def begin(self, way: str) -> None:
         """Wait until it computes, with the ranks enabled that are to be."""
         await self._until(1)
         self._ranks = below(self._run.pid)[1:]
-        if adaptive:
+        if way in ("asleep", "resized"):
             await self._run.resize(*self._shares(self._core))
             self._sleepers = [pid for pid in self._ranks if rank_of(pid) not in self._enabled]
 
@@ -144,20 +148,22 @@ class Pair(NamedTuple):
 
 
 @asynccontextmanager
-async def members(count: int, processors: int, *, adaptive: bool) -> AsyncIterator[list[Member]]:
-    """So many jobs, all of which have computed and are stopped."""
+async def members(count: int, processors: int, way: str) -> AsyncIterator[list[Member]]:
+    """So many jobs, all of which have computed and are stopped; ``way``: rigid, or one of :data:`WAYS`."""
     width = processors // count
     async with AsyncExitStack() as stack:
         found: list[Member] = []
         stack.callback(signal_all, found, signal.SIGCONT)  # who is stopped cannot end
         for number in range(count):
             core = number % 2
-            words = ["adaptive", str(processors // 2)] if adaptive else ["rigid", str(core)]
-            run = await stack.enter_async_context(program(processors if adaptive else width, *words, module=MODULE))
+            words, ranks = (["rigid" if way == "rigid" else "adaptive", str(core)], width)
+            if way in ("asleep", "resized"):
+                words, ranks = ["adaptive", "both"], processors
+            run = await stack.enter_async_context(program(ranks, *words, module=MODULE))
             found.append(Member(run, core, width, processors))
-            await found[-1].begin(adaptive=adaptive)
+            await found[-1].begin(way)
             found[-1].signal(signal.SIGSTOP)
-        await asyncio.gather(*(each.goes_on(_ASLEEP_S if adaptive else _SETTLE_S) for each in found))
+        await asyncio.gather(*(each.goes_on(_ASLEEP_S if way == "asleep" else _SETTLE_S) for each in found))
         signal_all(found, signal.SIGSTOP)
         yield found
 
@@ -172,21 +178,18 @@ async def turn(jobs: Sequence[Member], steps: int, *, moves: bool = False) -> Tu
     return Turn(took_s, used_s, slept_s)
 
 
-async def pairs(count: int, processors: int, rounds: int, steps: int) -> AsyncIterator[tuple[bool, list[Pair]]]:
-    """With jobs left as they are, then with jobs that move: so many pairs each."""
-    async with (
-        members(count, processors, adaptive=False) as rigid,
-        members(count, processors, adaptive=True) as adaptive,
-    ):
-        for moves in (False, True):
-            found = []
-            for number in range(rounds + 1):
-                took = {}
-                for is_rigid in (True, False) if number % 2 else (False, True):
-                    took[is_rigid] = await turn(rigid if is_rigid else adaptive, steps, moves=moves and not is_rigid)
-                if number:
-                    found.append(Pair(took[True], took[False]))
-            yield moves, found
+async def pairs(count: int, processors: int, way: str, rounds: int, steps: int) -> list[Pair]:
+    """So many pairs."""
+    async with members(count, processors, "rigid") as rigid, members(count, processors, way) as adaptive:
+        found = []
+        for number in range(rounds + 1):
+            took = {}
+            for is_rigid in (True, False) if number % 2 else (False, True):
+                jobs, moves = (rigid, False) if is_rigid else (adaptive, way == "resized")
+                took[is_rigid] = await turn(jobs, steps, moves=moves)
+            if number:
+                found.append(Pair(took[True], took[False]))
+        return found
 
 
 def rank_of(pid: int) -> int:
@@ -249,7 +252,7 @@ def is_on_second_core(pid: int) -> bool:
 async def overlap() -> Iterator[str]:
     """Lines of a table: a job has both cores, gives the second to a newcomer, and gets it back."""
     shares, half = Shares(), _RANKS // 2
-    words = ("adaptive", str(half))
+    words = ("adaptive", "both")
     async with program(_RANKS, *words, module=MODULE) as first:
         await first.word()
         await first.resize(half, half)
@@ -338,8 +341,8 @@ def rigid_heat() -> None:
 
 def be_rank(words: Sequence[str]) -> None:
     """Be a rank, on its core."""
-    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    core = int(words[1]) if words[0] == "rigid" else rank // int(words[1])
+    rank, ranks = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
+    core = 2 * rank // ranks if words[1] == "both" else int(words[1])
     os.sched_setaffinity(0, {cores()[core]})
     import mpi4py  # noqa: PLC0415 (in ranks alone)
 
@@ -356,24 +359,24 @@ async def measure(options: argparse.Namespace) -> None:
         f"{machine()}; {options.pairs} pairs each; {options.steps} steps of {SIZE}² points a turn, by all jobs together"
     )
     print(
-        "\n| jobs | processors | ranks, of which asleep | resized | rigid, s | longer, % | the paper's, % | "
-        "more CPU, % | sleepers, % | load average |\n|---|---|---|---|---|---|---|---|---|---|"
+        "\n| jobs | processors | way | ranks, of which asleep | rigid, s | longer, % | the paper's, % | more CPU, % | "
+        "sleepers, % | load average |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     for count, processors in CASES:
-        load = os.getloadavg()[0]
-        async for moves, found in pairs(count, processors, options.pairs, options.steps // count):
+        for way in options.ways if count in options.jobs else ():
+            load = os.getloadavg()[0]
+            found = await pairs(count, processors, way, options.pairs, options.steps // count)
+            asleep = 0 if way == "enabled" else (count - 1) * processors
             cells = [
-                count, processors, f"{count * processors}, {(count - 1) * processors}",
-                "twice a turn" if moves else "no",
+                count, processors, way, f"{processors + asleep}, {asleep}",
                 f"{statistics.median(each.rigid.took_s for each in found):.2f}",
                 per_cent([each.longer for each in found]),
-                "" if moves else f"{PAPER[count]:.2f}",
+                f"{PAPER[count]:.2f}" if way == "asleep" else "",
                 per_cent([each.more_cpu for each in found]),
-                "" if moves else f"{100 * statistics.median(each.slept for each in found):.2f}",
+                f"{100 * statistics.median(each.slept for each in found):.2f}" if way == "asleep" else "",
                 f"{load:.1f} to {os.getloadavg()[0]:.1f}",
             ]  # fmt: skip
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
-            load = os.getloadavg()[0]
     print("\n| the second core | seconds | first job, % of it | second job, % of it |\n|---|---|---|---|")
     for line in await overlap():
         print(line, flush=True)
@@ -390,6 +393,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench adaptive_jobs", description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--steps", type=int, default=320, metavar="N", help="of a turn, by all jobs together (320)")
+    parser.add_argument("--jobs", type=int, nargs="+", default=list(PAPER), choices=list(PAPER))
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--as", dest="rank", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:

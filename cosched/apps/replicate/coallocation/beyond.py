@@ -150,8 +150,8 @@ def _moldable(runs: Runs, result: Result) -> None:
         "Moldable jobs (9): mean response time where jobs above 11 can run on half of their size, s",
         ("jobs", "group", *_MEAN, "to rigid", "low ", "high ", "to FPFS(10)", " low", " high"),
         notes=[
-            "first fit over the whole queue; jobs are divided as they start; a moldable job starts in the largest size that is free; its speed-up is "
-            "linear, so that its work is the same; FPFS(10) with adaptive partitioning, rigid jobs"
+            "first fit over the whole queue; jobs are divided as they start; a moldable job starts in the largest size "
+            "that is free; its speed-up is linear, so that its work is the same; FPFS(10) with adaptive partitioning"
         ],
     )
     bases = molding(1), at_jumps(10, Partition.ADAPTIVE)

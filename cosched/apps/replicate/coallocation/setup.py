@@ -94,7 +94,7 @@ FULL: Final = Scale(
     jumps=(0, 1, 2, 5, 10, 20, HIGH),
     thresholds=(5, 8, 11, 14, 17, 20),
     costs_ppm=(100_000, 200_000),
-    qs=(0.7, 0.9),
+    qs=(0.7, 0.8),
 )
 QUICK: Final = Scale(
     lengths=Lengths(precision=0.05, first=6_000, most=6_000),

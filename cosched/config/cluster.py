@@ -6,11 +6,12 @@ from typing import Final, Literal
 
 import msgspec
 
+from cosched.config.between import read_between
 from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
-from cosched.config.load import load
+from cosched.config.load import convert, plain
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
-from cosched.model.components import MOST_COMPONENTS, Dividing, Partition
+from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 
@@ -74,12 +75,18 @@ class ComponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """How jobs are divided over clusters: those of more tasks than ``threshold`` (0: none but those that say so).
 
     The rest as in :class:`cosched.model.components.Dividing`; ``bounds`` are those of ``phased`` and ``balanced``.
+    ``costs`` is a file of what the link between clusters costs, as ``cosched calibrate --clusters`` writes it.
     """
 
     threshold: int = 0
     partition: Partition = Partition.RANDOM
     most_components: int = MOST_COMPONENTS
     bounds: list[int] = []
+    costs: str = ""
+
+    def between(self) -> Between | None:
+        """What communication between clusters costs; None: nothing is known. Raises :class:`BadInput`."""
+        return read_between(Path(self.costs)) if self.costs else None
 
     def dividing(self) -> Dividing | None:
         """The same as a value; None: no job is divided."""
@@ -142,7 +149,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 def load_cluster(path: Path) -> ClusterConfig:
     """Read and check ``cluster.yaml``. Raises :class:`BadInput` with the key's path."""
-    config = load(path, ClusterConfig)
+    return cluster_config(plain(path), str(path))
+
+
+def cluster_config(raw: object, path: str) -> ClusterConfig:
+    """Check what a ``cluster.yaml`` says; ``path`` names it in errors. Raises :class:`BadInput` with the key's path."""
+    config = convert(raw, ClusterConfig, path)
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
     duration_us(config.set_aside.within, f"{path}: set_aside.within")
@@ -151,6 +163,7 @@ def load_cluster(path: Path) -> ClusterConfig:
     duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", found, expected)
+    config.components.between()
     return config
 
 
@@ -203,6 +216,8 @@ def _unfit_components(found: ComponentSettings) -> Iterator[tuple[str, str, str]
         yield "components.threshold", f"found {found.threshold}", "a number of tasks; 0: no job is divided"
     if not 1 <= found.most_components <= _MOST:
         yield "components.most_components", f"found {found.most_components}", f"a number, 1 to {_MOST}"
+    if found.costs and not found.costs.startswith("/"):
+        yield "components.costs", f"found {found.costs!r}", "an absolute path"
     least = found.threshold
     for at, bound in enumerate(found.bounds):
         if bound <= least:

@@ -43,6 +43,7 @@ class NodeEntry:
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it
+        self.cluster_before = ""  # its cluster by the journal, at this start of the service
 
     @property
     def version(self) -> int:
@@ -51,9 +52,10 @@ class NodeEntry:
 
     @property
     def cluster(self) -> str:
-        """The name of its cluster, by its last hello; empty: the scheduler's own, or not known."""
-        told = self.hello.cluster if self.hello is not None else msgspec.UNSET
-        return "" if told is msgspec.UNSET else told
+        """The name of its cluster, by its last hello or the journal; empty: the scheduler's own, or not known."""
+        if self.hello is None:
+            return self.cluster_before
+        return "" if self.hello.cluster is msgspec.UNSET else self.hello.cluster
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
@@ -128,6 +130,7 @@ class NodeBook:
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
             entry.owner = status.owner
+            entry.cluster_before = status.node.cluster
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -139,7 +142,7 @@ class NodeBook:
             entry = self.entry(event.node.name)
             entry.size, entry.known = event.node, True
             entry.joining = None if entry.joining == event.node else entry.joining
-        elif isinstance(event, ev.NodeLost):
+        elif isinstance(event, ev.NodeLost | ev.NodeCutOff):
             self.entry(event.name).size = None
         elif isinstance(event, ev.NodeDrained):
             entry = self.entry(event.name)

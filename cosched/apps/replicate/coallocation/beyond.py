@@ -86,7 +86,7 @@ def _costs(scale: Scale, runs: Runs, result: Result) -> None:
             drawn[name][cost / 1e4] = runs.mean(cell)
     result.tables["costs"] = table
     labels = ("a job on several clusters runs longer by (%)", RESPONSE)
-    result.plots["costs"] = Plot(partial(lines, series=drawn, labels=labels, logarithmic=True))
+    result.plots["costs"] = Plot(partial(lines, series=drawn, labels=labels))
 
 
 def _finer(runs: Runs, result: Result) -> None:
@@ -129,7 +129,7 @@ def _average_size(scale: Scale, runs: Runs, result: Result) -> None:
             for name in (ALL, "S4"):
                 drawn.setdefault(f"{name}, {partition.value}", {})[float(mean_size(q))] = runs.mean(cell, name)
     result.tables["average-size"] = table
-    result.plots["average-size"] = Plot(partial(lines, series=drawn, labels=("mean size", RESPONSE), logarithmic=True))
+    result.plots["average-size"] = Plot(partial(lines, series=drawn, labels=("mean size", RESPONSE)))
 
 
 def _easy(runs: Runs, result: Result) -> None:

@@ -8,7 +8,6 @@ import platform
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ _MODULES = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def needs_netem() -> Iterator[None]:
+def needs_netem() -> None:
     place = Path("/usr/lib/uml/modules", platform.release(), "kernel")
     for name in _MODULES if place.is_dir() else ():
         with (place / f"{name}.ko").open("rb") as module:
@@ -40,7 +39,6 @@ def needs_netem() -> Iterator[None]:
         pytest.skip(trouble)
     if not wiring.kernel_delays():
         pytest.skip("this kernel has no netem")
-    yield
 
 
 def round_trip_us(port: int) -> float:

@@ -3,8 +3,8 @@
 A process of ours holds each frame for the delay. Each cluster's bridge has a TAP device, and this process has the other
 ends. A frame that comes out of one waits for the delay, then goes into the one of its receiver, or into all others
 where that is not known (as a learning switch does). A pair of clusters can be cut: what is on its way between them
-then, and what comes, is dropped. The rate is the kernel's matter (``tbf`` on each TAP device): a frame is read here when
-it has passed that. How much later than due frames went is kept of the last ones, and told.
+then, and what comes, is dropped. The rate is the kernel's matter (``tbf`` on each TAP device): a frame is read here
+when it has passed that. How much later than due frames went is kept of the last ones, and told.
 """
 
 import fcntl

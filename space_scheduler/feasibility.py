@@ -335,6 +335,10 @@ class Room:
             return job.estimate_us
         return lasts_us(job, self.clusters.cost_ppm(job, [at for at, _ in self.indices(allocation)]))
 
+    def on_one_cluster(self, allocation: Allocation) -> bool:
+        """Whether all of it is on nodes of one cluster."""
+        return self.clusters is None or len({self.clusters.of[at] for at, _ in self.indices(allocation)}) < 2
+
     def longest_us(self, job: Job) -> int:
         """The longest that the job can be predicted to take, in microseconds, wherever it lies."""
         return job.estimate_us if self.clusters is None else self.clusters.longest_us(job)

@@ -16,8 +16,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 
+from msgspec import structs
+
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
+from cosched.model.width import Components, Flexible
 from space_scheduler.feasibility import Resident, Room, resident
 
 #: Who is on a node when: (from, until, what the job has there).
@@ -87,7 +90,22 @@ class NodeProfile:
 
     def placed(self, job: Job, start_us: int) -> Allocation | None:
         """A place for the job from ``start_us`` on for as long as it can be predicted to take, or None."""
-        return self.throughout(start_us, start_us + self._room.longest_us(job)).placed(job)
+        longest_us = self._room.longest_us(job)
+        if longest_us == job.estimate_us:
+            return self.throughout(start_us, start_us + longest_us).placed(job)
+        return self._placed_over_clusters(job, start_us, longest_us)
+
+    def _placed_over_clusters(self, job: Job, start_us: int, longest_us: int) -> Allocation | None:
+        """The same for a job that takes longer on several clusters than on one, which may be where it comes to lie."""
+        short, long = (self.throughout(start_us, start_us + for_us) for for_us in (job.estimate_us, longest_us))
+        if isinstance(job.shape, Components):  # on one where components may share it
+            found = short.placed(job) if self._room.place.share_clusters else None
+            return found if found is not None and self._room.on_one_cluster(found) else long.placed(job)
+        whole = structs.replace(job, shape=None)
+        if isinstance(job.shape, Flexible) and job.shape.near and (found := short.placed(whole)) is not None:
+            return found
+        found = long.placed(job)
+        return found if found is not None and not self._room.on_one_cluster(found) else short.placed(whole)
 
     def earliest(self, job: Job, after_us: int) -> tuple[int, Allocation] | None:
         """The anchor point: the earliest start from ``after_us`` on, and the place; None if there will never be one.

@@ -1,7 +1,6 @@
 """``cosched node add`` and ``node remove``: workstations enrolled over ssh, and taken out again."""
 
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -9,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import one_of, whole_number
+from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
@@ -140,15 +139,15 @@ def add_command(
         agent_port=agent_port,
         procs=procs,
         memory_bytes=size_bytes(mem, "--mem") if mem else None,
-        extra=_extra(extra),
-        etc=_absolute("--etc", etc),
-        state=_absolute("--state", state),
-        run=_absolute("--run", run),
+        extra=toml_table(extra),
+        etc=absolute_path("--etc", etc),
+        state=absolute_path("--state", state),
+        run=absolute_path("--run", run),
         services=services,
         again=again,
     )
     for name, address in places.items():  # what --extra has wrong is said before any host is touched
-        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "")
+        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "", False)
     access = _access(**ssh)
     outcomes = []
     with connect(server, lab) as client:
@@ -156,10 +155,8 @@ def add_command(
         for outcome in enrolment.added(places, wanted, access, client, parallel):
             outcomes.append(outcome)
             if outcome.ok:
-                text = enrolment.settings_of(
-                    outcome.name, outcome.address, wanted, outcome.procs, outcome.memory_bytes, outcome.place
-                )
-                _remember(directory, outcome.name, text)
+                has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
+                _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
                 if problem := _comes_up(client, outcome.name):
                     outcome.notes.append(problem)
             if not as_json:
@@ -269,27 +266,10 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
 
 
-def _extra(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(path), f"cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(str(path), f"not TOML: {error}") from None
-
-
 def _cluster(name: str) -> str:
     if not is_cluster(name):
         raise BadInput("--cluster-name", repr(name), f"printable, at most {MAX_CLUSTER_NAME} characters")
     return name
-
-
-def _absolute(option: str, path: str) -> str:
-    if not path.startswith("/"):
-        raise BadInput(option, f"{path!r}", "an absolute path on the host")
-    return path.rstrip("/") or "/"
 
 
 def _remember(directory: Path, name: str, settings: str) -> None:

@@ -3,6 +3,8 @@
 import click
 
 from cosched.apps.cli.enrol import add_command, remove_command
+from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
+from cosched.apps.cli.render import render_command
 from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
 from cosched.client.find import connect
 from cosched.config.units import memory_text
@@ -81,15 +83,23 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
 
 @click.group("node")
 def node_command() -> None:
-    """Add, remove, drain and resume nodes (operators).
+    """Add, remove, drain and resume nodes (operators); what is installed on them.
 
     \b
     Example: cosched node drain lab3 --reason "new disk"
     """
 
 
-node_command.add_command(add_command)
-node_command.add_command(remove_command)
+for _command in (
+    add_command,
+    remove_command,
+    render_command,
+    request_command,
+    sign_command,
+    accept_command,
+    admit_command,
+):
+    node_command.add_command(_command)
 
 
 @node_command.command("drain")

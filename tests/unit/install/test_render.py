@@ -71,6 +71,18 @@ def test_units_have_what_the_guide_asks_for() -> None:
             assert there == (of == "all" or name == "guard"), f"{setting} in {name}"
 
 
+def test_coscheduling_by_messages_gives_the_agent_two_capabilities() -> None:
+    facts = NodeFacts(
+        "desk1", "office", FACTS.url, "desk1", 4, FACTS.memory_bytes, extra={"coscheduling": {"watch_messages": True}}
+    )
+    text = roles.node(node_settings(facts, LAYOUT), LAYOUT).text(f"{UNITS}/cosched-agent.service")
+    capabilities = [line for line in text.splitlines() if "Capabilit" in line]
+    assert capabilities == [
+        f"{key}=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE" for key in ("CapabilityBoundingSet", "AmbientCapabilities")
+    ]
+    assert "CAP_" not in made("node").text(f"{UNITS}/cosched-agent.service")
+
+
 def test_an_enrolment_writes_the_settings_that_are_rendered(tmp_path: Path) -> None:
     rendered = run(*NODE, "--slice", "yes", "--into", tmp_path)
     assert rendered.returncode == 0, rendered.stderr

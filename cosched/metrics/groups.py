@@ -33,13 +33,15 @@ def _widths(schedule: Schedule) -> Iterable[Sequence[int]]:
     """The widths of each job's components: as they were submitted, else as the job lay."""
     load = schedule.workload
     divided = load.divided or [None] * len(load)
-    for row, (size, shape) in enumerate(zip(load.procs.tolist(), divided, strict=True)):
-        if shape is None:
-            yield (size,)
-        elif isinstance(shape, Components):
+    shapes = load.shapes or [None] * len(load)
+    for row, (size, shape, shaped) in enumerate(zip(load.procs.tolist(), divided, shapes, strict=True)):
+        molded = shaped is not None and shaped.shape.components > 1
+        if isinstance(shape, Components):
             yield shape.procs
+        elif schedule.placed and (shape is not None or molded):
+            yield [width for _, width in schedule.placed[row]]
         else:
-            yield [width for _, width in schedule.placed[row]] if schedule.placed else (size,)
+            yield (size,)
 
 
 def quantile_bounds(jobs: Mapping[int, float | Fraction], parts: int) -> tuple[int, ...]:

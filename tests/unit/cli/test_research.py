@@ -185,7 +185,7 @@ def test_groups_on_several_clusters(cosched: Call) -> None:
     assert sum(row["jobs"] for row in groups["components"]) == 400
     single = groups["components"][0]["jobs"]
     assert sum(row["jobs"] for row in groups["size"]) == 400
-    assert [row["group"].strip() for row in groups["size"]][0] == "1"
+    assert groups["size"][0]["group"].strip() == "1"
     assert int(groups["widest"][-1]["group"].split("-")[1]) <= 19
     assert 340 <= single <= 380  # 89.6 % are of at most 11 processors
     assert {"by-size.tsv", "by-components.tsv", "by-widest.tsv"} <= {path.name for path in Path("o").iterdir()}

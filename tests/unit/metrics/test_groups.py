@@ -17,8 +17,9 @@ from cosched.metrics.groups import (
     widest,
     widest_labels,
 )
-from cosched.model.width import Components, Flexible
+from cosched.model.width import Components, Flexible, Range
 from cosched.workload.generators.ngubiri06 import sizes
+from cosched.workload.rules import Shaped
 from cosched.workload.schedule import Schedule
 
 DIVIDED = [None, Components((7, 8)), Components((3, 3, 3, 6)), Flexible(15, 4)]
@@ -42,6 +43,14 @@ def test_a_job_that_is_not_divided_is_one_component() -> None:
     assert components(schedule(divided=False)).tolist() == [1, 1, 1, 1]
     assert widest(schedule(divided=False)).tolist() == [5, 15, 15, 15]
     assert widest(schedule(placed=False)).tolist() == [5, 8, 6, 15]  # not known how the last one lay
+
+
+def test_a_moldable_job_has_the_components_that_it_was_started_with() -> None:
+    plan = schedule(divided=False)
+    molded = Shaped(Range(8, 15, components=4), 150, 150)
+    plan = replace(plan, workload=replace(plan.workload, shapes=[None, molded, None, None]))
+    assert components(plan).tolist() == [1, 2, 1, 1]
+    assert widest(plan).tolist() == [5, 8, 15, 15]
 
 
 def test_quartiles_of_the_papers_sizes_are_the_papers() -> None:

@@ -111,6 +111,22 @@ def test_communication_makes_jobs_on_several_clusters_longer() -> None:
         assert longer[row] == (0 if shape is None else -(-int(found.workload.run_us[row]) // 10))
 
 
+def test_a_large_moldable_job_has_half_to_all_of_its_processors_and_the_same_work() -> None:
+    found = setup.simulated(cells.molding(2), 400)
+    assert found.workload.shapes
+    placed = found.placed
+    assert placed is not None
+    narrower = 0
+    for row, (size, shaped) in enumerate(zip(found.workload.procs.tolist(), found.workload.shapes, strict=True)):
+        assert (shaped is not None) == (size > 11)
+        width = sum(part for _, part in placed[row])
+        assert width == size or (shaped is not None and -(-size // 2) <= width < size)
+        narrower += width < size
+        took_us = found.end_us[row] - found.start_us[row]
+        assert abs(took_us * width - found.workload.run_us[row] * size) <= width
+    assert narrower > 5
+
+
 # runs, from what is known
 
 
@@ -183,7 +199,7 @@ def test_runs_are_as_long_as_they_must_be() -> None:
 def test_every_table_figure_and_claim_is_there(result: Result) -> None:
     assert set(result.tables) == {
         *("table1", "components", "figure1", "figure2", "fairness", "figure3", "figure4", "runs"),
-        *("partitions", "costs", "by-size", "by-widest", "average-size", "easy"),
+        *("partitions", "costs", "by-size", "by-widest", "average-size", "easy", "moldable"),
     }
     assert set(result.plots) == {
         *("figure1", "figure2-size", "figure2-widest", "figure3", "figure4"),

@@ -1,6 +1,6 @@
-"""What the paper leaves for later (section 9): better partitions, communication, smaller groups, the average size.
+"""What the paper leaves for later (section 9): better partitions, communication, smaller groups, size, moldability.
 
-And EASY, which knows how long jobs run, as a comparison. Moldable jobs that are co-allocated are not there yet.
+And EASY, which knows how long jobs run, as a comparison.
 """
 
 from functools import partial
@@ -8,12 +8,14 @@ from typing import Final
 
 from cosched.apps.replicate.coallocation.cells import (
     DIVISIONS,
+    MOLDS,
     PARTITIONS,
     RANDOM,
     at_cost,
     at_jumps,
     at_q,
     easy,
+    molding,
 )
 from cosched.apps.replicate.coallocation.drawing import RESPONSE, bars, bounds, lines
 from cosched.apps.replicate.coallocation.figures import relative_row
@@ -38,6 +40,7 @@ def report(scale: Scale, runs: Runs, result: Result) -> None:
     _finer(runs, result)
     _average_size(scale, runs, result)
     _easy(runs, result)
+    _moldable(runs, result)
 
 
 def _partitions(runs: Runs, result: Result) -> None:
@@ -83,7 +86,7 @@ def _costs(scale: Scale, runs: Runs, result: Result) -> None:
             drawn[name][cost / 1e4] = runs.mean(cell)
     result.tables["costs"] = table
     labels = ("a job on several clusters runs longer by (%)", RESPONSE)
-    result.plots["costs"] = Plot(partial(lines, series=drawn, labels=labels, logarithmic=True))
+    result.plots["costs"] = Plot(partial(lines, series=drawn, labels=labels))
 
 
 def _finer(runs: Runs, result: Result) -> None:
@@ -126,7 +129,7 @@ def _average_size(scale: Scale, runs: Runs, result: Result) -> None:
             for name in (ALL, "S4"):
                 drawn.setdefault(f"{name}, {partition.value}", {})[float(mean_size(q))] = runs.mean(cell, name)
     result.tables["average-size"] = table
-    result.plots["average-size"] = Plot(partial(lines, series=drawn, labels=("mean size", RESPONSE), logarithmic=True))
+    result.plots["average-size"] = Plot(partial(lines, series=drawn, labels=("mean size", RESPONSE)))
 
 
 def _easy(runs: Runs, result: Result) -> None:
@@ -140,3 +143,19 @@ def _easy(runs: Runs, result: Result) -> None:
             row = relative_row(runs, easy(partition), (at_jumps(10, partition),), name)
             table.add(partition.value, name, *row)
     result.tables["easy"] = table
+
+
+def _moldable(runs: Runs, result: Result) -> None:
+    table = Table(
+        "Moldable jobs (9): mean response time where jobs above 11 can run on half of their size, s",
+        ("jobs", "group", *_MEAN, "to rigid", "low ", "high ", "to FPFS(10)", " low", " high"),
+        notes=[
+            "first fit over the whole queue; jobs are divided as they start; a moldable job starts in the largest size "
+            "that is free; its speed-up is linear, so that its work is the same; FPFS(10) with adaptive partitioning"
+        ],
+    )
+    bases = molding(1), at_jumps(10, Partition.ADAPTIVE)
+    for mold in MOLDS:
+        for name in (ALL, *CRITERIA["S"]):
+            table.add("moldable" if mold > 1 else "rigid", name, *relative_row(runs, molding(mold), bases, name))
+    result.tables["moldable"] = table

@@ -3,7 +3,7 @@
 from itertools import product
 from typing import Final
 
-from cosched.apps.replicate.coallocation.setup import EASY, FCFS, Cell, Scale, fpfs
+from cosched.apps.replicate.coallocation.setup import EASY, FCFS, MOLDING, Cell, Scale, fpfs
 from cosched.apps.replicate.coallocation.shares import CLUSTER_PROCS, THRESHOLD
 from cosched.model.components import Partition
 
@@ -22,6 +22,8 @@ DIVISIONS: Final = {
     "adaptive, above 11": (Partition.ADAPTIVE, THRESHOLD),
     "adaptive, above 20": (Partition.ADAPTIVE, CLUSTER_PROCS),
 }
+#: By how much large jobs can be narrowed; 1: they are rigid.
+MOLDS: Final = (1, 2)
 #: Where FCFS has no steady state.
 BEYOND: Final = Cell(FCFS, threshold=17)
 
@@ -57,6 +59,11 @@ def easy(partition: Partition) -> Cell:
     return Cell(EASY, partition)
 
 
+def molding(mold: int) -> Cell:
+    """Large jobs that can run on a part of their size, down to this one; 1: they are rigid."""
+    return Cell(MOLDING, Partition.ADAPTIVE, mold=mold)
+
+
 def every(scale: Scale) -> list[Cell]:
     """All that are simulated."""
     return [
@@ -67,5 +74,6 @@ def every(scale: Scale) -> list[Cell]:
         *(at_cost(division, cost) for division, cost in product(DIVISIONS, (0, *scale.costs_ppm))),
         *(at_q(q, partition) for q, partition in product(scale.qs, (Partition.RANDOM, Partition.ADAPTIVE))),
         *(easy(partition) for partition in (Partition.RANDOM, Partition.ADAPTIVE)),
+        *(molding(mold) for mold in MOLDS),
         BEYOND,
     ]

@@ -26,7 +26,6 @@ def lines(
     labels: tuple[str, str],
     *,
     places: Sequence[float] = (),
-    logarithmic: bool = False,
 ) -> None:
     """A line for each series, with its intervals; at ``places`` the values stand as far apart as each other."""
     at = {value: float(index) for index, value in enumerate(places)}
@@ -47,12 +46,7 @@ def lines(
     if places:
         axes.set_xticks(range(len(places)), [f"{each:g}" for each in places])
     axes.set(xlabel=labels[0], ylabel=labels[1])
-    if logarithmic:
-        axes.set_yscale("log")
-        for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            formatted(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "1235" else "")
-    else:
-        axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
 
@@ -76,4 +70,4 @@ def bars(axes: "Axes", series: Mapping[str, Mapping[str, Interval]], label: str)
     axes.set(ylabel=label)
     axes.grid(alpha=0.3, axis="y")
     axes.set_axisbelow(True)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))

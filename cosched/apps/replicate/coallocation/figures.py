@@ -100,8 +100,8 @@ def _runs(scale: Scale, runs: Runs) -> Table:
     table = Table(
         "The runs: how long each is, and how precise the means of its groups are",
         (
-            *("policy", "partitioning", "thres", "cost, %", "q", "jobs", "transient", "precision, %", "correlation"),
-            *("precise", "unstable"),
+            *("policy", "partitioning", "thres", "cost, %", "q", "moldable"),
+            *("jobs", "transient", "precision, %", "correlation", "precise", "unstable"),
         ),
         notes=[
             f"precise: half of each 95 % interval is at most {100 * scale.lengths.precision:g} % of the mean, and "
@@ -118,6 +118,7 @@ def _runs(scale: Scale, runs: Runs) -> Table:
             cell.threshold,
             cell.cost_ppm / 1e4,
             cell.q,
+            cell.mold > 1,
             run.reached.jobs,
             run.blocks.begin * BLOCK,
             100 * precision if precision < 10 else None,

@@ -68,10 +68,9 @@ def _notes(scale: Scale) -> list[str]:
         "Open in the paper, chosen here before the runs: maxJumps and thres of its figures; the widths of W1 to W4 "
         "(quartiles); that the last component takes the whole remainder, as its formula has it.",
         f"Each run is as long as half of each group's 95 % interval is at most {wanted} of its mean, of at most "
-        f"{scale.lengths.most} jobs, under FCFS {scale.most_fcfs}; what is less precise is told of in the table of runs. thres of 14 and more under "
-        "FCFS is outside of that.",
+        f"{scale.lengths.most} jobs, under FCFS {scale.most_fcfs}; what is less precise is told of in the table of "
+        "runs. thres of 14 and more under FCFS is outside of that.",
         "The transient is deleted by MSER-5; batches by Law & Carson's rule of correlation; means are corrected by the "
         f"waits of single servers with loads of {', '.join(f'{each:g}' for each in setup.CONTROLS)}, which are known.",
         "All policies meet the same jobs. Fairness is S4's mean response over S1's, and Jain's index of S1 to S4.",
-        "Moldable jobs that are co-allocated: not yet.",
     ]

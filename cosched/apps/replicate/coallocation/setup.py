@@ -35,15 +35,17 @@ from cosched.metrics.summary import per_job
 from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.node import Node
 from cosched.model.time import US_PER_S
-from cosched.model.width import Components, Flexible
+from cosched.model.width import Components, Flexible, Range
 from cosched.workload.generators.registry import generate
-from cosched.workload.rules import Workload, prepare
+from cosched.workload.rules import Shaped, Workload, prepare
 from space_scheduler.plugins import resolve
 from space_scheduler.simulator.host import Outcome, Site, simulate
 
 SEED: Final = 1
 FCFS: Final = "coalloc-fcfs"
 EASY: Final = "easy"
+#: Passes the head as FPFS does, without a limit, and starts moldable jobs in the largest size that is free.
+MOLDING: Final = "fjt1+bfa(expired=remain)"
 #: The loads of the single servers whose waits are control variates.
 CONTROLS: Final = (0.8, 0.9, 0.95, 0.97)
 _MEMORY_BYTES: Final = 1 << 40
@@ -63,7 +65,8 @@ def fpfs(jumps: int) -> str:
 class Cell(NamedTuple):
     """What is simulated: a policy, how jobs are divided, what a job on several clusters is slower by, and D(q).
 
-    Inter-arrival times go with the mean size, so that the load is the paper's at every q.
+    Inter-arrival times go with the mean size, so that the load is the paper's at every q. ``mold``: jobs above the
+    threshold can run on a part of their size, down to this part, with the same work; they are divided as they start.
     """
 
     policy: str
@@ -71,7 +74,7 @@ class Cell(NamedTuple):
     threshold: int = THRESHOLD
     cost_ppm: int = 0
     q: float = PAPERS.q
-    most: int = MOST_COMPONENTS
+    mold: int = 1
 
 
 class Scale(NamedTuple):
@@ -91,7 +94,7 @@ FULL: Final = Scale(
     jumps=(0, 1, 2, 5, 10, 20, HIGH),
     thresholds=(5, 8, 11, 14, 17, 20),
     costs_ppm=(100_000, 200_000),
-    qs=(0.7, 0.9),
+    qs=(0.7, 0.8),
 )
 QUICK: Final = Scale(
     lengths=Lengths(precision=0.05, first=6_000, most=6_000),
@@ -121,8 +124,20 @@ def workload(cell: Cell, jobs: int, seed: int = SEED) -> Workload:
     """The first jobs of a seed, divided."""
     parameters = {"q": cell.q, "mean_interarrival_s": interarrival_s(cell.q)}
     load = prepare(generate("ngubiri06", jobs, PROCS, np.random.default_rng(seed), parameters), procs_total=PROCS)
-    dividing = Dividing(threshold=cell.threshold, partition=cell.partition, most=cell.most, bounds=PHASED_BOUNDS)
+    if cell.mold > 1:
+        return replace(load, shapes=_molded(cell, load))
+    dividing = Dividing(threshold=cell.threshold, partition=cell.partition, bounds=PHASED_BOUNDS)
     return replace(load, divided=_divided(dividing, load, seed))
+
+
+def _molded(cell: Cell, load: Workload) -> list[Shaped | None]:
+    """Each large job's sizes."""
+    return [
+        Shaped(Range(-(-size // cell.mold), size, components=MOST_COMPONENTS), size * run_us, size * run_us)
+        if size > cell.threshold
+        else None
+        for size, run_us in zip(load.procs.tolist(), load.run_us.tolist(), strict=True)
+    ]
 
 
 def interarrival_s(q: float) -> float:
@@ -169,7 +184,7 @@ def measured(cell: Cell, lengths: Lengths) -> Measured:
 
 def _longer(cell: Cell) -> int:
     """How many times as long a first run is: guesses, of what would else be made in vain."""
-    if cell.policy == EASY:
+    if cell.policy in (EASY, MOLDING):
         return 1
     if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.threshold > THRESHOLD:
         return 2 if cell.policy != FCFS else 3

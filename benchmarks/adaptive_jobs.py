@@ -8,14 +8,15 @@ the same places. Ranks are kept to their core.
 
 All jobs of both kinds are there all the time, and stopped (SIGSTOP) but for one kind's *turn*. When it has gone on for
 a moment, each job has so many steps to do, and is stopped again when it has done them; a turn takes until the last has.
-Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Processes that are
-started anew may be some per cent faster or slower for as long as they live, so all are, several times. Adaptive jobs are so in
-one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that compute, so what they
-cost is their points; *resized* ones are moved to the other core and back in each turn, at a third and at two thirds of
-their steps.
+Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Processes may be some
+per cent faster or slower for as long as they live, so all jobs are started anew several times.
+
+Adaptive jobs are so in one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that
+compute, so what they cost is their points; *resized* ones are moved to the other core and back in each turn, at a third
+and at two thirds of their steps.
 
 *Longer* is the adaptive turn's time against the rigid one's of the same pair, less one (the paper's cost). Others' work
-on the machine makes that uncertain, and hardly changes two parts of it: *more CPU* is the same of the CPU time of all
+on the machine makes that uncertain, and changes two parts of it less: *more CPU* is the same of the CPU time of all
 ranks but the sleepers; *sleepers* is what all sleeping ranks use of the two cores. Medians have the interval that holds
 them with 95 % (order statistics).
 

@@ -11,7 +11,7 @@ the same question. It has one answer whatever the order of placing: there is a p
 job may use take enough tasks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from heapq import nlargest
 from typing import Final, NamedTuple
@@ -19,9 +19,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cosched.model.allocation import Allocation, Share
+from cosched.model.components import Placed
 from cosched.model.job import Job
 from cosched.model.node import Owner
 from cosched.model.time import FOREVER_US
+from cosched.model.width import Components
+from space_scheduler.clusters import Clusters, lasts_us, most_components
 from space_scheduler.reasons import Reason, Why
 
 
@@ -71,6 +74,7 @@ class Place(NamedTuple):
     ``alike_in``: in which fields jobs have to be the same to be alike for it. ``looks_at_company``: it matters who is
     on a node, to where tasks go or whether they may. ``by_company``: who is there, and not only how much is free,
     decides whether a job has a place; so a start can make room for another, and an end can take it away.
+    ``share_clusters``: components of one job may lie on one cluster.
     """
 
     lay: "Callable[[Room, Job, Sequence[int]], list[tuple[int, int]] | None]"
@@ -79,6 +83,7 @@ class Place(NamedTuple):
     alike_in: frozenset[Field] = frozenset()
     looks_at_company: bool = False
     by_company: bool = False
+    share_clusters: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -106,12 +111,12 @@ class Room:
     ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
     who is on each node, ``cpus`` how many CPUs they share there (none given: each task has one of its own), ``owners``
     who is at its desk, ``places`` how many tasks a node could have if nobody were there (none given: as many as are
-    free).
+    free), ``clusters`` which clusters the nodes belong to, where there are several.
     """
 
     __slots__ = (
-        "_free_procs", "_index", "_nodes_of", "cpus", "memory_bytes", "most_nodes", "names", "owners", "place",
-        "places", "procs", "residents", "used_permille",
+        "_free_procs", "_index", "_nodes_of", "clusters", "cpus", "memory_bytes", "most_nodes", "names", "owners",
+        "place", "places", "procs", "residents", "used_permille",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +130,7 @@ class Room:
         cpus: Sequence[int] = (),
         owners: Sequence[Owner | None] = (),
         places: Sequence[int] = (),
+        clusters: Clusters | None = None,
     ) -> None:
         self.names = names
         self.procs = procs
@@ -135,6 +141,7 @@ class Room:
         self.cpus = cpus
         self.owners = owners or [None] * len(names)
         self.places = places or tuple(procs)
+        self.clusters = clusters
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
         self._nodes_of: dict[int, tuple[int, ...]] | None = None
@@ -151,9 +158,20 @@ class Room:
         """The same nodes, residents and rules with other figures."""
         other = Room(
             self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners,
-            self.places,
+            self.places, self.clusters,
         )  # fmt: skip
         other._index = self._index
+        return other
+
+    def on_clusters_of(self, indices: Iterable[int]) -> "Room":
+        """What is free on the clusters of these nodes, as on one cluster: of other nodes, nothing."""
+        if self.clusters is None:
+            return self
+        of = self.clusters.of
+        kept = {of[index] for index in indices}
+        procs = [each if cluster in kept else min(0, each) for each, cluster in zip(self.procs, of, strict=True)]
+        other = self.with_free(procs, self.memory_bytes)
+        other.clusters = None
         return other
 
     @property
@@ -261,6 +279,8 @@ class Room:
             if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
                 why, numbers = Why.NOT_ENOUGH_CPU, {**numbers, "task_cpu_permille": job.cpu_permille}
             return Reason(why, {**numbers, "free_memory_bytes": free_bytes}), tasks, None
+        if self.clusters is not None or isinstance(job.shape, Components):
+            return self._looked_over_clusters(job, tasks)
         if self.most_nodes < len(tasks):
             fitting = sum(nlargest(self.most_nodes, tasks))
             if job.procs > fitting:
@@ -271,6 +291,53 @@ class Room:
         chosen = self.place.lay(self, job, tasks)
         numbers = {"procs": job.procs, "fitting_procs": fitting}
         return (Reason(Why.NO_UNIFORM_SET, numbers) if chosen is None else None), tasks, chosen
+
+    def _looked_over_clusters(
+        self, job: Job, tasks: list[int]
+    ) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+        """The same for a job that could have enough tasks, where each of its components has to lie on one cluster."""
+        clusters = self.clusters or Clusters(("",), (0,) * len(tasks))
+        free = clusters.fitting(tasks, self.most_nodes)
+        placed = clusters.placed(job, free, self.place.share_clusters)
+        if placed is None:
+            shape, most = job.shape, most_components(job)
+            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
+            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
+            return Reason(Why.NO_CLUSTERS, {**numbers, "freest_procs": max(free), "clusters": len(free)}), tasks, None
+        laid = self._laid(job, placed, clusters, tasks)
+        if laid is None or (self.place.allows and not self.place.allows(self, job, laid)):
+            return Reason(Why.NO_UNIFORM_SET, {"procs": job.procs, "fitting_procs": sum(tasks)}), tasks, None
+        if len(laid) > self.most_nodes:
+            numbers = {"procs": job.procs, "fitting_procs": sum(tasks), "max_nodes": self.most_nodes}
+            return Reason(Why.SPREAD_OUT, numbers), tasks, None
+        return None, tasks, laid
+
+    def _laid(self, job: Job, placed: Placed, clusters: Clusters, tasks: Sequence[int]) -> list[tuple[int, int]] | None:
+        """(index of a node, tasks) of a job's components on their clusters, the widest first; None: no place there."""
+        laid: list[tuple[int, int]] = []
+        widths: dict[int, int] = {}
+        for width, cluster in zip(*placed, strict=True):
+            widths[cluster] = widths.get(cluster, 0) + width  # two on one cluster are laid together
+        for cluster, width in widths.items():
+            if clusters.apart:
+                laid.append((clusters.of.index(cluster), width))
+                continue
+            fitting = [here if at == cluster else 0 for here, at in zip(tasks, clusters.of, strict=True)]
+            part = self.place.lay(self, job.at(width), fitting)
+            if part is None:
+                return None
+            laid += part
+        return laid
+
+    def lasts_us(self, job: Job, allocation: Allocation) -> int:
+        """How long the job is predicted to take there, in microseconds: on several clusters, longer than on one."""
+        if self.clusters is None or most_components(job) == 1:
+            return job.estimate_us
+        return lasts_us(job, self.clusters.cost_ppm(job, [at for at, _ in self.indices(allocation)]))
+
+    def longest_us(self, job: Job) -> int:
+        """The longest that the job can be predicted to take, in microseconds, wherever it lies."""
+        return job.estimate_us if self.clusters is None else self.clusters.longest_us(job)
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
@@ -286,6 +353,8 @@ class Room:
         problem = self._too_much(job, allocation)
         if problem is None and self.place.allows and not self.place.allows(self, job, self.indices(allocation)):
             return "these nodes are no uniform set"
+        if problem is None and self.clusters is not None:
+            return self.clusters.misfit(job, self.indices(allocation), self.place.share_clusters)
         return problem
 
     def _too_much(self, job: Job, allocation: Allocation) -> str | None:
@@ -329,6 +398,10 @@ class Room:
             return room.misfit(job.at(new.processes), new)
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
             return f"{len(new.nodes)} nodes, and a job may use {self.most_nodes}"
+        if self.clusters is not None and (
+            problem := self.clusters.misfit(job, self.indices(new), self.place.share_clusters)
+        ):
+            return problem
         more = new.beyond(old)
         if new.folded or old.folded:  # the same processes, on more processors of the same nodes
             return f"fewer processors are free than {more.procs} more" if self.lacks(job, more) else None

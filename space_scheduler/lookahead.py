@@ -75,7 +75,7 @@ class LookAhead:
 
     def ends_us(self, job: Job, allocation: Allocation) -> int:
         """When a job would end that starts now on nodes that nobody else is on."""
-        occupancy = Occupancy(self._occupancy.sharing, self._occupancy.fold_cost_ppm)
+        occupancy = self._occupancy.anew()
         occupancy.nodes = {share.node: self._occupancy.nodes[share.node] for share in allocation.nodes}
         occupancy.enter(job, allocation)
         return end_us(self.now_us, job.alone_us * ALONE_PPM, occupancy.rates_ppm(occupancy.nodes)[job.id])

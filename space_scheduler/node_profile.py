@@ -86,8 +86,8 @@ class NodeProfile:
         return found
 
     def placed(self, job: Job, start_us: int) -> Allocation | None:
-        """A place for the job from ``start_us`` on for its whole estimate, or None."""
-        return self.throughout(start_us, start_us + job.estimate_us).placed(job)
+        """A place for the job from ``start_us`` on for as long as it can be predicted to take, or None."""
+        return self.throughout(start_us, start_us + self._room.longest_us(job)).placed(job)
 
     def earliest(self, job: Job, after_us: int) -> tuple[int, Allocation] | None:
         """The anchor point: the earliest start from ``after_us`` on, and the place; None if there will never be one.
@@ -121,7 +121,7 @@ class NodeProfile:
         return None
 
     def take(self, job: Job, start_us: int, allocation: Allocation) -> None:
-        """Reserve a place from ``start_us`` on for the job's estimate."""
+        """Reserve a place from ``start_us`` on for as long as the job is predicted to take there."""
         self._change(job, start_us, allocation, -1)
 
     def give(self, job: Job, start_us: int, allocation: Allocation) -> None:
@@ -138,7 +138,7 @@ class NodeProfile:
         return False
 
     def _change(self, job: Job, start_us: int, allocation: Allocation, sign: int) -> None:
-        end_us = start_us + job.estimate_us
+        end_us = start_us + self._room.lasts_us(job, allocation)
         for share in allocation.nodes:
             if (i := self._index.get(share.node)) is not None:
                 if sign > 0 or start_us > self._steps[i][0][0]:

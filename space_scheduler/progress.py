@@ -30,10 +30,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cosched.model.allocation import Allocation
+from cosched.model.components import Between
 from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from cosched.model.width import Range, Shape
+from space_scheduler.clusters import crossing_ppm, slowed
 
 #: Millionths of what a job does alone in its own width: a whole number wherever it is one, exact anyway.
 Rate = int | Fraction
@@ -65,7 +67,7 @@ class NodeCpu(NamedTuple):
     """A node as rates depend on it: CPUs that parallel tasks may use together, CPUs it has, whether its owner is there.
 
     ``lacking_permille``: memory that is asked for and not there, in thousandths of what there is. ``bursts_permille``:
-    which part of the time the owner computes, on all of its CPUs.
+    which part of the time the owner computes, on all of its CPUs. ``cluster``: the one that it belongs to.
     """
 
     usable: float
@@ -73,6 +75,7 @@ class NodeCpu(NamedTuple):
     owned: bool = False
     lacking_permille: int = 0
     bursts_permille: int = 0
+    cluster: str = ""
 
 
 class Load(NamedTuple):
@@ -90,19 +93,24 @@ class Load(NamedTuple):
 class Occupancy:
     """Who is where. A copy costs little: what it holds for a node or a job is a value that is never changed."""
 
-    __slots__ = ("_on", "fold_cost_ppm", "jobs", "nodes", "sharing")
+    __slots__ = ("_on", "between", "fold_cost_ppm", "jobs", "nodes", "sharing")
 
-    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0) -> None:
-        """``fold_cost_ppm`` as for :func:`speed_up`."""
+    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0, between: Between | None = None) -> None:
+        """``fold_cost_ppm`` as for :func:`speed_up`; ``between``: what jobs on several clusters pay."""
         self.sharing = sharing
+        self.between = between
         self.fold_cost_ppm = fold_cost_ppm
         self.nodes: dict[str, NodeCpu] = {}
         self.jobs: dict[int, Load] = {}
         self._on: dict[str, tuple[int, ...]] = {}
 
+    def anew(self) -> "Occupancy":
+        """One with the same rules, without nodes or jobs."""
+        return Occupancy(self.sharing, self.fold_cost_ppm, self.between)
+
     def copy(self) -> "Occupancy":
         """An independent copy."""
-        other = Occupancy(self.sharing, self.fold_cost_ppm)
+        other = self.anew()
         other.nodes, other.jobs, other._on = self.nodes.copy(), self.jobs.copy(), self._on.copy()
         return other
 
@@ -111,7 +119,11 @@ class Occupancy:
         # a job's own folded tasks are no company, and nobody is where all of them sleep
         tasks = {share.node: share.procs for share in allocation.nodes if share.procs or not allocation.procs}
         cpu = max(_LEAST_CPU, job.cpu_permille / 1000)
-        self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed_up(job, allocation, self.fold_cost_ppm))
+        speed = speed_up(job, allocation, self.fold_cost_ppm)
+        if self.between is not None or job.crossing_ppm is not None:
+            clusters = {self.nodes[share.node].cluster for share in allocation.nodes}
+            speed = slowed(speed, crossing_ppm(job, clusters, self.between))
+        self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed)
         for name in tasks:
             self._on[name] = (*self._on.get(name, ()), job.id)
 

@@ -1,5 +1,6 @@
 """What a simulation is made of: the settings of ``simulate`` and ``compare``, from options, a file or a manifest."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -7,11 +8,14 @@ import msgspec
 from cosched.config.site import SiteSettings
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
+from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.time import US_PER_S
 from cosched.workload import speedups
 from cosched.workload.rules import MAX_PROCS, AtLimit, InputRules, NegativeTimes, ProcsFrom, Unusable
 from cosched.workload.shapes import Work
 
+#: No site has more; what says so is a mistake.
+MOST_CLUSTERS: Final = 1000
 MAX_DELAY_US: Final = 30 * 86_400 * US_PER_S
 
 
@@ -40,6 +44,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fjt: str = "largest"
     fold_cost: float = 0.0
     resize_cost: str = "0s"
+    clusters: list[int] = []
+    threshold: int | None = None
+    partition: Partition | None = None
+    most_components: int = MOST_COMPONENTS
+    cross_cluster_cost: float = 0.0
 
     def checked(self, where: str) -> "Experiment":
         """Itself, when the settings make sense together; else :class:`BadInput` with the key's path."""
@@ -70,7 +79,46 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad("resize_cost", self.resize_cost, "30 days at most")
         if duration_us(self.launch_delay, f"{where}: launch_delay" if where else "--launch-delay") > MAX_DELAY_US:
             raise bad("launch_delay", self.launch_delay, "30 days at most")
+        for key, found, expected in self._problems_of_clusters():
+            raise bad(key, found, expected)
         return self
+
+    def _problems_of_clusters(self) -> Iterator[tuple[str, object, str]]:
+        """What the settings of several clusters have wrong: key, what was found, what is expected."""
+        if not self.clusters:
+            for key in ("threshold", "partition"):
+                if getattr(self, key) is not None:
+                    yield key, getattr(self, key), "nothing without clusters: --clusters 20,20,20"
+            return
+        largest = max(self.clusters)
+        if min(self.clusters) < 1 or sum(self.clusters) > MAX_PROCS or len(self.clusters) > MOST_CLUSTERS:
+            yield "clusters", self.clusters, f"processors of each of 1 to {MOST_CLUSTERS} clusters, at least 1"
+        if self.procs is not None and self.procs != sum(self.clusters):
+            yield "procs", self.procs, f"{sum(self.clusters)}, as the clusters have together"
+        if self.ties != "batch":
+            yield "ties", self.ties, "batch: rules of other simulators know no clusters"
+        if self.threshold is not None and not 1 <= self.threshold <= (largest if self.site is None else MAX_PROCS):
+            yield "threshold", self.threshold, f"1 to {largest}, the processors of the largest cluster"
+        if self.partition not in (None, Partition.USER) and self.threshold is None:
+            yield "threshold", f"none beside {self.partition}", "the size above which jobs are divided, such as 11"
+        if self.most_components < 1:
+            yield "most_components", self.most_components, "1 or more"
+        if not 0 <= self.cross_cluster_cost <= 1000:
+            yield "cross_cluster_cost", self.cross_cluster_cost, "the part of its time that it adds, such as 0.25"
+
+    @property
+    def dividing(self) -> Dividing | None:
+        """How jobs are divided among the clusters; None where there are none."""
+        if not self.clusters:
+            return None
+        partition = self.partition or (Partition.USER if self.threshold is None else Partition.RANDOM)
+        return Dividing(threshold=self.threshold or max(self.clusters), partition=partition, most=self.most_components)
+
+    @property
+    def between(self) -> Between | None:
+        """What communication between the clusters costs."""
+        cost = self.cross_cluster_cost
+        return Between({"": round(cost * 1_000_000)}) if cost else None
 
     @property
     def input_rules(self) -> InputRules:

@@ -25,7 +25,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     leaves to parallel work while nobody is at the desk, on real nodes whoever is there (memory, unlike CPU, cannot be
     taken back from a running task without swap). While an owner is there it leaves ``owned_cpu_permille`` of the CPUs,
     at most ``owned_memory_bytes`` (-1: as much as without him), and of ``total_memory_bytes`` no more than he leaves
-    (0: ``memory_bytes`` are all there are).
+    (0: ``memory_bytes`` are all there are). ``cluster`` is the name of the cluster (a lab) that it belongs to; empty
+    where there is only one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     owned_cpu_permille: int = 1000
     owned_memory_bytes: int = -1
     total_memory_bytes: int = 0
+    cluster: str = ""
 
     def memory_beside(self, owner: "Owner | None") -> int:
         """Bytes that parallel work may have together while that owner is there."""

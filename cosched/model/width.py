@@ -40,6 +40,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     A ``resident`` job is a malleable one that can add no process while it runs, as a program of MPI: it starts with as
     many as it can ever have (:meth:`present`) and keeps them, on their nodes, until it ends. Its width is how many of
     them are enabled, each on a processor; the others sleep. Memory counts all of them.
+
+    A moldable job may lie on up to ``components`` clusters, divided when it starts as a flexible one is.
     """
 
     least: int
@@ -50,6 +52,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
     ask_more: int = 0
     ask_fewer: int = 0
     resident: bool = False
+    components: int = 1
 
     def speed(self, procs: int) -> int:
         """How fast the job is with so many processes, in the same unit for all of its sizes."""
@@ -86,6 +89,8 @@ class Range(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="rang
             return f"asks for up to {self.ask_more} more or {self.ask_fewer} fewer than {self.sizes or self.least}"
         if self.resident and not self.malleable:
             return "its processes are to stay, and it is not malleable"
+        if self.components < 1 or (self.components > 1 and self.malleable):
+            return f"{self.components} components: a moldable job may have several"
         return self._trouble_of_sizes()
 
     def _trouble_of_sizes(self) -> str | None:
@@ -121,6 +126,36 @@ class Components(msgspec.Struct, frozen=True, gc=False, tag="components"):
         return None if self.procs and min(self.procs) >= 1 else f"components {self.procs}"
 
 
+class Flexible(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="flexible"):
+    """``procs`` processes in at most ``most`` components, which the scheduler chooses when the job starts.
+
+    A flexible request (Bucur & Epema, "The influence of the structure and sizes of jobs on the performance of
+    co-allocation", JSSPP 2000). Of the ways that have a place then it takes the one whose widest component is the
+    narrowest; ``near``: among those for which the job has the lowest cost of communication between clusters.
+    """
+
+    procs: int
+    most: int
+    near: bool = False
+
+    @property
+    def least(self) -> int:
+        """Its only width."""
+        return self.procs
+
+    def allows(self, procs: int) -> bool:
+        """Whether the job can have so many processes."""
+        return procs == self.procs
+
+    def largest(self, most: int) -> int | None:
+        """Its only width, if it is at most so many, or None."""
+        return self.procs if self.procs <= most else None
+
+    def trouble(self) -> str | None:
+        """What is wrong with it, in words, or None."""
+        return None if self.procs >= 1 and self.most >= 1 else f"{self.procs} processes in {self.most} components"
+
+
 #: What a job may say besides a number.
-Shape = Range | Components
+Shape = Range | Components | Flexible
 Width = Rigid | Shape

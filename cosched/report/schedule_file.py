@@ -17,6 +17,7 @@ from cosched.workload.log import FIELDS, Field, Header, Log
 from cosched.workload.schedule import Schedule
 
 COLUMNS: Final = ("job_id", "submit", "start", "end", "procs", "requested")
+PLACEMENT_COLUMNS: Final = ("job_id", "start", "cluster", "width")
 HOLDING_COLUMNS: Final = ("job_id", "at_s", "processes", "cpus", "why")
 FORMATS: Final = (".csv", ".parquet", ".swf", ".swf.gz")
 
@@ -71,6 +72,18 @@ def write_holdings(schedule: Schedule, path: Path) -> None:
         file.writelines(
             [f"{numbers[row]},{plain_seconds(at)},{processes},{cpus},{why}\n" for row, at, processes, cpus, why in rows]
         )
+
+
+def write_placements(schedule: Schedule, path: Path) -> None:
+    """Write where each component of each job lay, as CSV: ``job_id,start,cluster,width``, clusters from 1."""
+    number = {name: at for at, name in enumerate(dict.fromkeys(schedule.clusters), 1)}
+    numbers, starts = schedule.workload.job_id.tolist(), schedule.start_us.tolist()
+    with path.open("w", encoding="ascii", newline="") as file:
+        file.write(",".join(PLACEMENT_COLUMNS) + "\n")
+        for row, job_id in enumerate(numbers):
+            at = plain_seconds(starts[row])
+            for cluster, width in schedule.components(row):
+                file.write(f"{job_id},{at},{number[cluster]},{width}\n")
 
 
 def as_log(schedule: Schedule) -> Log:

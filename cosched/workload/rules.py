@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cosched.errors import BadInput
 from cosched.model.time import FOREVER_US, US_PER_S
-from cosched.model.width import Range
+from cosched.model.width import Components, Flexible, Range
 from cosched.workload.log import Field, Log
 
 Times = NDArray[np.int64]
@@ -126,7 +126,9 @@ class Workload:
     the job really runs, ``request_us`` what the log's user asked for, raised to the logged run time where that is
     longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts. ``tasks`` is for
     machines whose nodes have names. ``shapes`` has each job's widths, None for one that is as the log has it; empty:
-    all are. Where a job has several, the columns are those of its largest one, times rounded up.
+    all are. Where a job has several, the columns are those of its largest one, times rounded up. ``divided`` has each
+    job's components on several clusters, None for a job of one; empty: all are of one. ``crossing_ppm`` has by how many
+    millionths of its time each is slower on several, where that is known of it.
     """
 
     name: str
@@ -148,6 +150,8 @@ class Workload:
     timezone_offset_s: int | None = None
     tasks: Tasks | None = None
     shapes: Sequence[Shaped | None] = ()
+    divided: Sequence[Components | Flexible | None] = ()
+    crossing_ppm: Sequence[int | None] = ()
 
     def __len__(self) -> int:
         return len(self.job_id)

@@ -63,7 +63,8 @@ class Schedule:
 
     ``promised_us`` is the first start that was promised to the job, -1 where none was. ``work_us`` is what each job
     did, as time alone on idle nodes, until it ended or was killed; None on a dedicated machine, where that is the time
-    executed. ``placed`` has each job's tasks by node where nodes have names, and ``nodes`` those names in order.
+    executed. ``placed`` has each job's tasks by node where nodes have names, ``nodes`` those names in order, and
+    ``clusters`` the cluster of each, where there are several.
     ``holdings`` has what each job held from when on, in order of time, where jobs change shape (None: all are rigid).
     """
 
@@ -74,6 +75,7 @@ class Schedule:
     work_us: Times | None = field(default=None, kw_only=True)
     placed: Sequence[tuple[tuple[str, int], ...]] | None = field(default=None, kw_only=True)
     nodes: Sequence[str] = field(default=(), kw_only=True)
+    clusters: Sequence[str] = field(default=(), kw_only=True)
     holdings: Sequence[Holding] | None = field(default=None, kw_only=True)
 
     @property
@@ -120,6 +122,15 @@ class Schedule:
                 found.append(Stretch(row, each.at_us, end_us, each.procs, folded, lost))
                 end_us = each.at_us
         return sorted((each for each in found if each.procs), key=lambda each: each.begin_us)
+
+    def components(self, row: int) -> list[tuple[str, int]]:
+        """(cluster, width) of each of a job's components, the widest first; those on one cluster count as one."""
+        assert self.placed is not None
+        cluster_of = dict(zip(self.nodes, self.clusters, strict=True))
+        widths: dict[str, int] = {}
+        for node, tasks in self.placed[row]:
+            widths[cluster_of[node]] = widths.get(cluster_of[node], 0) + tasks
+        return [*widths.items()]
 
     @property
     def alone_us(self) -> Times:

@@ -4,12 +4,11 @@ A capacity changes when nodes do, and when a job takes, changes or gives back wh
 one change to the next, and never anywhere else: a machine is restored by making a capacity of its nodes under the rules
 of now and having every job take what it holds, and ``validate()`` finds the same totals in that way.
 
-There are two kinds. :class:`PooledCapacity` counts interchangeable processors; where nodes have names it is
+There are two kinds. :class:`CountedCapacity` counts interchangeable processors; where nodes have names it is
 :class:`~space_scheduler.machine.named_capacity.NamedCapacity`. What is held stays held, whatever becomes of the nodes:
 then what is free is nothing, and nothing starts there until enough has been given back.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from cosched.model.allocation import Allocation
@@ -95,29 +94,19 @@ class Capacity(Protocol):
         ...
 
 
-class PooledCapacity:
-    """Interchangeable processors, counted: in one pool, or in several that have names, one number each.
+class CountedCapacity:
+    """Interchangeable processors, counted. ``free_procs`` is negative while drained processors are still held."""
 
-    One pool has no name and needs none: an allocation from it is a number of processors. From pools with names (a
-    site's clusters) it has a share of each. ``free_procs`` is negative while drained processors are still held.
-    """
+    __slots__ = ("free_procs", "procs_installed", "procs_total")
 
-    __slots__ = ("free", "free_procs", "procs_installed", "procs_total", "sizes")
+    def __init__(self, procs: int = 0) -> None:
+        """So many processors."""
+        self.procs_total = self.procs_installed = self.free_procs = procs
 
-    def __init__(self, procs: int = 0, pools: Mapping[str, int] | None = None) -> None:
-        """So many processors in one pool, or in each of the pools of these names."""
-        self.sizes = dict(pools or {})
-        self.free = dict(self.sizes)  # by pool, where they have names
-        self.procs_total = self.procs_installed = self.free_procs = procs + sum(self.sizes.values())
-
-    def resize(self, procs: int, pool: str = "") -> None:
+    def resize(self, procs: int) -> None:
         """Processors come into service, or leave it (negative): those that are held, as they are given back."""
-        in_service = self.sizes[pool] if pool else self.procs_total
-        if in_service + procs < 0:
-            raise ValueError(f"{-procs} processors cannot go: {in_service} are in service")
-        if pool:
-            self.sizes[pool] += procs
-            self.free[pool] += procs
+        if self.procs_total + procs < 0:
+            raise ValueError(f"{-procs} processors cannot go: {self.procs_total} are in service")
         self.procs_total += procs
         self.procs_installed = max(self.procs_installed, self.procs_total)
         self.free_procs += procs
@@ -125,43 +114,37 @@ class PooledCapacity:
     def take(self, job: Job, allocation: Allocation) -> None:
         """A job holds this from now on."""
         self.free_procs -= allocation.procs
-        for share in allocation.nodes:
-            self.free[share.node] -= share.procs
 
     def change(self, job: Job, old: Allocation, new: Allocation) -> None:
         """A job that held the old holds the new, in one step."""
-        self.give(job, old)
-        self.take(job, new)
+        self.free_procs += old.procs - new.procs
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """A job holds this no more."""
         self.free_procs += allocation.procs
-        for share in allocation.nodes:
-            self.free[share.node] += share.procs
 
-    def room(self) -> "PooledRoom":
+    def room(self) -> "CountedRoom":
         """What is free; a copy."""
-        return PooledRoom(self.free_procs, self.free.copy())
+        return CountedRoom(self.free_procs)
 
     def totals(self) -> Totals:
         """All three of them, as a value."""
         return Totals(self.procs_installed, self.procs_total, self.free_procs)
 
-    def anew(self) -> "PooledCapacity":
+    def anew(self) -> "CountedCapacity":
         """The same processors, none of them held."""
-        made = PooledCapacity(self.procs_total - sum(self.sizes.values()), self.sizes)
+        made = CountedCapacity(self.procs_total)
         made.procs_installed = self.procs_installed
         return made
 
 
-class PooledRoom:
-    """What is free of interchangeable processors: altogether, and of each pool where they have names."""
+class CountedRoom:
+    """How many interchangeable processors are free."""
 
-    __slots__ = ("free", "free_procs")
+    __slots__ = ("free_procs",)
 
-    def __init__(self, free_procs: int, free: dict[str, int]) -> None:
+    def __init__(self, free_procs: int) -> None:
         self.free_procs = free_procs
-        self.free = free
 
     def obstacle(self, job: Job) -> Reason | None:
         """Why the job has no place, with the numbers, or None."""
@@ -169,34 +152,27 @@ class PooledRoom:
         return Reason(why, {"procs": job.procs, "free_procs": self.free_procs}) if why else None
 
     def placed(self, job: Job) -> Allocation | None:
-        """The job's processors out of the one pool, or None where there is an obstacle."""
+        """The job's processors, or None where there is an obstacle."""
         return None if self.obstacle(job) else Allocation(job.procs)
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
-        """What is wrong with this place for this job, in words, or None."""
-        for share in allocation.nodes:
-            if share.procs > self.free.get(share.node, 0):
-                return f"{share.procs} processors of {share.node}, where {self.free.get(share.node, 0)} are free"
+        """What is wrong with so many processors for this job, in words, or None."""
+        if allocation.nodes:
+            return "nodes are named where processors are counted"
         return obstacle(allocation.procs, job.estimate_us, 0, self.free_procs)
 
     def misfit_wider(self, job: Job, old: Allocation, new: Allocation) -> str | None:
-        """What is wrong with this place for a job that holds the old one, in words, or None."""
+        """What is wrong with so many for a job that holds the old ones, in words, or None."""
         return self.misfit(job, new.beyond(old))
 
     def lacks(self, job: Job, allocation: Allocation) -> bool:
-        """Whether the job would hold more than is free, of all of them or of some pool."""
-        return allocation.procs > self.free_procs or any(
-            share.procs > self.free.get(share.node, 0) for share in allocation.nodes
-        )
+        """Whether the job would hold more than is free."""
+        return allocation.procs > self.free_procs
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold."""
         self.free_procs -= allocation.procs
-        for share in allocation.nodes:
-            self.free[share.node] -= share.procs
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held."""
         self.free_procs += allocation.procs
-        for share in allocation.nodes:
-            self.free[share.node] += share.procs

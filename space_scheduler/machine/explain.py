@@ -35,6 +35,9 @@ def _never_fits(room: Room, job: Job) -> Reason | None:
     if job.memory_bytes > largest_bytes:
         numbers = {"task_memory_bytes": job.memory_bytes, "largest_node_bytes": largest_bytes}
         return Reason(Why.TASK_TOO_LARGE, numbers)
+    if found.why is Why.NO_CLUSTERS:
+        wider = found.numbers["widest_procs"] > found.numbers["freest_procs"]
+        return Reason(Why.WIDER_THAN_CLUSTER if wider else Why.MORE_THAN_CLUSTERS, found.numbers)
     if never := _NEVER.get(found.why):
         return Reason(never, found.numbers)
     numbers = {name: found.numbers[name] for name in ("procs", "fitting_procs", "task_memory_bytes")}

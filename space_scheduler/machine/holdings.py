@@ -11,6 +11,7 @@ from fractions import Fraction
 from cosched.model.allocation import Allocation
 from cosched.model.job import STARTING, Job
 from cosched.model.time import FOREVER_US
+from space_scheduler.clusters import slowed
 from space_scheduler.machine import explain
 from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.events import AnyEvent
@@ -36,7 +37,7 @@ def start(machine: Machine, record: Record, allocation: Allocation, event: AnyEv
     if machine.rates is not None:
         machine.rates.begin(record, now_us)
         machine.see(share.node for share in allocation.nodes)
-    elif allocation.procs != job.procs or allocation.folded:
+    elif allocation.procs != job.procs or allocation.folded or _cost_ppm(machine, record):
         _follow_width(machine, record)
     if not machine.changing:
         return _started(machine, record, event)
@@ -145,7 +146,7 @@ def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
     assert allocation is not None
     _count_work(machine, record)
     speed = 0 if record.waits else speed_up(record.job, allocation, machine.rules.fold_cost_ppm)
-    rate = whole(Fraction(ALONE_PPM * speed))
+    rate = whole(Fraction(ALONE_PPM * slowed(speed, _cost_ppm(machine, record))))
     if still_us:
         _stand_still(machine, record, still_us)
     if rate == record.rate_ppm:
@@ -153,6 +154,13 @@ def _follow_width(machine: Machine, record: Record, still_us: int = 0) -> bool:
     record.rate_ppm = rate
     machine.jobs.predict(record, end_us(record.as_of_us, record.left, rate))
     return True
+
+
+def _cost_ppm(machine: Machine, record: Record) -> int:
+    """By how many millionths of its time communication between clusters has a job take longer."""
+    if machine.nodes is None or record.goes_with is None:
+        return 0
+    return machine.nodes.cost_ppm(record.job, record.goes_with)
 
 
 def _count_work(machine: Machine, record: Record) -> None:

@@ -7,7 +7,6 @@ from space_scheduler.machine.capacity import Free
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.view import MachineView
-from space_scheduler.progress import Occupancy
 
 
 def walk(machine: MachineView) -> None:
@@ -53,7 +52,8 @@ def _sleeps(job: Job, held: Allocation) -> bool:
 def _walk_rates(machine: MachineView, rates: Rates) -> None:
     """Rates follow from what jobs hold, or have been told that they are to hold: so they do in a restored machine."""
     kept = rates.occupancy
-    follow = Occupancy(kept.sharing, kept.fold_cost_ppm)
+    follow = kept.anew()
+    follow.nodes = kept.nodes
     for record in machine.jobs.running():
         assert record.goes_with is not None
         follow.enter(record.job, record.goes_with)
@@ -76,7 +76,7 @@ def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
         for share in shares:
             assert 0 <= share.procs <= share.tasks >= 1, f"job {job.id}: {share}"
             used.setdefault(share.node, []).append((job.id, share, share.tasks * job.memory_bytes))
-            if capacity[share.node].lost:
+            if capacity[share.node].lost and not capacity.within_one_cluster(share.node for share in shares):
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
     for status in capacity.status():
         name, jobs = status.node.name, used.pop(status.node.name, [])

@@ -9,7 +9,7 @@ from typing import NoReturn
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from space_scheduler.feasibility import FIELDS, Place
-from space_scheduler.machine.capacity import Capacity, PooledCapacity
+from space_scheduler.machine.capacity import Capacity, CountedCapacity
 from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import Kill
 from space_scheduler.machine.jobs import JobBook
@@ -21,7 +21,7 @@ from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.turns import Turns
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
-from space_scheduler.progress import Rate, end_us
+from space_scheduler.progress import Rate, Sharing, end_us
 from space_scheduler.reasons import Reason, Why
 
 
@@ -56,7 +56,7 @@ class Machine:
         self.place = place
         self.now_us = 0
         self.jobs = JobBook(order, place.alike_in if rules.sharing is None else FIELDS)
-        self.capacity: Capacity = PooledCapacity()
+        self.capacity: Capacity = CountedCapacity()
         self.nodes: NamedCapacity | None = None
         self.rates: Rates | None = None
         self.turns: Turns | None = None
@@ -68,9 +68,9 @@ class Machine:
 
     # what there is
 
-    def pooled(self, event: Event) -> PooledCapacity:
+    def counted(self, event: Event) -> CountedCapacity:
         """Its counted processors, for an event that is about them."""
-        return self.capacity if isinstance(self.capacity, PooledCapacity) else self._mixed(event)
+        return self.capacity if isinstance(self.capacity, CountedCapacity) else self._mixed(event)
 
     def named(self, event: Event) -> NamedCapacity:
         """Its nodes, for an event that names one."""
@@ -83,9 +83,12 @@ class Machine:
     def name_nodes(self) -> NamedCapacity:
         """From now on nodes have names."""
         self.capacity = self.nodes = nodes = NamedCapacity(self.rules, self.place)
-        self.rates = None if self.rules.sharing is None else Rates(self.rules.sharing, self.rules.fold_cost_ppm)
+        self.rates = None if self.rules.sharing is None else self._rates(self.rules.sharing)
         self.turns = None if self.rules.coscheduling is None else Turns(self.rules.coscheduling)
         return nodes
+
+    def _rates(self, sharing: Sharing) -> Rates:
+        return Rates(sharing, self.rules.fold_cost_ppm, self.rules.between)
 
     def joinable(self, event: Event) -> NamedCapacity:
         """Its nodes, for the event that one joins: nodes may have names if nothing has been counted so far."""

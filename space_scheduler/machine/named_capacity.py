@@ -1,11 +1,12 @@
 """The capacity of nodes that have names: what each has, who is at its desk, and what jobs hold of it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
+from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
@@ -195,7 +196,9 @@ class NamedCapacity:
         residents = [tuple(each.residents.values()) for each in members]
         cpus, owners = [each.node.cpus or each.node.procs for each in members], [each.owner for each in members]
         most, places = self.rules.max_nodes_per_job, [each.places for each in members]
-        return Room(names, procs, memory_bytes, most, self.place, residents, cpus, owners, places)
+        return Room(
+            names, procs, memory_bytes, most, self.place, residents, cpus, owners, places, self._clusters(members)
+        )
 
     def empty(self, *, installed: bool = False) -> Room:
         """What the nodes in service would have free without any job.
@@ -213,4 +216,21 @@ class NamedCapacity:
     def _made_empty(self, members: list[Member], memory_bytes: list[int], owners: Sequence[Owner | None]) -> Room:
         names, procs = [each.node.name for each in members], [each.places for each in members]
         cpus = [each.node.cpus or each.node.procs for each in members]
-        return Room(names, procs, memory_bytes, self.rules.max_nodes_per_job, self.place, (), cpus, owners)
+        clusters, most = self._clusters(members), self.rules.max_nodes_per_job
+        return Room(names, procs, memory_bytes, most, self.place, (), cpus, owners, clusters=clusters)
+
+    def _clusters(self, members: Iterable[Member]) -> Clusters | None:
+        """The clusters of these nodes, in the order of their names; None where there are no two."""
+        return Clusters.named([each.node.cluster for each in members], self.rules.between, by_number)
+
+    def within_one_cluster(self, names: Iterable[str]) -> bool:
+        """Whether all of these nodes are of one cluster, where there are several."""
+        clusters = {self.members[name].node.cluster for name in names}
+        return len(clusters) == 1 and any(each.node.cluster not in clusters for each in self)
+
+    def cost_ppm(self, job: Job, allocation: Allocation) -> int:
+        """By how many millionths of its time communication between clusters has a job take longer there."""
+        if self.rules.between is None and job.crossing_ppm is None:
+            return 0
+        clusters = {self.members[share.node].node.cluster for share in allocation.nodes}
+        return crossing_ppm(job, clusters, self.rules.between)

@@ -7,6 +7,7 @@ same ends everywhere.
 from collections.abc import Mapping
 
 from cosched.model.allocation import Allocation
+from cosched.model.components import Between
 from space_scheduler.machine.nodes import Member
 from space_scheduler.machine.record import Record
 from space_scheduler.progress import NodeCpu, Occupancy, Sharing
@@ -15,9 +16,9 @@ from space_scheduler.progress import NodeCpu, Occupancy, Sharing
 class Rates:
     """The rates of a machine's jobs. ``occupancy`` is who is where, for whoever wants to look ahead."""
 
-    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0) -> None:
-        """``fold_cost_ppm`` as for ``progress.speed_up``."""
-        self.occupancy = Occupancy(sharing, fold_cost_ppm)
+    def __init__(self, sharing: Sharing, fold_cost_ppm: int = 0, between: Between | None = None) -> None:
+        """``fold_cost_ppm`` and ``between`` as for ``progress.Occupancy``."""
+        self.occupancy = Occupancy(sharing, fold_cost_ppm, between)
         self._touched: set[str] = set()
 
     def see(self, member: Member) -> None:
@@ -29,7 +30,7 @@ class Rates:
         lacking = 0 if asked <= total else 1000 * (asked - total) // max(1, total)
         usable = cpus * node.owned_cpu_permille / 1000 if owner else float(cpus)
         bursts = min(1000, owner.cpu_permille // max(1, cpus)) if owner else 0
-        node_cpu = NodeCpu(usable, cpus, owner is not None, lacking, bursts)
+        node_cpu = NodeCpu(usable, cpus, owner is not None, lacking, bursts, node.cluster)
         if self.occupancy.nodes.get(node.name) != node_cpu:
             self.occupancy.nodes[node.name] = node_cpu
             self._touched.add(node.name)

@@ -3,6 +3,7 @@
 import msgspec
 
 from cosched.errors import Failed
+from cosched.model.components import Between
 from cosched.model.coscheduling import Mode
 from space_scheduler.policy.place import PLACES
 from space_scheduler.progress import ALONE_PPM, Sharing
@@ -21,7 +22,8 @@ class MachineRules(msgspec.Struct, frozen=True):
 
     ``fold_cost_ppm``: by how many millionths of its rate a folded job is slower than n / ⌈n/c⌉ says.
     ``resize_cost_us``: how long a running job does nothing after a change of the number of its processes.
-    ``resize_retry_us``: for how long a job whose nodes have refused a change is left as it is.
+    ``resize_retry_us``: for how long a job whose nodes have refused a change is left as it is. ``between``: what
+    communication costs a job that lies on several clusters (None: nothing).
     """
 
     kill_at_limit: bool = True
@@ -36,6 +38,7 @@ class MachineRules(msgspec.Struct, frozen=True):
     fold_cost_ppm: int = 0
     resize_cost_us: int = 0
     resize_retry_us: int = 0
+    between: Between | None = None
 
     def __post_init__(self) -> None:
         names = [name for name, place in PLACES.items() if not place.refuses]

@@ -13,7 +13,7 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
-from space_scheduler.machine.capacity import PooledCapacity
+from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import AnyEvent
 from space_scheduler.machine.machine import Machine
 from space_scheduler.machine.named_capacity import NamedCapacity
@@ -146,7 +146,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         changes.asked,
     )
     if saved.nodes is None:
-        machine.capacity = counted = PooledCapacity(saved.procs_total)
+        machine.capacity = counted = CountedCapacity(saved.procs_total)
         counted.procs_installed = saved.procs_installed
     else:
         nodes = machine.name_nodes()

@@ -57,6 +57,9 @@ def resolve(
     base, bracket, variants = (name or "fcfs").partition("(")
     if base in PRESETS:
         preset = PRESETS[base]
+        if bracket and preset.argument:
+            number, bracket, variants = _argument(variants)
+            select = select or (f"{preset.argument}({number})" if number else None)
         if bracket and not preset.place:
             raise BadInput(where, f"{name!r}", f"{base} without variants: it leaves the nodes to the machine")
         place = preset.place + bracket + variants
@@ -88,6 +91,14 @@ def resolve(
         "one of " + ", ".join(known) + ", or module:name",
         nearest=nearest(name, known),
     )
+
+
+def _argument(text: str) -> tuple[str, str, str]:
+    """The number before the variants in a name's parentheses, if there is one, and the variants with their bracket."""
+    first, _, rest = text.removesuffix(")").partition(",")
+    if not first.strip().isdecimal():
+        return "", "(", text
+    return (first.strip(), "(", f"{rest})") if rest else (first.strip(), "", "")
 
 
 def _imported(name: str, where: str, directory: str | None) -> object:

@@ -45,6 +45,16 @@ def spread(fitting: Sequence[int], tasks: int, most_nodes: int) -> list[tuple[in
     return [(index, here) for index, here in chosen.items() if here]
 
 
+def freest_first(fitting: Sequence[int], tasks: int, most_nodes: int) -> list[tuple[int, int]]:
+    """Fill the node that takes most tasks, then the next: the fewest nodes; of nodes alike the first."""
+    chosen = []
+    for index in sorted(range(len(fitting)), key=lambda at: (-fitting[at], at))[:most_nodes]:
+        if here := min(fitting[index], tasks):
+            chosen.append((index, here))
+            tasks -= here
+    return sorted(chosen)
+
+
 def normal(room: Room, job: Job, fitting: Sequence[int]) -> list[tuple[int, int]]:
     """Normal (Hanzich et al. 2005, section 3): each task to the node whose memory is used least, then tasks, then CPU.
 
@@ -87,6 +97,7 @@ _FULL: Final = 1 << 80
 PLACES: Final[dict[str, Place]] = {
     "first-fit": Place(lambda room, job, fitting: first_fit(fitting, job.procs, room.most_nodes)),
     "spread": Place(lambda room, job, fitting: spread(fitting, job.procs, room.most_nodes)),
+    "worst-fit": Place(lambda room, job, fitting: freest_first(fitting, job.procs, room.most_nodes)),
     "normal": Place(normal, alike_in=frozenset({Field.CPU}), looks_at_company=True),
     "uniform-light": Place(uniform_light, alike_in=FIELDS, looks_at_company=True),
     "uniform-hard": Place(
@@ -98,6 +109,7 @@ VARIANTS: Final[dict[str, str]] = {
     "overcommit=X": "tasks and owner together use at most X times a node's CPUs (max_cpu_overcommit)",
     "subset": "of Uniform: a part of a resident's nodes will do (uniform_subset)",
     "any-owners": "of Uniform: owners may be at some of a job's desks and not at others",
+    "share-clusters": "components of one job may lie on one cluster, each where most is free then",
     "mpl=N": "at most N tasks on a CPU; with mpl=1 predicted ends stay, so every selection goes with it",
 }
 _SPEC: Final = re.compile(r"\s*([a-z-]+)\s*(?:\(([^()]*)\))?\s*")
@@ -123,6 +135,8 @@ def place_of(spec: str, where: str = "place") -> Place:
             place = place._replace(most_cpu_permille=most, alike_in=place.alike_in | {Field.CPU}, looks_at_company=True)
         elif word in ("subset", "any-owners") and name.startswith("uniform"):
             rules = rules._replace(**{word.replace("-", "_"): True})
+        elif word == "share-clusters":
+            place = place._replace(share_clusters=True)
         elif key == "mpl":  # what a policy declares beside its place: see mpl_of
             if not value.isdecimal() or int(value) < 1:
                 raise BadInput(where, f"{value!r} in {spec!r}", "a whole number of at least 1")

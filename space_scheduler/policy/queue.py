@@ -1,9 +1,9 @@
 """The waiting jobs, in order, and by shape.
 
 Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory, nodes to
-avoid, and which of kind and use of a CPU the place looks at), because jobs of one shape are alike to every feasibility
-question: a scan that asks each shape once, in the order of their first jobs, finds what a scan of the whole queue
-finds, and a queue of ten thousand jobs has only some hundred shapes.
+avoid, other widths or components, and which of kind and use of a CPU the place looks at), because jobs of one shape are
+alike to every feasibility question: a scan that asks each shape once, in the order of their first jobs, finds what a
+scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
 """
 
 from bisect import bisect_left, insort
@@ -13,11 +13,12 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from cosched.model.job import Job
+from cosched.model.width import Shape
 from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]
-Rest = int | tuple[int, tuple[str, ...], str, int]
+Rest = int | tuple[int, tuple[str, ...], str, int, Shape | None]
 Rank = tuple[int, ...]
 _COMPACT_AT = 512
 #: What a task is taken to use of a CPU where nobody has said.
@@ -160,10 +161,10 @@ class JobQueue:
         rest = job.estimate_us
         if job.memory_bytes:
             rest |= job.memory_bytes << 62
-        kind = job.kind if self._kind else ""
+        kind = job.kind if self._kind or job.shape is not None else ""  # the link between clusters costs it by kind
         cpu_permille = job.cpu_permille if self._cpu else WHOLE_CPU_PERMILLE
-        if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE:
-            return rest, job.avoid, kind, cpu_permille
+        if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE or job.shape is not None:
+            return rest, job.avoid, kind, cpu_permille, job.shape
         return rest
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from cosched.errors import BadInput
 from cosched.model.time import FOREVER_US
+from cosched.model.width import Shape
 from cosched.workload.rules import Tasks, Workload
 from space_scheduler.machine.events import NodeJoined
 from space_scheduler.machine.state import SchedulerState
@@ -48,6 +49,8 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
         load,
         tasks=tasks,
         shapes=[each for each, kept in zip(load.shapes, keep, strict=False) if kept],
+        crossing_ppm=[each for each, kept in zip(load.crossing_ppm, keep, strict=False) if kept],
+        divided=[each for each, kept in zip(load.divided, keep, strict=False) if kept],
         skipped={**load.skipped, CAUSE: int((~keep).sum())},
         **{name: getattr(load, name)[keep] for name in columns},
     )
@@ -58,12 +61,12 @@ def _refused(load: Workload, policy: Policy, site: Site) -> dict[int, Reason]:
     state = SchedulerState(policy, site_rules(policy, site))
     for node in site.nodes:
         state.handle(NodeJoined(node), 0)
-    known: dict[tuple[int, int, int, str], Reason | None] = {}
+    known: dict[tuple[int, int, int, str, Shape | None], Reason | None] = {}
     found = {}
     submissions = Submissions(load)
     while submissions.next_us < FOREVER_US:
         row, job = submissions.done, submissions.take()
-        shape = job.procs, job.memory_bytes, job.cpu_permille, job.kind
+        shape = job.procs, job.memory_bytes, job.cpu_permille, job.kind, job.shape
         if shape not in known:
             known[shape] = state.refusal(job)
         if (why := known[shape]) is not None:

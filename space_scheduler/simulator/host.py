@@ -92,6 +92,7 @@ def site_rules(policy: Policy, site: Site, rules: MachineRules | None = None) ->
         sharing=site.sharing,
         max_nodes_per_job=site.max_nodes_per_job,
         mpl=traits_of(policy).mpl,
+        between=site.between,
     )
 
 
@@ -139,7 +140,7 @@ def simulate(
     run.holdings = [] if holdings or workload.shapes else None
     state = SchedulerState(policy, rules)
     if site is not None and site.learns and site.sharing is not None:
-        run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state))
+        run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state), site.between)
     drive(state, run, observer, validate=validate)
     if state.records:
         first = next(iter(state.records))
@@ -167,4 +168,5 @@ def simulate(
         outcome,
         placed=[run.placed[index] for index in range(len(workload))],
         nodes=[node.name for node in site.nodes],
+        clusters=[node.cluster for node in site.nodes] if any(node.cluster for node in site.nodes) else (),
     )

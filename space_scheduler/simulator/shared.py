@@ -1,15 +1,17 @@
 """The site of an experiment: named nodes by its settings, owners who come and go, and what sharing costs there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from cosched.config import coefficients
 from cosched.config.site import SiteSettings
 from cosched.errors import BadInput
+from cosched.model.components import Between
 from cosched.model.contract import offered
 from cosched.model.node import Node, Owner
 from cosched.model.presets import Hours
@@ -18,6 +20,7 @@ from cosched.workload.rules import TaskRules, Workload
 from space_scheduler.progress import Sharing
 from space_scheduler.simulator.site import Site
 
+_NO_BOUND: Final = 1 << 60  # bytes: where memory is no matter
 _MINUTE_US: Final = 60 * US_PER_S
 _DAY_US: Final = 24 * 60 * _MINUTE_US
 #: Owners come and go until so long after the last submission.
@@ -29,6 +32,22 @@ def site_of(settings: SiteSettings, load: Workload, seed: int) -> Site:
     count = settings.nodes or -(-load.procs_total // settings.cpus)
     nodes, owners = nodes_of(settings, count), list(_owners(settings, load, count, seed))
     return Site(nodes, owners, sharing_of(settings), learns=settings.tasks.known == "learned")
+
+
+def clusters_of(sizes: Sequence[int], between: Between | None) -> Site:
+    """Clusters of so many interchangeable processors each, named by their numbers from 1: each a node of its own."""
+    nodes = [Node(str(number), procs, _NO_BOUND, procs, cluster=str(number)) for number, procs in enumerate(sizes, 1)]
+    return Site(nodes, sharing=None, between=between)
+
+
+def in_clusters(site: Site, sizes: Sequence[int], between: Between | None) -> Site:
+    """The site with its nodes in clusters of so many each, in order. Raises :class:`BadInput` for another number."""
+    if sum(sizes) != len(site.nodes):
+        found = "+".join(map(str, sizes))
+        raise BadInput("--clusters", f"{found} = {sum(sizes)} nodes", f"{len(site.nodes)} together, those of the site")
+    names = [str(number) for number, size in enumerate(sizes, 1) for _ in range(size)]
+    nodes = [replace(node, cluster=name) for node, name in zip(site.nodes, names, strict=True)]
+    return site._replace(nodes=nodes, between=between)
 
 
 def sharing_of(settings: SiteSettings) -> Sharing:

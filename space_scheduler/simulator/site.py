@@ -5,6 +5,7 @@ have it (``space_scheduler.progress``).
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from cosched.model.components import Between
 from cosched.model.node import Node, Owner
 from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Event, NodeJoined, OwnerCame, OwnerLeft
@@ -18,7 +19,8 @@ class Site(NamedTuple):
     """Named nodes: what each has, who comes and goes (time, node, who or None), and how jobs share them (None: not).
 
     ``learns``: the core is told of a job's kind and of its use of CPUs only what was measured of the last one of its
-    program, as in the live service where users do not say it; else it is told what is true.
+    program, as in the live service where users do not say it; else it is told what is true. ``between``: what
+    communication costs a job that lies on nodes of several clusters (None: nothing).
     """
 
     nodes: Sequence[Node]
@@ -26,6 +28,7 @@ class Site(NamedTuple):
     sharing: Sharing | None = Sharing()
     max_nodes_per_job: int | None = None
     learns: bool = False
+    between: Between | None = None
 
 
 class SiteRun(Run):

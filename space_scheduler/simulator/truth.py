@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from cosched.model.allocation import Allocation
+from cosched.model.components import Between
 from cosched.model.job import Job
 from cosched.model.time import US_PER_S
 from cosched.workload.rules import Workload
@@ -74,11 +75,20 @@ class Untold(Submissions):
 class LearningRun:
     """The truth of a run on named nodes (a :class:`~space_scheduler.simulator.world.Truth`)."""
 
-    def __init__(self, run: Run, sharing: Sharing, node_cpus: Callable[[], Mapping[str, NodeCpu]]) -> None:
-        """``node_cpus``: the nodes as rates depend on them, by the core's own account of owners and memory."""
+    def __init__(
+        self,
+        run: Run,
+        sharing: Sharing,
+        node_cpus: Callable[[], Mapping[str, NodeCpu]],
+        between: Between | None = None,
+    ) -> None:
+        """``node_cpus``: the nodes as rates depend on them, by the core's own account of owners and memory.
+
+        ``between``: what communication really costs jobs on several clusters.
+        """
         self._run = run
         self._submissions = run.submissions = Untold(run.workload)
-        self._occupancy = Occupancy(sharing)
+        self._occupancy = Occupancy(sharing, between=between)
         self._node_cpus = node_cpus
         self._courses: dict[int, Course] = {}
         self._touched: set[str] = set()
@@ -87,6 +97,8 @@ class LearningRun:
         """A job is launched."""
         job = self._submissions.true_jobs.pop(job_id)
         self._courses[job.id] = Course(job, up_us)
+        if self._occupancy.between is not None or job.crossing_ppm is not None:
+            self._occupancy.nodes = dict(self._node_cpus())
         self._occupancy.enter(job, allocation)
         self._touched.update(share.node for share in allocation.nodes)
 

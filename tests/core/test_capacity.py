@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
-from space_scheduler.machine.capacity import Capacity, PooledCapacity, Totals
+from space_scheduler.machine.capacity import Capacity, CountedCapacity, Totals
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.rules import MachineRules
@@ -17,7 +17,6 @@ from space_scheduler.policy.place import place_of
 from space_scheduler.reasons import Why
 
 Held = dict[int, tuple[Job, Allocation]]
-CLUSTERS = {"1": 4, "2": 2, "3": 6}
 NAMES = ("n1", "n2", "n10")
 
 
@@ -38,38 +37,30 @@ def job_of(number: int, procs: int, memory_bytes: int = 0) -> Job:
 # --- counted processors -----------------------------------------------------------------------------------------------
 
 
-def from_pools(capacity: PooledCapacity, chance: Random) -> Allocation | None:
-    shares = [Share(name, chance.randint(1, free)) for name, free in capacity.free.items() if free > 0]
-    chosen = chance.sample(shares, chance.randint(0, len(shares)))
-    return Allocation(sum(share.tasks for share in chosen), tuple(chosen)) if chosen else None
-
-
 @given(seed=st.integers(0, 1 << 32))
-def test_what_is_free_in_several_pools_follows_from_what_is_held(seed: int) -> None:
+def test_what_is_free_follows_from_what_is_held(seed: int) -> None:
     chance, held = Random(seed), Held()
-    capacity = PooledCapacity(pools=CLUSTERS)
+    capacity = CountedCapacity(12)
     for number in range(40):
         dice = chance.random()
-        allocation = from_pools(capacity, chance)
-        if dice < 0.5 and allocation:
+        allocation = Allocation(chance.randint(1, max(1, capacity.free_procs)))
+        if dice < 0.5:
             held[number] = (job_of(number, allocation.procs), allocation)
             capacity.take(*held[number])
         elif dice < 0.7 and held:
             capacity.give(*held.pop(chance.choice(list(held))))
-        elif dice < 0.85 and held and allocation:
+        elif dice < 0.85 and held:
             job, old = held[which := chance.choice(list(held))]
             capacity.change(job, old, allocation)
             held[which] = (job, allocation)
-        elif capacity.sizes["2"] > 1:
-            capacity.resize(chance.choice((-1, 1)), "2")
-        derived = follows(capacity, held)
-        assert isinstance(derived, PooledCapacity)
-        assert capacity.free == derived.free
-        assert sum(capacity.free.values()) == capacity.free_procs
+        elif capacity.procs_total > 1:
+            capacity.resize(chance.choice((-1, 1)))
+        follows(capacity, held)
+        assert capacity.free_procs == capacity.procs_total - sum(each.procs for _, each in held.values())
 
 
-def test_one_pool_is_a_count() -> None:
-    capacity = PooledCapacity(8)
+def test_processors_that_left_may_still_be_held() -> None:
+    capacity = CountedCapacity(8)
     job = job_of(1, 3)
     capacity.take(job, Allocation(3))
     capacity.resize(-6)
@@ -81,17 +72,10 @@ def test_one_pool_is_a_count() -> None:
         capacity.resize(-3)
 
 
-def test_a_share_of_a_pool_is_asked_of_that_pool() -> None:
-    capacity = PooledCapacity(pools=CLUSTERS)
-    two = Allocation(5, (Share("1", 3), Share("2", 2)))
-    capacity.take(job_of(1, 5), two)
-    room = capacity.room()
-    assert room.obstacle(job_of(2, 7)) is None
-    assert room.misfit(job_of(2, 2), Allocation(2, (Share("1", 2),))) == "2 processors of 1, where 1 are free"
-    assert room.misfit(job_of(2, 2), Allocation(2, (Share("1", 1), Share("3", 1)))) is None
-    room.take(job_of(2, 6), Allocation(6, (Share("3", 6),)))
-    assert (room.free_procs, room.free) == (1, {"1": 1, "2": 0, "3": 0})
-    assert capacity.free == {"1": 1, "2": 0, "3": 6}  # the room was a copy
+def test_a_place_on_counted_processors_names_no_node() -> None:
+    room = CountedCapacity(8).room()
+    assert room.misfit(job_of(1, 2), Allocation(2)) is None
+    assert room.misfit(job_of(1, 2), Allocation(2, (Share("a", 2),))) == "nodes are named where processors are counted"
 
 
 # --- nodes by name ----------------------------------------------------------------------------------------------------

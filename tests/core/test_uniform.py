@@ -213,7 +213,9 @@ HOW = ("light", "hard")
 def test_presets_place_as_they_are_named() -> None:
     named = {name: preset.place for name, preset in PRESETS.items() if preset.place}
     alone = {name: name for name in ("normal", "uniform-light", "uniform-hard")}
-    assert named == alone | {"basic": "normal", "2dbf": "normal"} | {f"3dbf-{how}": f"uniform-{how}" for how in HOW}
+    apart = {"coalloc-fcfs": "worst-fit", "coalloc-fpfs": "worst-fit"}
+    both = {"basic": "normal", "2dbf": "normal"} | {f"3dbf-{how}": f"uniform-{how}" for how in HOW}
+    assert named == alone | apart | both
     assert {name for name, preset in PRESETS.items() if preset.mpl} == {"basic", "2dbf"}
 
 

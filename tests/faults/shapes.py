@@ -68,6 +68,8 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
         assert record.allocation is not None
         counted = {share.node: share.tasks for share in record.allocation.nodes}
         cpus = {share.node: share.procs for share in record.allocation.nodes}
+        # where all of its ranks sleep a resident job has a CPU to sleep on; suspended as a whole it is stopped
+        sleeps = record.job.resident and record.allocation.procs > 0
         for name, node in nodes.items():
             group = node.model.groups.get((job_id, kept.attempt))
             if group is None or group.ending:
@@ -80,7 +82,7 @@ def wrong(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterator[str]:
                 yield f"{name} has {group.tasks} tasks of job {job_id}, which is counted with {counted[name]}"
             elif _confines(scheduler, group) and (cpus[name] if not group.asleep else 0) != cpus[name]:
                 yield f"{name} has job {job_id} asleep, which is counted with {cpus[name]} CPUs"
-            elif _confines(scheduler, group) and group.cpus != (cpus[name] or int(record.job.resident)):
+            elif _confines(scheduler, group) and group.cpus != (cpus[name] or int(sleeps)):
                 yield f"{name} has job {job_id} on {group.cpus} CPUs, which is counted with {cpus[name]}"
     if scheduler.config.policy in POLICIES:
         yield from _given_twice(scheduler, nodes)

@@ -11,7 +11,7 @@ from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler import feasibility
 from space_scheduler.machine import lifecycle, node_events
-from space_scheduler.machine.capacity import PooledCapacity
+from space_scheduler.machine.capacity import CountedCapacity
 from space_scheduler.machine.events import Event, JobEnded, JobLaunched, JobReleased, JobSubmitted, NodesLost
 from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.machine import Machine
@@ -219,7 +219,7 @@ class HalfApplier(SchedulerState):
         return done + super()._apply(rest, event)
 
 
-class GenerousCapacity(PooledCapacity):
+class GenerousCapacity(CountedCapacity):
     def give(self, job: Job, allocation: Allocation) -> None:
         super().give(job, allocation)
         self.free_procs += allocation.procs
@@ -233,7 +233,7 @@ class Generous(SchedulerState):
         self.machine.capacity = GenerousCapacity()
 
 
-class LeakingCapacity(PooledCapacity):
+class LeakingCapacity(CountedCapacity):
     def give(self, job: Job, allocation: Allocation) -> None:
         super().give(job, allocation)
         self.free_procs -= 1

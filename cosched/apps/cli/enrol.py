@@ -1,7 +1,6 @@
 """``cosched node add`` and ``node remove``: workstations enrolled over ssh, and taken out again."""
 
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -9,10 +8,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import one_of, whole_number
+from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
+from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
 from cosched.config.node import load_node
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput
@@ -80,6 +80,7 @@ def _ssh(command: Command) -> Command:
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @_ssh
 @click.option("--scheduler", metavar="HOST", help="Where nodes reach the scheduler [its certificate's first address].")
+@click.option("--cluster-name", metavar="NAME", help="The cluster (a lab) that they belong to [the scheduler's own].")
 @click.option("--agent-port", metavar="N", default="7421", show_default=True, callback=whole_number(1, 65535))
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each [what the host says].")
 @click.option("--mem", metavar="SIZE", help="Memory of each [what the host says].")
@@ -97,6 +98,7 @@ def _ssh(command: Command) -> Command:
 def add_command(
     hosts: tuple[str, ...],
     scheduler: str | None,
+    cluster_name: str | None,
     agent_port: int,
     procs: int | None,
     mem: str | None,
@@ -121,6 +123,7 @@ def add_command(
     \b
     Examples:
       cosched node add desk1 desk2=192.0.2.12 --cluster office
+      cosched node add pc1 pc2 --cluster office --cluster-name lab-b
       cosched node add desk3 --cluster office --user ada --sudo --ask-sudo-password
     """
     from cosched.apps.enrol import enrolment  # noqa: PLC0415 (paramiko is slow to import)
@@ -129,22 +132,22 @@ def add_command(
     config = load_cluster(directory / "scheduler" / "cluster.yaml")
     authority = directory / "authority"
     wanted = enrolment.Wanted(
-        cluster=config.name,
+        cluster=config.name if cluster_name is None else _cluster(cluster_name),
         authority=authority,
         url=_url(directory, scheduler, config.listen.port),
         network=config.network,
         agent_port=agent_port,
         procs=procs,
         memory_bytes=size_bytes(mem, "--mem") if mem else None,
-        extra=_extra(extra),
-        etc=_absolute("--etc", etc),
-        state=_absolute("--state", state),
-        run=_absolute("--run", run),
+        extra=toml_table(extra),
+        etc=absolute_path("--etc", etc),
+        state=absolute_path("--state", state),
+        run=absolute_path("--run", run),
         services=services,
         again=again,
     )
     for name, address in places.items():  # what --extra has wrong is said before any host is touched
-        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "")
+        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "", False)
     access = _access(**ssh)
     outcomes = []
     with connect(server, lab) as client:
@@ -152,10 +155,8 @@ def add_command(
         for outcome in enrolment.added(places, wanted, access, client, parallel):
             outcomes.append(outcome)
             if outcome.ok:
-                text = enrolment.settings_of(
-                    outcome.name, outcome.address, wanted, outcome.procs, outcome.memory_bytes, outcome.place
-                )
-                _remember(directory, outcome.name, text)
+                has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
+                _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
                 if problem := _comes_up(client, outcome.name):
                     outcome.notes.append(problem)
             if not as_json:
@@ -191,7 +192,7 @@ def remove_command(
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
 
     places = {
-        name: address if address != name else _address(directory, name) for name, address in _places(hosts).items()
+        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
     }
     authority = directory / "authority"
     access = None if no_ssh else _access(**ssh)
@@ -248,7 +249,7 @@ def _places(hosts: tuple[str, ...]) -> dict[str, str]:
     return places
 
 
-def _address(directory: Path, name: str) -> str:
+def known_address(directory: Path, name: str) -> str:
     """Where a node is, as far as the cluster's directory knows."""
     path = directory / "nodes" / name / "node.toml"
     return load_node(path).launch.address if path.exists() else name
@@ -265,21 +266,10 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
 
 
-def _extra(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(path), f"cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(str(path), f"not TOML: {error}") from None
-
-
-def _absolute(option: str, path: str) -> str:
-    if not path.startswith("/"):
-        raise BadInput(option, f"{path!r}", "an absolute path on the host")
-    return path.rstrip("/") or "/"
+def _cluster(name: str) -> str:
+    if not is_cluster(name):
+        raise BadInput("--cluster-name", repr(name), f"printable, at most {MAX_CLUSTER_NAME} characters")
+    return name
 
 
 def _remember(directory: Path, name: str, settings: str) -> None:

@@ -11,6 +11,7 @@ from cosched.config.experiment import RULES, Experiment
 from cosched.config.load import convert, load
 from cosched.config.site import SiteSettings
 from cosched.errors import BadInput, nearest
+from cosched.model.components import Partition
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +52,7 @@ _SETTINGS = (
         "--shapes",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Widths of jobs, in CSV: job_id,class,sizes,min,max,evolve,fold,resident (docs/guide/shapes.md).",
+        help="Widths of jobs, in CSV: job_id,sizes,min,max,components,evolve, … (docs/guide/shapes.md).",
     ),
     click.option("--work", metavar="WORK", help="Run times are those on the log's processors: logged, or linear."),
     click.option(
@@ -60,6 +61,15 @@ _SETTINGS = (
     click.option("--fjt", metavar="SIZE", help="A moldable job's size: largest, largest/N, shared [default: largest]."),
     click.option("--fold-cost", type=float, help="Part of its rate that a folded job loses, such as 0.1 [default: 0]."),
     click.option("--resize-cost", metavar="TIME", help="A job does nothing for so long after a resize [default: 0s]."),
+    click.option("--clusters", metavar="SIZES", help="Processors of each of several clusters, such as 20,20,20,20,20."),
+    click.option("--threshold", type=int, help="Divide jobs of more processors into components, a cluster for each."),
+    click.option(
+        "--partition", metavar="RULE", help="How: random, phased, balanced, adaptive, near, user [default: random]."
+    ),
+    click.option("--most-components", type=int, help="Components that a divided job has at most [default: 4]."),
+    click.option(
+        "--cross-cluster-cost", type=float, help="Part of its time that a job on several takes longer [default: 0]."
+    ),
     click.option(
         "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
     ),
@@ -84,7 +94,9 @@ def experiment(given: dict[str, Any]) -> Experiment:
         raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
     if "shapes" in given:
         given["shapes"] = str(given["shapes"])
-    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties", "work"):
+    if "clusters" in given:
+        given["clusters"] = _sizes(given["clusters"])
+    for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties", "work", "partition"):
         if key in given:
             _check_choice(key, given[key])
     merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given
@@ -98,9 +110,20 @@ def _site(path: Path) -> SiteSettings:
     return site
 
 
+def _sizes(text: str) -> list[int]:
+    """Numbers with commas between."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise BadInput("--clusters", f"{text!r}", "processors of each cluster, such as 4,4,4")
+    return [int(part) for part in parts]
+
+
 def _check_choice(key: str, value: str) -> None:
     kinds = {field.name: field.type for field in msgspec.structs.fields(Experiment)}
-    choices = ["batch", "sequential"] if key == "ties" else [choice.value for choice in kinds[key]]
+    if key == "partition":
+        choices = [choice.value for choice in Partition]
+    else:
+        choices = ["batch", "sequential"] if key == "ties" else [choice.value for choice in kinds[key]]
     if value not in choices:
         option = "--" + key.replace("_", "-")
         raise BadInput(option, f"{value!r}", "one of " + ", ".join(choices), nearest=nearest(value, choices))

@@ -21,7 +21,7 @@ def policy_label(experiment: Experiment, name: str | None) -> str:
 def without_nodes(experiment: Experiment) -> list[str]:
     """What to say of policies that choose nodes where processors are counted: there they cannot."""
     names = [name for name in experiment.policies if traits_of(resolve(name, experiment.order)).place]
-    if experiment.site is not None or not names:
+    if experiment.site is not None or experiment.clusters or not names:
         return []
     return [
         f"{', '.join(names)}: processors are counted here, so no nodes are chosen and none are shared; "

@@ -30,6 +30,7 @@ from cosched.report import manifest as manifests
 from cosched.report import schedule_file
 from cosched.report.table import console
 from space_scheduler.simulator.experiment import find_log, policy_of, prepare_workload, run
+from space_scheduler.simulator.host import Outcome
 
 
 @click.command("simulate")
@@ -42,6 +43,9 @@ from space_scheduler.simulator.experiment import find_log, policy_of, prepare_wo
 )
 @click.option(
     "--changes", type=click.Path(path_type=Path), help="Write what each job held from when on: job_id,at_s,processes,…"
+)
+@click.option(
+    "--placements", type=click.Path(path_type=Path), help="Write where components lay: job_id,start,cluster,width."
 )
 @click.option(
     "--events", type=click.Path(path_type=Path), help="Write every event and decision with its reason, as JSON lines."
@@ -63,6 +67,7 @@ def command(
     by: tuple[str, ...],
     schedule: Path | None,
     changes: Path | None,
+    placements: Path | None,
     events: Path | None,
     out: Path | None,
     repeat: Path | None,
@@ -84,14 +89,14 @@ def command(
     expected = expected_of(repeat, "simulate", given | {"policy": policy}) if repeat else None
     given |= {"policies": [policy] if policy else None, "log": log}
     experiment = expected.configuration if expected else make_experiment(given)
-    name = _one_policy(experiment)
+    name = _one_policy(experiment, placements)
     label = show.policy_label(experiment, name)
     if schedule:
         schedule_file.check_format(schedule)
     if out:
         check_directory(out)
     path = find_log(log or experiment.log)
-    check_targets((schedule, changes, events), path)
+    check_targets((schedule, changes, placements, events), path)
     if expected:
         manifests.check_inputs(expected, inputs_of(experiment, path), str(repeat))
 
@@ -102,10 +107,7 @@ def command(
     summary = summarise(outcome)
     groups = {what: grouped(outcome, GROUPINGS[what](outcome)) for what in by}
     batches = with_intervals(outcome) if intervals else {}
-    if schedule:
-        schedule_file.write(outcome, schedule)
-    if changes:
-        schedule_file.write_holdings(outcome, changes)
+    _write(outcome, schedule, changes, placements)
     if out:
         write_all(out, "simulate", experiment, path, {label: outcome})
     differing = repeated(expected, experiment, path, {label: outcome}) if expected else []
@@ -140,15 +142,26 @@ def command(
     return 1 if differing else 0
 
 
+def _write(outcome: Outcome, schedule: Path | None, changes: Path | None, placements: Path | None) -> None:
+    if schedule:
+        schedule_file.write(outcome, schedule)
+    if changes:
+        schedule_file.write_holdings(outcome, changes)
+    if placements:
+        schedule_file.write_placements(outcome, placements)
+
+
 def _process_age_s() -> float:
     """Wall-clock seconds since this process was started, to a hundredth: what ``cpu_s`` is to be compared with."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _one_policy(experiment: Experiment) -> str | None:
-    """The name of the one policy to run, None where order and selection say it all; refuses what cannot be run."""
+def _one_policy(experiment: Experiment, placements: Path | None = None) -> str | None:
+    """The name of the one policy to run, None where order and selection say it all; refuses what cannot be."""
     names = experiment.policies
+    if placements and not experiment.clusters:
+        raise BadInput("--placements", "one cluster", "several: --clusters 20,20,20")
     if len(names) > 1:
         raise BadInput("policies", f"found {len(names)}: {', '.join(names)}", "one (several: cosched compare)")
     if not names and not experiment.order and not experiment.select:

@@ -46,7 +46,7 @@ class NamedFuture:
         self.now_us = snapshot.now_us
         self._room = self._nodes.room.copy()
         self.free_procs = self._room.free_procs
-        self.by_company = self._room.place.by_company
+        self.by_company, self.by_cluster = self._room.place.by_company, self._room.clusters is not None
         self.starts_us: dict[int, int] = {}  # of reservations that will be kept
         self._begun: list[PlannedStart] = []  # starts of this pass, before there is a profile
         self._reserved: dict[int, tuple[Job, int]] = {}  # in the order in which they were made
@@ -83,13 +83,14 @@ class NamedFuture:
         """Whether a start now moves no reservation to a later time.
 
         Either beside the places that are reserved, or on some of them if every reservation finds others at its time.
-        Where company decides, a start beside them can take away theirs: they are asked, too.
+        Where company decides, a start beside them can take away theirs: they are asked, too. On several clusters a job
+        goes where Worst Fit has it now, or waits: a reservation is for how much is free on each cluster.
         """
         self._moved = None
         if not self._reserved:
             return self._answer(job, self._room.placed(job))
         _, with_all = self._profiles()
-        if not self.by_company and (allocation := with_all.placed(job, self.now_us)):
+        if not (self.by_company or self.by_cluster) and (allocation := with_all.placed(job, self.now_us)):
             return self._answer(job, allocation)
         allocation = self._room.placed(job)
         if allocation is not None:

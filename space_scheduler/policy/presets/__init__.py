@@ -24,7 +24,8 @@ from space_scheduler.policy.select.jfirst import JustFirst
 @dataclass(frozen=True)
 class Preset:
     """A name for an order, a selection, a way of laying tasks on named nodes (empty: the machine's), and how many of
-    them may share a CPU (None: as many as nodes offer).
+    them may share a CPU (None: as many as nodes offer). ``argument``: the selection whose number may stand in
+    parentheses after the name.
     """
 
     order: str
@@ -32,6 +33,7 @@ class Preset:
     about: str
     place: str = ""
     mpl: int | None = None
+    argument: str = ""
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -62,6 +64,16 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "3dbf-hard": Preset(
         "fcfs", "backfill(1)", "backfilling on predicted states of shared nodes, Uniform-Hard's nodes", "uniform-hard"
+    ),
+    "coalloc-fcfs": Preset(
+        "fcfs", "jfirst", "FCFS, components on clusters by Worst Fit (Ngubiri & van Vliet 2006)", "worst-fit"
+    ),
+    "coalloc-fpfs": Preset(
+        "fcfs",
+        "fpfs(10)",
+        "FPFS(10), or coalloc-fpfs(JUMPS), components on clusters by Worst Fit (Ngubiri & van Vliet 2006)",
+        "worst-fit",
+        argument="fpfs",
     ),
 }
 

@@ -92,7 +92,8 @@ class FreeProcs:
             return Allocation(processes) if processes - held.procs <= self.procs else None
         if any(share.node not in self.room.index for share in held.nodes):
             return None  # one of its nodes is out of service: it may keep what it has, not grow
-        more = self.room.placed(job.at(processes - held.procs))
+        room = self.room.on_clusters_of(self.room.index[share.node] for share in held.nodes)
+        more = room.placed(job.at(processes - held.procs))
         if more is None:
             return None
         tasks = {share.node: share.tasks for share in held.nodes}

@@ -8,15 +8,19 @@ the same places. Ranks are kept to their core.
 
 All jobs of both kinds are there all the time, and stopped (SIGSTOP) but for one kind's *turn*. When it has gone on for
 a moment, each job has so many steps to do, and is stopped again when it has done them; a turn takes until the last has.
-Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Where jobs are
-*resized*, each adaptive one is moved to the other core and back in its turn, at a third and at two thirds of its steps.
-*Longer* is the adaptive turn's time against the rigid one's of the same pair, less one (the paper's cost); *more CPU*
-the same of all ranks' CPU time, which others' work on the machine hardly changes. Medians have the interval that holds
-them with 95 % (order statistics). *Sleepers* is what all vacated ranks use of the two cores.
+Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Adaptive jobs are so in
+one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that compute, so what they
+cost is their points; *resized* ones are moved to the other core and back in each turn, at a third and at two thirds of
+their steps.
+
+*Longer* is the adaptive turn's time against the rigid one's of the same pair, less one (the paper's cost). Others' work
+on the machine makes that uncertain, and hardly changes two parts of it: *more CPU* is the same of the CPU time of all
+ranks but the sleepers; *sleepers* is what all sleeping ranks use of the two cores. Medians have the interval that holds
+them with 95 % (order statistics).
 
 Then Fig. 4: a job has both cores, gives one to a newcomer, and gets it back.
 
-    ./run bench adaptive_jobs [--pairs N] [--steps N]
+    ./run bench adaptive_jobs [--pairs N] [--steps N] [--jobs N ...] [--ways WAY ...]
 """
 
 import argparse
@@ -26,22 +30,21 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from benchmarks._heat_ranks import RANKS, SIZE, cores, cpu_s, is_kept_to, rank_of
 from benchmarks.folding import below
 from benchmarks.measure import machine
-from benchmarks.reshape import Run, program, say
+from benchmarks.reshape import Run, program
 from cosched.apps.experiments.matrix import spread
 
 #: (jobs, processors): two jobs also with a core for each processor.
 CASES: Final = ((2, 2), (2, 8), (4, 8), (8, 8))
-SIZE: Final = 1024
+WAYS: Final = ("enabled", "asleep", "resized")
 #: Jobs -> what the paper has lost, per cent (Table 5).
 PAPER: Final = {2: 1.98, 4: 1.43, 8: 3.24}
-MODULE: Final = "benchmarks.adaptive_jobs"
 #: Until sleepers look for messages as seldom as they ever do (docs/design/adaptive.md).
 _ASLEEP_S: Final = 13.0
 _FOR_EVER: Final = 10**9
@@ -65,12 +68,13 @@ class Member:
         self._sleepers: list[int] = []
         self._step = 0
 
-    async def begin(self, *, adaptive: bool) -> None:
+    async def begin(self, way: str) -> None:
         """Wait until it computes, with the ranks enabled that are to be."""
         await self._until(1)
         self._ranks = below(self._run.pid)[1:]
-        if adaptive:
+        if way in ("asleep", "resized"):
             await self._run.resize(*self._shares(self._core))
+        if way == "asleep":
             self._sleepers = [pid for pid in self._ranks if rank_of(pid) not in self._enabled]
 
     async def goes_on(self, seconds: float) -> None:
@@ -96,7 +100,7 @@ class Member:
                 os.kill(pid, number)
 
     def used_s(self) -> tuple[float, float]:
-        """CPU seconds so far: of all ranks, and of those that sleep where the job is not moved."""
+        """CPU seconds so far: of all ranks, and of those that sleep for good."""
         return sum(map(cpu_s, self._ranks)), sum(map(cpu_s, self._sleepers))
 
     async def _until(self, step: int) -> None:
@@ -134,8 +138,8 @@ class Pair(NamedTuple):
 
     @property
     def more_cpu(self) -> float:
-        """By which part they used more CPU time."""
-        return self.adaptive.cpu_s / self.rigid.cpu_s - 1
+        """By which part they used more CPU time, but for the sleepers."""
+        return (self.adaptive.cpu_s - self.adaptive.slept_s) / self.rigid.cpu_s - 1
 
     @property
     def slept(self) -> float:
@@ -144,20 +148,22 @@ class Pair(NamedTuple):
 
 
 @asynccontextmanager
-async def members(count: int, processors: int, *, adaptive: bool) -> AsyncIterator[list[Member]]:
-    """So many jobs, all of which have computed and are stopped."""
+async def members(count: int, processors: int, way: str) -> AsyncIterator[list[Member]]:
+    """So many jobs, all of which have computed and are stopped; ``way``: rigid, or one of :data:`WAYS`."""
     width = processors // count
     async with AsyncExitStack() as stack:
         found: list[Member] = []
         stack.callback(signal_all, found, signal.SIGCONT)  # who is stopped cannot end
         for number in range(count):
             core = number % 2
-            words = ["adaptive", str(processors // 2)] if adaptive else ["rigid", str(core)]
-            run = await stack.enter_async_context(program(processors if adaptive else width, *words, module=MODULE))
+            words, ranks = (["rigid" if way == "rigid" else "adaptive", str(core)], width)
+            if way in ("asleep", "resized"):
+                words, ranks = ["adaptive", "both"], processors
+            run = await stack.enter_async_context(program(ranks, *words, module=RANKS))
             found.append(Member(run, core, width, processors))
-            await found[-1].begin(adaptive=adaptive)
+            await found[-1].begin(way)
             found[-1].signal(signal.SIGSTOP)
-        await asyncio.gather(*(each.goes_on(_ASLEEP_S if adaptive else _SETTLE_S) for each in found))
+        await asyncio.gather(*(each.goes_on(_ASLEEP_S if way == "asleep" else _SETTLE_S) for each in found))
         signal_all(found, signal.SIGSTOP)
         yield found
 
@@ -172,35 +178,18 @@ async def turn(jobs: Sequence[Member], steps: int, *, moves: bool = False) -> Tu
     return Turn(took_s, used_s, slept_s)
 
 
-async def pairs(count: int, processors: int, rounds: int, steps: int) -> AsyncIterator[tuple[bool, list[Pair]]]:
-    """With jobs left as they are, then with jobs that move: so many pairs each."""
-    async with (
-        members(count, processors, adaptive=False) as rigid,
-        members(count, processors, adaptive=True) as adaptive,
-    ):
-        for moves in (False, True):
-            found = []
-            for number in range(rounds + 1):
-                took = {}
-                for is_rigid in (True, False) if number % 2 else (False, True):
-                    took[is_rigid] = await turn(rigid if is_rigid else adaptive, steps, moves=moves and not is_rigid)
-                if number:
-                    found.append(Pair(took[True], took[False]))
-            yield moves, found
-
-
-def rank_of(pid: int) -> int:
-    """Its number in its MPI world."""
-    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next(int(word.partition(b"=")[2]) for word in words if word.startswith(b"OMPI_COMM_WORLD_RANK="))
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds so far of a process; 0 where it is gone."""
-    try:
-        return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
-    except OSError:
-        return 0.0
+async def pairs(count: int, processors: int, way: str, rounds: int, steps: int) -> list[Pair]:
+    """So many pairs."""
+    async with members(count, processors, "rigid") as rigid, members(count, processors, way) as adaptive:
+        found = []
+        for number in range(rounds + 1):
+            took = {}
+            for is_rigid in (True, False) if number % 2 else (False, True):
+                jobs, moves = (rigid, False) if is_rigid else (adaptive, way == "resized")
+                took[is_rigid] = await turn(jobs, steps, moves=moves)
+            if number:
+                found.append(Pair(took[True], took[False]))
+        return found
 
 
 # --- Fig. 4 -----------------------------------------------------------------------------------------------------------
@@ -227,30 +216,22 @@ class Shares:
         while True:
             await asyncio.sleep(_LOOK_S)
             after, now_s = self._used(), time.perf_counter()
-            parts = [(after[job] - before.get(job, 0.0)) / (now_s - was_s) for job in (0, 1)]
+            parts = [max(0.0, after[job] - before[job]) / (now_s - was_s) for job in (0, 1)]  # one may have gone
             self.samples.append(Sample(now_s, *parts))
             before, was_s = after, now_s
 
     def _used(self) -> dict[int, float]:
         used = {0: 0.0, 1: 0.0}
         for job, run in enumerate(self.jobs):
-            used[job] = sum(cpu_s(pid) for pid in below(run.pid)[1:] if is_on_second_core(pid))
+            used[job] = sum(cpu_s(pid) for pid in below(run.pid)[1:] if is_kept_to(pid, cores()[1]))
         return used
 
 
-def is_on_second_core(pid: int) -> bool:
-    """Whether a process is kept to the second core."""
-    try:
-        return os.sched_getaffinity(pid) == {cores()[1]}
-    except OSError:
-        return False
-
-
-async def overlap() -> Iterator[str]:
+async def overlap() -> list[str]:
     """Lines of a table: a job has both cores, gives the second to a newcomer, and gets it back."""
     shares, half = Shares(), _RANKS // 2
-    words = ("adaptive", str(half))
-    async with program(_RANKS, *words, module=MODULE) as first:
+    words = ("adaptive", "both")
+    async with program(_RANKS, *words, module=RANKS) as first:
         await first.word()
         await first.resize(half, half)
         shares.jobs.append(first)
@@ -258,7 +239,7 @@ async def overlap() -> Iterator[str]:
         await asyncio.sleep(_PHASE_S)
         told_s = time.perf_counter()
         shrinks = asyncio.create_task(first.resize(half, 0))
-        async with program(_RANKS, *words, module=MODULE) as second:
+        async with program(_RANKS, *words, module=RANKS) as second:
             shares.jobs.append(second)
             await shrinks
             shrunk_s = time.perf_counter()
@@ -279,13 +260,11 @@ async def overlap() -> Iterator[str]:
         "the first has it back": (grown_s, grown_s + 2 * _PHASE_S),
     }
     both = sum(_LOOK_S for each in shares.samples if min(each.first, each.second) > _SOME)
-    return iter(
-        [
-            *(f"| {what} | {used(shares.samples, *span)} |" for what, span in spans.items()),
-            f"\nshrunk after {shrunk_s - told_s:.2f} s, the second computes after {begun_s - told_s:.2f} s; "
-            f"both used more than {_SOME:.0%} of the core for {both:.1f} s together",
-        ]
-    )
+    return [
+        *(f"| {what} | {used(shares.samples, *span)} |" for what, span in spans.items()),
+        f"\nshrunk after {shrunk_s - told_s:.2f} s, the second computes after {begun_s - told_s:.2f} s; "
+        f"both used more than {_SOME:.0%} of the core for {both:.1f} s together",
+    ]
 
 
 def used(samples: Sequence[Sample], since_s: float, until_s: float) -> str:
@@ -295,85 +274,30 @@ def used(samples: Sequence[Sample], since_s: float, until_s: float) -> str:
     return f"{len(found) * _LOOK_S:.1f} | {' | '.join(f'{100 * mean:.1f}' for mean in means)}"
 
 
-# --- the ranks --------------------------------------------------------------------------------------------------------
-
-
-def cores() -> list[int]:
-    """The two that are used."""
-    return sorted(os.sched_getaffinity(0))[:2]
-
-
-def adaptive_heat() -> None:
-    """On a rank: the heat program, malleable; the leader says each step."""
-    from cosched import adaptive  # noqa: PLC0415 (with numpy, in ranks alone)
-    from cosched.programs.heat import neighbours, relax  # noqa: PLC0415
-
-    with adaptive.job(balance=False) as job:
-        u, fresh = job.array((SIZE, SIZE)), job.array((SIZE, SIZE), scratch=True)
-        for step in job.range(_FOR_EVER, u):
-            if job.leads:
-                say({"step": step})
-            above, below_ = neighbours(job.comm, u.local)
-            relax(u.local, above, below_, fresh.local)
-            u.swap(fresh)
-
-
-def rigid_heat() -> None:
-    """On a rank: the same steps in a plain MPI program; rank 0 says each."""
-    import numpy as np  # noqa: PLC0415 (in ranks alone)
-    from mpi4py import MPI  # noqa: PLC0415
-
-    from cosched.programs.heat import neighbours, relax  # noqa: PLC0415
-
-    comm = MPI.COMM_WORLD
-    shape = SIZE // comm.Get_size(), SIZE
-    u, fresh = np.zeros(shape), np.zeros(shape)
-    for step in range(_FOR_EVER):
-        if comm.Get_rank() == 0:
-            say({"step": step})
-        above, below_ = neighbours(comm, u)
-        relax(u, above, below_, fresh)
-        u, fresh = fresh, u
-
-
-def be_rank(words: Sequence[str]) -> None:
-    """Be a rank, on its core."""
-    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    core = int(words[1]) if words[0] == "rigid" else rank // int(words[1])
-    os.sched_setaffinity(0, {cores()[core]})
-    import mpi4py  # noqa: PLC0415 (in ranks alone)
-
-    mpi4py.rc.threads = False
-    if words[0] == "rigid":
-        rigid_heat()
-    else:
-        adaptive_heat()
-
-
 async def measure(options: argparse.Namespace) -> None:
     """Measure everything, and print tables."""
     print(
         f"{machine()}; {options.pairs} pairs each; {options.steps} steps of {SIZE}² points a turn, by all jobs together"
     )
     print(
-        "\n| jobs | processors | ranks, of which asleep | resized | rigid, s | longer, % | the paper's, % | "
-        "more CPU, % | sleepers, % | load average |\n|---|---|---|---|---|---|---|---|---|---|"
+        "\n| jobs | processors | way | ranks, of which asleep | rigid, s | longer, % | the paper's, % | more CPU, % | "
+        "sleepers, % | load average |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     for count, processors in CASES:
-        load = os.getloadavg()[0]
-        async for moves, found in pairs(count, processors, options.pairs, options.steps // count):
+        for way in options.ways if count in options.jobs else ():
+            load = os.getloadavg()[0]
+            found = await pairs(count, processors, way, options.pairs, options.steps // count)
+            asleep = 0 if way == "enabled" else (count - 1) * processors
             cells = [
-                count, processors, f"{count * processors}, {(count - 1) * processors}",
-                "twice a turn" if moves else "no",
+                count, processors, way, f"{processors + asleep}, {asleep}",
                 f"{statistics.median(each.rigid.took_s for each in found):.2f}",
                 per_cent([each.longer for each in found]),
-                "" if moves else f"{PAPER[count]:.2f}",
+                f"{PAPER[count]:.2f}" if way == "asleep" else "",
                 per_cent([each.more_cpu for each in found]),
-                "" if moves else f"{100 * statistics.median(each.slept for each in found):.2f}",
+                f"{100 * statistics.median(each.slept for each in found):.2f}" if way == "asleep" else "",
                 f"{load:.1f} to {os.getloadavg()[0]:.1f}",
             ]  # fmt: skip
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
-            load = os.getloadavg()[0]
     print("\n| the second core | seconds | first job, % of it | second job, % of it |\n|---|---|---|---|")
     for line in await overlap():
         print(line, flush=True)
@@ -386,18 +310,16 @@ def per_cent(parts: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Measure, or be a rank of what is measured."""
+    """Measure."""
     parser = argparse.ArgumentParser(prog="./run bench adaptive_jobs", description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--steps", type=int, default=320, metavar="N", help="of a turn, by all jobs together (320)")
-    parser.add_argument("--as", dest="rank", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, nargs="+", default=list(PAPER), choices=list(PAPER))
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     options = parser.parse_args()
-    if options.rank is not None:
-        be_rank(options.rank)
-    elif len(os.sched_getaffinity(0)) < 2:
+    if len(os.sched_getaffinity(0)) < 2:
         raise SystemExit("needs two CPUs")
-    else:
-        asyncio.run(measure(options))
+    asyncio.run(measure(options))
 
 
 if __name__ == "__main__":

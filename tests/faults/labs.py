@@ -1,7 +1,7 @@
 """Two labs in simulated faults: nodes that belong to clusters, jobs of components, and a link that is cut.
 
 Of every fourth seed. A component lies on the nodes of one lab, no two components of a job on the same, whatever is
-lost, late or restarted meanwhile; a lab that cannot be reached is lost like any of its nodes.
+lost, late or restarted meanwhile. A lab that cannot be reached is lost, and what runs wholly there is waited for.
 """
 
 from collections import Counter

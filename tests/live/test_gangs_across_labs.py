@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ from kit.needs import need_root
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
+from space_scheduler.replay import replay
 from tests.live.conftest import ENDED, Jobs, groups_of
 from tests.live.test_launchers import SYSTEMS, Systems, residue, wait_until_clean
 
@@ -94,6 +98,29 @@ def nothing_left(lab: Lab, job_id: int) -> None:
     while left := [*groups_of(lab, job_id).values()]:
         assert time.monotonic() < give_up_s, left
         time.sleep(0.1)
+
+
+def told(lab: Lab, *arguments: object) -> str:
+    """The output of ``cosched …``, as it is on a terminal of some width."""
+    argv = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments), "--lab", lab.name]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    return ended.stdout
+
+
+def test_users_are_told_where_components_lie(two_labs: Lab, jobs: Jobs) -> None:
+    job_id = jobs.submit("exec sleep 300", tasks=3, components=(2, 1))
+    jobs.becomes(job_id, "running")
+    waits = jobs.submit("exec true", **THREE_AND_THREE)
+    shown = told(two_labs, "show", job_id)
+    assert "asked for     3 tasks, components 2+1, at most" in shown
+    assert re.search(r"nodes +(c1: node\d, node\d; c2: node\d|c2: node\d, node\d; c1: node\d)\n", shown), shown
+    assert "3 (2+1)" in told(two_labs, "queue")
+    explained = told(two_labs, "explain", waits)
+    assert "fewer processors are free than the job needs" in explained
+    assert "  components 3+3\n" in explained
+    nodes = told(two_labs, "nodes", "--wide")
+    assert re.search(r"node1\s+c1\s+up", nodes), nodes
+    assert re.search(r"node6\s+c2\s+up", nodes), nodes
 
 
 #: When the link is cut, and what holds of a job then.
@@ -182,3 +209,12 @@ def test_a_scheduler_cut_off_from_a_lab_adopts_what_ran_wholly_there_and_starts_
     for job_id in (far_id, both_id, near_id):
         nothing_left(two_labs, job_id)
     wait_until_clean(two_labs, before)
+
+
+def test_the_journal_of_two_labs_replays(two_labs: Lab, jobs: Jobs) -> None:
+    """The last of this file: of all that the others did, too."""
+    for wishes in ({"tasks": 1}, {"tasks": 2, "components": (1, 1)}):
+        assert jobs.ended(jobs.submit("exec true", **wishes)).state == "completed"
+    again = replay(two_labs.journal)
+    assert again.difference is None, str(again.difference)
+    assert again.instructions >= 2

@@ -192,7 +192,7 @@ def remove_command(
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
 
     places = {
-        name: address if address != name else _address(directory, name) for name, address in _places(hosts).items()
+        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
     }
     authority = directory / "authority"
     access = None if no_ssh else _access(**ssh)
@@ -249,7 +249,7 @@ def _places(hosts: tuple[str, ...]) -> dict[str, str]:
     return places
 
 
-def _address(directory: Path, name: str) -> str:
+def known_address(directory: Path, name: str) -> str:
     """Where a node is, as far as the cluster's directory knows."""
     path = directory / "nodes" / name / "node.toml"
     return load_node(path).launch.address if path.exists() else name

@@ -286,8 +286,8 @@ def _link(link: dict[str, Any], settings: dict[str, Any]) -> str:
         problem: str = link["problem"]
         return problem
     rate = f", {rate_text(settings['rate_bit_s'])}" if settings["rate_bit_s"] else ""
-    late = link["late_us"]
-    lateness = f"; frames {late['p50']} us late (99 %: {late['p99']}, most: {late['max']})" if link["frames"] else ""
+    late = link["late_us"] if link.get("frames") else None  # the kernel tells nothing of that
+    lateness = f"; frames {late['p50']} us late (99 %: {late['p99']}, most: {late['max']})" if late else ""
     cut = "; cut: " + ", ".join("–".join(pair) for pair in link["cut"]) if link["cut"] else ""
     return f"link     {settings['delay_us'] / 1000:g} ms one way{rate}, by {link['by']}{lateness}{cut}"
 

@@ -103,16 +103,15 @@ def _failure(job: JobDoc) -> list[str]:
 def _asked(job: JobDoc) -> str:
     parts = [
         f"{job.tasks} task{'s' if job.tasks > 1 else ''}{_of_sizes(job.shape)}",
+        in_components(job.shape),
         f"at most {lasting(job.time_limit_s)}",
     ]
-    if components := in_components(job.shape):
-        parts.append(components)
     if job.memory_bytes:
         parts.append(f"{memory_text(job.memory_bytes)} of memory each")
     if job.kind:
         how = " (measured when it ran before)" if job.kind_from == "measured" else ""
         parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _of_sizes(shape: ShapeDoc | None) -> str:

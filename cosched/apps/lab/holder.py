@@ -43,6 +43,7 @@ from cosched.apps.lab.plan import (
     run_directory,
 )
 from cosched.apps.lab.sweep import kill_descendants
+from cosched.install.units import MODULES
 from cosched.linux import files
 from cosched.linux.process import become_subreaper, die_with_parent, set_name
 from node_agent.guard.protocol import SOCKET_NAME
@@ -247,10 +248,15 @@ def _node(plan: LabPlan, node: Node, listener: socket.socket) -> Init:
         desk = cgroups.doors(plan.name, node.name, "desk")
     init = Init(node.name, listener, os.environ, _marks(plan, node.name), desk, mortal=plan.tier == 3)
     config = f"{node.directory}/node.toml"
-    for name, module in (("guard", "node_agent.guard"), ("agent", "node_agent")):
+    for name in ("guard", "agent"):
         watchdog_s = _WATCHDOG_S if name == "guard" else 0.0
         log = f"{node.directory}/{name}.log"
-        init.start(name, Service(python("-m", module, "--config", config), log, kept=True, watchdog_s=watchdog_s))
+        init.start(
+            name,
+            Service(
+                python("-m", MODULES[f"cosched-{name}"], "--config", config), log, kept=True, watchdog_s=watchdog_s
+            ),
+        )
         if name == "guard":
             _wait_for(run_directory(plan, node) / SOCKET_NAME)  # an agent without its guard tries again only later
     if node.user:

@@ -32,6 +32,11 @@ _TCA_KIND: Final = 1
 _TCA_OPTIONS: Final = 2
 _TBF_PARMS: Final = 1
 _TBF_BURST: Final = 6
+_NETEM_LATENCY64: Final = 10
+_RATE_HANDLE: Final = 1 << 16
+_DELAY_HANDLE: Final = 2 << 16
+#: As many as are on their way at 10 Gbit/s and 10 ms, in packets of Ethernet.
+_DELAYED_PACKETS: Final = 10_000
 _ROOT: Final = 0xFFFFFFFF
 _ETHERNET: Final = 1
 #: What a rate lets through at once: what comes in a tick of the slowest kernel clock (100 Hz), and a whole packet.
@@ -96,13 +101,30 @@ class Network:
         rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, bytes_s)
         parameters = rate + bytes(_RATE.size) + struct.pack("=III", burst + int(bytes_s * _QUEUE_S), 0, 0)
         options = _attribute(_TBF_PARMS, parameters) + _attribute(_TBF_BURST, struct.pack("=I", burst))
-        fixed = _QDISC.pack(socket.AF_UNSPEC, socket.if_nametoindex(name), 1 << 16, _ROOT, 0)
-        body = fixed + _attribute(_TCA_KIND, _text("tbf")) + _attribute(_TCA_OPTIONS, options)
-        self._ask(_NEWQDISC, _CREATE_EXCLUSIVE, body, f"rate of {name}")
+        self._add_qdisc(name, "tbf", options, _RATE_HANDLE, _ROOT)
+
+    def delay(self, name: str, delay_us: int, *, within_rate: bool = False) -> None:
+        """Hold what leaves by an interface for so long (``netem``, tc-netem(8)); ``within_rate``: at a rate set before.
+
+        A kernel without it refuses with ENOENT.
+        """
+        options = struct.pack("=6I", 0, _DELAYED_PACKETS, 0, 0, 0, 0)
+        options += _attribute(_NETEM_LATENCY64, struct.pack("=q", delay_us * 1000))
+        self._add_qdisc(name, "netem", options, _DELAY_HANDLE, _RATE_HANDLE | 1 if within_rate else _ROOT)
+
+    def _add_qdisc(self, name: str, kind: str, options: bytes, handle: int, parent: int) -> None:
+        fixed = _QDISC.pack(socket.AF_UNSPEC, socket.if_nametoindex(name), handle, parent, 0)
+        body = fixed + _attribute(_TCA_KIND, _text(kind)) + _attribute(_TCA_OPTIONS, options)
+        self._ask(_NEWQDISC, _CREATE_EXCLUSIVE, body, f"{kind} of {name}")
 
     def set_up(self, name: str) -> None:
         """Set an interface up."""
         self._ask(_NEWLINK, 0, _link(socket.if_nametoindex(name), up=True), f"{name} up")
+
+    def set_down(self, name: str) -> None:
+        """Set an interface down: nothing passes."""
+        body = _LINK.pack(socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, _UP)
+        self._ask(_NEWLINK, 0, body, f"{name} down")
 
     def add_address(self, name: str, address: str) -> None:
         """Give an interface an IPv4 address, ``10.77.0.1/24``."""

@@ -1,14 +1,12 @@
-"""The link between a lab's clusters: a process of ours that holds each frame for the delay (design, section 6).
+"""The link between a lab's clusters where the kernel has no ``netem``, or they are more than two (design, section 6).
 
-Each cluster's bridge has a TAP device, and this process has the other ends. A frame that comes out of one waits for the
-delay, then goes into the one of its receiver, or into all others where that is not known (as a learning switch does).
-A pair of clusters can be cut: what is on its way between them then, and what comes, is dropped. The rate is the
-kernel's matter (``tbf`` on each TAP device): a frame is read here when it has passed that.
-
-How much later than due frames went is kept of the last ones, and told (:mod:`cosched.apps.lab.link`).
+A process of ours holds each frame for the delay. Each cluster's bridge has a TAP device, and this process has the other
+ends. A frame that comes out of one waits for the delay, then goes into the one of its receiver, or into all others
+where that is not known (as a learning switch does). A pair of clusters can be cut: what is on its way between them
+then, and what comes, is dropped. The rate is the kernel's matter (``tbf`` on each TAP device): a frame is read here
+when it has passed that. How much later than due frames went is kept of the last ones, and told.
 """
 
-import contextlib
 import fcntl
 import os
 import select
@@ -19,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from cosched.apps.lab import control
+from cosched.apps.lab.link_orders import LinkOrders
 
 _TUNSETIFF: Final = 0x400454CA
 _TAP_WITHOUT_HEADER: Final = 0x0002 | 0x1000
@@ -29,7 +27,6 @@ _ADDRESS_BYTES: Final = 6
 _MULTICAST: Final = 0x01
 _AT_ONCE: Final = 64
 _KEPT: Final = 10_000
-_CALLER_S: Final = 0.1
 
 
 def open_tap(name: str) -> int:
@@ -58,23 +55,22 @@ class Relay:
     def __init__(self, taps: Mapping[str, int], listener: socket.socket, delay_s: float) -> None:
         self._taps = dict(taps)
         self._named = {descriptor: name for name, descriptor in taps.items()}
-        self._listener = listener
         self._delay_s = delay_s
         self._held: deque[Held] = deque()
         self._places: dict[bytes, str] = {}
-        self._cut: set[frozenset[str]] = set()
+        self._orders = LinkOrders("relay", list(taps), listener, more=self._figures)
         self._late_s: deque[float] = deque(maxlen=_KEPT)
         self._passed = self._dropped = 0
 
     def run(self) -> None:
         """Carry frames for ever."""
-        sources = [self._listener.fileno(), *self._named]
+        orders = self._orders.listener.fileno()
         while True:
             pause_s = max(0.0, self._held[0].due_s - time.monotonic()) if self._held else None
-            ready, _, _ = select.select(sources, [], [], pause_s)
+            ready, _, _ = select.select([orders, *self._named], [], [], pause_s)
             for descriptor in ready:
-                if descriptor == self._listener.fileno():
-                    self._serve()
+                if descriptor == orders:
+                    self._orders.serve()
                 else:
                     self._take(descriptor)
             self._release()
@@ -99,7 +95,7 @@ class Relay:
     def _release(self) -> None:
         while self._held and self._held[0].due_s <= (now_s := time.monotonic()):
             due_s, source, target, frame = self._held.popleft()
-            if frozenset((source, target)) in self._cut:
+            if frozenset((source, target)) in self._orders.cut:
                 self._dropped += 1
                 continue
             try:
@@ -110,33 +106,10 @@ class Relay:
             self._passed += 1
             self._late_s.append(now_s - due_s)
 
-    def _serve(self) -> None:
-        """One request, answered at once."""
-        with contextlib.suppress(OSError, ValueError):
-            connection, _ = self._listener.accept()
-            with connection:
-                connection.settimeout(_CALLER_S)
-                packet = control.receive(connection)
-                if packet is not None and control.may_command(connection):
-                    control.send(connection, self._answer(packet[0]))
-
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        do, pair = request.get("do"), request.get("pair")
-        if do in ("cut", "mend"):
-            if not isinstance(pair, list) or len(set(pair)) != 2 or not set(pair) <= set(self._taps):
-                return {"error": f"not two clusters of {', '.join(self._taps)}: {pair}"}
-            (self._cut.add if do == "cut" else self._cut.discard)(frozenset(pair))
-        elif do != "status":
-            return {"error": f"not understood: {do}"}
+    def _figures(self) -> dict[str, Any]:
         late = sorted(self._late_s)
-        return {
-            "by": "relay",
-            "clusters": list(self._taps),
-            "cut": sorted(sorted(each) for each in self._cut),
-            "frames": self._passed,
-            "dropped": self._dropped,
-            "late_us": {name: _at(late, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))},
-        }
+        late_us = {name: _at(late, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
+        return {"frames": self._passed, "dropped": self._dropped, "late_us": late_us}
 
 
 def _at(late_s: list[float], part: float) -> int | None:

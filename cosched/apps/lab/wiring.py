@@ -7,20 +7,21 @@ bridge).
 
 import contextlib
 import os
+import select
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from cosched.apps.lab import control, kernel
-from cosched.apps.lab.netlink import Network
+from cosched.apps.lab.link_orders import LinkOrders
+from cosched.apps.lab.netlink import Network, NetworkError
 from cosched.apps.lab.relay import Relay, open_tap
 from cosched.linux.process import die_with_parent, set_name
 
 _BRIDGE: Final = "lan"
 _TAP: Final = "link"
-_FIRST_FREE: Final = 3
 
 
 class Lan(NamedTuple):
@@ -51,6 +52,64 @@ def lans(clusters: Sequence[str], head: str) -> dict[str, Lan]:
 
 def start_link(lab: str, between: Sequence[Lan], place: Path, delay_us: int, rate_bit_s: int) -> None:
     """Start the link between these bridges, which takes orders at that socket. Raises OSError."""
+    listener = control.listen(place)
+    if len(between) == 2 and kernel_delays():
+        _start(lab, {}, listener, _cross(between, listener, delay_us, rate_bit_s).run)
+    else:
+        taps = _taps(between, rate_bit_s)
+        _start(lab, taps, listener, Relay(taps, listener, delay_us / 1e6).run)
+
+
+def kernel_delays() -> bool:
+    """Whether this kernel can hold packets for a delay."""
+    namespace = kernel.new_network()
+    try:
+        with kernel.in_network(namespace), Network() as network:
+            network.delay("lo", 1)
+    except NetworkError:
+        return False
+    finally:
+        os.close(namespace)
+    return True
+
+
+def _cross(between: Sequence[Lan], listener: socket.socket, delay_us: int, rate_bit_s: int) -> "KernelLink":
+    """Join two bridges by a pair of interfaces, each of which delays what leaves by it."""
+    first, second = between
+    with kernel.in_network(first.namespace), Network() as network:
+        network.add_pair(_TAP, _TAP, second.namespace, _BRIDGE)
+    with kernel.in_network(second.namespace), Network() as network:
+        network.join(_TAP, _BRIDGE)
+    for lan in between:
+        with kernel.in_network(lan.namespace), Network() as network:
+            if rate_bit_s:
+                network.limit_rate(_TAP, rate_bit_s)
+            network.delay(_TAP, delay_us, within_rate=bool(rate_bit_s))
+    return KernelLink([lan.cluster for lan in between], listener, first.namespace)
+
+
+class KernelLink:
+    """A link of two clusters whose packets the kernel carries; ``namespace`` has the end that is set down to cut it."""
+
+    def __init__(self, clusters: Sequence[str], listener: socket.socket, namespace: int) -> None:
+        self._orders = LinkOrders("netem", clusters, listener, self._changed)
+        with kernel.in_network(namespace):
+            self._network = Network()
+        self._namespace = namespace
+
+    def run(self) -> None:
+        """Take orders for ever."""
+        while True:
+            select.select([self._orders.listener], [], [])
+            self._orders.serve()
+
+    def _changed(self) -> None:
+        with kernel.in_network(self._namespace):
+            (self._network.set_down if self._orders.cut else self._network.set_up)(_TAP)
+
+
+def _taps(between: Sequence[Lan], rate_bit_s: int) -> dict[str, int]:
+    """The other ends of a TAP device in each bridge, by cluster."""
     taps = {}
     for lan in between:
         with kernel.in_network(lan.namespace), Network() as network:
@@ -58,10 +117,15 @@ def start_link(lab: str, between: Sequence[Lan], place: Path, delay_us: int, rat
             if rate_bit_s:
                 network.limit_rate(_TAP, rate_bit_s)
             network.join(_TAP, _BRIDGE)
-    listener = control.listen(place)
+    return taps
+
+
+def _start(lab: str, taps: dict[str, int], listener: socket.socket, carry: Callable[[], None]) -> None:
+    """Fork the process of the link; what it alone uses is closed here."""
     if os.fork() == 0:
         try:
-            _carry(lab, taps, listener, delay_us)
+            _become_link(lab)
+            carry()
         finally:
             os._exit(1)
     for descriptor in taps.values():
@@ -69,21 +133,11 @@ def start_link(lab: str, between: Sequence[Lan], place: Path, delay_us: int, rat
     listener.close()
 
 
-def _carry(lab: str, taps: dict[str, int], listener: socket.socket, delay_us: int) -> None:
+def _become_link(lab: str) -> None:
     die_with_parent(os.getppid())
     set_name(f"{lab}-link")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    _close_others({*taps.values(), listener.fileno()})
     with contextlib.suppress(OSError):  # what waits for it are frames that are due
         os.setpriority(os.PRIO_PROCESS, 0, -20)
-    Relay(taps, listener, delay_us / 1e6).run()
-
-
-def _close_others(kept: set[int]) -> None:
-    before = _FIRST_FREE
-    for descriptor in sorted(kept):
-        os.closerange(before, descriptor)
-        before = descriptor + 1
-    os.closerange(before, os.sysconf("SC_OPEN_MAX"))

@@ -303,6 +303,7 @@ class Launches:
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and self.cut_off.waited_for(launch, entry)):
                 self._do(launch, launch.gang.lost(entry.name, message))
+                self.cut_off.give_up(launch, message)
 
     def _heard_of_stray(
         self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent, kind: OrderKind | None

@@ -1,5 +1,8 @@
 """The paper's claims, as quantities and the regions in which they hold. Written before any run.
 
+After first runs their lengths, the control variates, and which maxJumps, costs and q are run were chosen, for the time
+that it takes; no claim and no region was changed.
+
 Its text has sentences and its figures are not at hand. Where a sentence has no number the region is ours, and follows
 from the paper's own precision, a relative error of 5 %: two means that are the same can then lie 10 % apart
 (*negligible*), one mean 5 % from what it is (*minimal*, *tends to*). A difference that it calls big is one of at least

@@ -97,8 +97,8 @@ FULL: Final = Scale(
     qs=(0.7, 0.8),
 )
 QUICK: Final = Scale(
-    lengths=Lengths(precision=0.05, first=6_000, most=6_000),
-    most_fcfs=6_000,
+    lengths=Lengths(precision=0.05, first=4_000, most=4_000),
+    most_fcfs=4_000,
     jumps=(0, 10),
     thresholds=(5, 11),
     costs_ppm=(100_000,),

@@ -18,7 +18,7 @@ from cosched.client.client import Client
 from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.errors import BadInput, Failed
-from cosched.identity.authority import serials_of, sign_node
+from cosched.identity.authority import serials_of, sign
 from cosched.identity.requests import requested_key
 
 
@@ -76,7 +76,7 @@ def added(
                 raise Failed(f"{address}: {access.user} is not root there (--sudo, or --user root)")
             request = host.step("key", etc=wanted.etc, name=name, again=wanted.again)["request"]
             addresses = [address] if address != name else []
-            identity = sign_node(wanted.authority, requested_key(request), name, addresses)
+            identity = sign(wanted.authority, "node", requested_key(request), name, addresses)
             procs = wanted.procs or int(found["procs"])
             memory_bytes = wanted.memory_bytes or int(found["memory_bytes"])
             with lock:

@@ -101,7 +101,9 @@ def download(into: Path, texts: list[str], python: str, machine: str) -> None:
 def pip(*words: str) -> None:
     """Run this environment's pip. Raises :class:`Refused`."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", *words]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     if ended.returncode:
         raise Refused(f"pip {words[0]}: {ended.stderr.strip() or f'status {ended.returncode}'}")
 
@@ -157,7 +159,9 @@ def main() -> int:
     parser.add_argument("directory", type=Path, metavar="DIR")
     parser.add_argument("--python", default=PYTHONS, metavar="3.X,…", help=f"the machines' Pythons [{PYTHONS}]")
     parser.add_argument("--machine", default=platform.machine(), choices=("x86_64", "aarch64"), help="[this one's]")
-    parser.add_argument("--extra", default="", metavar="A,…", help="of pyproject.toml, such as scheduler [none: a desk]")
+    parser.add_argument(
+        "--extra", default="", metavar="A,…", help="of pyproject.toml, such as scheduler [none: a desk]"
+    )
     given = parser.parse_args()
     pythons = given.python.split(",")
     if not all(re.fullmatch(r"3\.1[1-9]", python) for python in pythons):

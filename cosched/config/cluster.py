@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
-from cosched.config.load import load
+from cosched.config.load import convert, plain
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
@@ -117,7 +117,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 def load_cluster(path: Path) -> ClusterConfig:
     """Read and check ``cluster.yaml``. Raises :class:`BadInput` with the key's path."""
-    config = load(path, ClusterConfig)
+    return cluster_config(plain(path), str(path))
+
+
+def cluster_config(raw: object, path: str) -> ClusterConfig:
+    """Check what a ``cluster.yaml`` says; ``path`` names it in errors. Raises :class:`BadInput` with the key's path."""
+    config = convert(raw, ClusterConfig, path)
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
     duration_us(config.set_aside.within, f"{path}: set_aside.within")

@@ -58,9 +58,14 @@ class _Loader(yaml.SafeLoader):
 
 def load(path: Path, into: type[Settings]) -> Settings:
     """The settings in a YAML (or JSON) file. Raises :class:`BadInput`."""
+    return convert(plain(path), into, str(path))
+
+
+def plain(path: Path) -> object:
+    """What a YAML (or JSON) file says, as plain data. Raises :class:`BadInput`."""
     try:
         with path.open(encoding="utf-8") as file:
-            raw = yaml.load(file, _Loader)
+            raw: object = yaml.load(file, _Loader)
     except FileNotFoundError:
         raise BadInput(
             str(path), "no such file", "a file of settings (cosched init makes those of a cluster)"
@@ -75,7 +80,7 @@ def load(path: Path, into: type[Settings]) -> Settings:
     except RecursionError:
         raise BadInput(str(path), _DEEP, "keys and values") from None
     check_numbers(raw, str(path))
-    return convert(raw, into, str(path))
+    return raw
 
 
 def check_numbers(raw: object, where: str) -> None:

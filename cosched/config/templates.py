@@ -15,16 +15,25 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def cluster_yaml(name: str, nodes: Sequence[str], *, address: str, port: int, network: str) -> str:
+def cluster_yaml(
+    name: str,
+    nodes: Sequence[str],
+    *,
+    address: str,
+    port: int,
+    network: str,
+    run: str = "/run/cosched",
+    state: str = "/var/lib/cosched",
+    identity: str = "/etc/cosched/identity",
+) -> str:
     """The scheduler's settings; every other key has the default of docs/guide/operate.md."""
-    listed = "\n".join(f"  - {_quoted(node)}" for node in nodes)
+    listed = "".join(f"\n  - {_quoted(node)}" for node in nodes) or " []"
     return f"""\
 # The cluster's settings, read by 'cosched scheduler'.
 name: {_quoted(name)}
 
 # The agents that are let in. A node needs its certificate and its name here.
-nodes:
-{listed}
+nodes:{listed}
 
 # Which jobs start when: a name from 'cosched policies'.
 policy: easy
@@ -36,12 +45,12 @@ contract:
   mpl: 1            # tasks of parallel jobs for each CPU
 
 listen:
-  socket: /run/cosched/scheduler.sock
+  socket: {_quoted(f"{run}/scheduler.sock")}
   address: {_quoted(address)}      # for agents and remote users, by TLS with certificates alone
   port: {port}
 
-state: /var/lib/cosched/scheduler   # the journal: keep 1 GiB free
-identity: /etc/cosched/identity
+state: {_quoted(f"{state}/scheduler")}   # the journal: keep 1 GiB free
+identity: {_quoted(identity)}
 network: {_quoted(network)}         # the network that ranks talk over, such as 10.1.0.0/24; empty: any
 
 default_time: 1h    # for jobs that ask for no time of their own

@@ -1,7 +1,6 @@
 """``cosched node add`` and ``node remove``: workstations enrolled over ssh, and taken out again."""
 
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -9,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from cosched.apps.cli.service import echo_json, json_option, service
-from cosched.apps.cli.values import one_of, whole_number
+from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
@@ -136,10 +135,10 @@ def add_command(
         agent_port=agent_port,
         procs=procs,
         memory_bytes=size_bytes(mem, "--mem") if mem else None,
-        extra=_extra(extra),
-        etc=_absolute("--etc", etc),
-        state=_absolute("--state", state),
-        run=_absolute("--run", run),
+        extra=toml_table(extra),
+        etc=absolute_path("--etc", etc),
+        state=absolute_path("--state", state),
+        run=absolute_path("--run", run),
         services=services,
         again=again,
     )
@@ -263,23 +262,6 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
             raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
         scheduler = found[0]
     return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
-
-
-def _extra(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(path), f"cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(str(path), f"not TOML: {error}") from None
-
-
-def _absolute(option: str, path: str) -> str:
-    if not path.startswith("/"):
-        raise BadInput(option, f"{path!r}", "an absolute path on the host")
-    return path.rstrip("/") or "/"
 
 
 def _remember(directory: Path, name: str, settings: str) -> None:

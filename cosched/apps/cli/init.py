@@ -16,6 +16,7 @@ from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput
 from cosched.identity.names import SCHEDULER, checked_name
+from cosched.linux import machine as machine_here
 
 _AGENT_PORT: Final = 7421
 _MANUAL: Final = "docs/guide/operate.md has it step by step"
@@ -68,7 +69,7 @@ def command(
         checked_name("user", user)
     if len(set(users)) != len(users):
         raise BadInput("--user", "a user is named twice", "each name once")
-    memory_bytes = size_bytes(mem, "--mem") if mem else _memory_bytes()
+    memory_bytes = size_bytes(mem, "--mem") if mem else machine_here.memory_bytes()
     machine = (procs or os.cpu_count() or 1, memory_bytes)
     if add:
         made = _added(directory, places, users, scheduler, port, network, machine)
@@ -204,10 +205,6 @@ def _handed_out(
 
 def _host(scheduler: str) -> str:
     return f"[{scheduler}]" if ":" in scheduler else scheduler
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: bool) -> list[str]:

@@ -3,6 +3,7 @@
 import click
 
 from cosched.apps.cli.enrol import add_command, remove_command
+from cosched.apps.cli.render import render_command
 from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
 from cosched.client.find import connect
 from cosched.config.units import memory_text
@@ -73,7 +74,7 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
 
 @click.group("node")
 def node_command() -> None:
-    """Add, remove, drain and resume nodes (operators).
+    """Add, remove, drain and resume nodes (operators); what is installed on them.
 
     \b
     Example: cosched node drain lab3 --reason "new disk"
@@ -82,6 +83,7 @@ def node_command() -> None:
 
 node_command.add_command(add_command)
 node_command.add_command(remove_command)
+node_command.add_command(render_command)
 
 
 @node_command.command("drain")

@@ -1,6 +1,9 @@
 """Callbacks for options of all commands: a value that cannot be is told before anything happens, with what can."""
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -54,3 +57,22 @@ def whole_number(least: int, most: int) -> Callable[[click.Context, click.Parame
         return int(text)
 
     return checked
+
+
+def absolute_path(option: str, path: str) -> str:
+    """A directory or file on some host, without a slash at its end. Raises :class:`BadInput`."""
+    if not path.startswith("/"):
+        raise BadInput(option, f"{path!r}", "an absolute path on the host")
+    return path.rstrip("/") or "/"
+
+
+def toml_table(path: Path | None) -> dict[str, Any]:
+    """What a TOML file says, nothing without one. Raises :class:`BadInput`."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(str(path), f"cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(str(path), f"not TOML: {error}") from None

@@ -1,7 +1,7 @@
 """Makes a wheelhouse: all that is installed on machines that have neither an index nor a compiler, in one directory.
 
-``./run wheelhouse DIR`` calls it with the environment's interpreter. Into DIR go the project's own wheel, built from this
-checkout; a wheel of every package that it needs there, for each Python asked for, in the versions of
+``./run wheelhouse DIR`` calls it with the environment's interpreter. Into DIR go the project's own wheel, built from
+this checkout; a wheel of every package that it needs there, for each Python asked for, in the versions of
 ``lock/requirements.txt`` and checked by its hashes; pip; ``requirements.txt`` with the hashes of all of them, and
 ``SHA256SUMS``. Where the packages come from is pip's own configuration: no address is known here.
 """
@@ -93,17 +93,15 @@ def download(into: Path, texts: list[str], python: str, machine: str) -> None:
         short = python.replace(".", "")
         pip(
             "download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--dest", str(into),
-            "--implementation", "cp", "--python-version", python, "--abi", f"cp{short}", "--abi", "abi3", "--abi", "none",
-            *tags, "-r", str(listed),
+            "--implementation", "cp", "--python-version", python, "--abi", f"cp{short}", "--abi", "abi3",
+            "--abi", "none", *tags, "-r", str(listed),
         )  # fmt: skip
 
 
 def pip(*words: str) -> None:
     """Run this environment's pip. Raises :class:`Refused`."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", *words]
-    ended = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise Refused(f"pip {words[0]}: {ended.stderr.strip() or f'status {ended.returncode}'}")
 
@@ -122,9 +120,9 @@ def sha256(path: Path) -> str:
 
 def make(directory: Path, pythons: list[str], machine: str, extras: list[str]) -> int:
     """Make it, whole or not at all; how many wheels it has. Raises :class:`Refused`."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        if not (directory / "SHA256SUMS").is_file():
-            raise Refused(f"{directory} is there and no wheelhouse: nothing is written over")
+    taken = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    if taken and not (directory / "SHA256SUMS").is_file():
+        raise Refused(f"{directory} is there and no wheelhouse: nothing is written over")
     lock = (ROOT / "lock" / "requirements.txt").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = pinned(lock)
@@ -169,9 +167,9 @@ def main() -> int:
     try:
         made = make(given.directory, pythons, given.machine, [extra for extra in given.extra.split(",") if extra])
     except (Refused, OSError) as error:
-        print(f"./run wheelhouse: {error}", file=sys.stderr)
+        sys.stderr.write(f"./run wheelhouse: {error}\n")
         return 1
-    print(f"{given.directory}: {made} wheels for Python {', '.join(pythons)} on {given.machine}")
+    sys.stdout.write(f"{given.directory}: {made} wheels for Python {', '.join(pythons)} on {given.machine}\n")
     return 0
 
 

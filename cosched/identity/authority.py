@@ -128,20 +128,24 @@ def issue(
 def sign(
     authority: Path, kind: Kind, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]
 ) -> dict[str, str]:
-    """An identity for a key that stays where it is: the texts of KIND.pem, ca.pem and, for a node, grant.pub, by file
-    name. Raises :class:`BadInput`.
+    """An identity for a key that stays where it is: the texts of KIND.pem and ca.pem, by file name.
+
+    Raises :class:`BadInput`.
     """
     checked_name(kind, name)
     issuer, signer = _authority(authority)
     made = _signed(issuer, signer, key, kind, name, addresses, _LIFE, None)
     _record(authority, kind, name, made)
-    texts = {
+    return {
         certificate(kind, authority)[0].name: made.public_bytes(Encoding.PEM).decode(),
         CA_PEM: (authority / CA_PEM).read_text(encoding="ascii"),
     }
-    if kind == "node":
-        texts[GRANT_PUB] = _public(load_grant_key(authority)).decode()
-    return texts
+
+
+def sign_node(authority: Path, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]) -> dict[str, str]:
+    """The same of a node: the texts of node.pem, ca.pem and grant.pub. Raises :class:`BadInput`."""
+    grant_pub = _public(load_grant_key(authority)).decode()
+    return sign(authority, "node", key, name, addresses) | {GRANT_PUB: grant_pub}
 
 
 def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:

@@ -28,7 +28,7 @@ _INPUT: Final = "input"
 
 
 def node(config: NodeConfig, layout: Layout) -> Installation:
-    """A workstation: guard and agent, with the place of parallel work where the settings put it into systemd's slice."""
+    """A workstation: guard and agent, and the place of parallel work where the settings have it in systemd's slice."""
     placed = config.cgroup.cosched == units.PLACE
     texts = {units.SLICE: units.slice_unit(), units.JOBS: units.jobs_unit()} if placed else {}
     texts |= {
@@ -37,7 +37,6 @@ def node(config: NodeConfig, layout: Layout) -> Installation:
     }
     return _installation(
         "node",
-        layout,
         Account(AGENT, "cosched's agent", (_INPUT,)),
         [
             Directory(layout.etc, ROOT, "0755"),
@@ -46,7 +45,7 @@ def node(config: NodeConfig, layout: Layout) -> Installation:
             Directory(layout.run, AGENT, "0755", volatile=True),
         ],
         [File(layout.settings, "0644", node_toml(config))],
-        _identity(layout, AGENT, ("node.pem", CA_PEM, GRANT_PUB), ("node.key",)),
+        node_identity(layout, AGENT),
         texts,
         (units.GUARD_UNIT, units.AGENT_UNIT),
     )
@@ -56,7 +55,6 @@ def scheduler(cluster_yaml: str, layout: Layout) -> Installation:
     """The scheduler's host; ``cluster_yaml`` is the text of its settings."""
     return _installation(
         "scheduler",
-        layout,
         Account(SCHEDULER, "cosched's scheduler"),
         [
             Directory(layout.etc, ROOT, "0755"),
@@ -75,7 +73,6 @@ def local_load(layout: Layout, *, profile: str = "xwindows", listen: str = "127.
     """A synthetic user at a desk, who comes and goes by his profile's day; ``listen`` is for Prometheus."""
     return _installation(
         "local-load",
-        layout,
         Account(LOCAL_LOAD, "a synthetic user of cosched's"),
         [],
         [],
@@ -85,9 +82,13 @@ def local_load(layout: Layout, *, profile: str = "xwindows", listen: str = "127.
     )
 
 
+def node_identity(layout: Layout, owner: str) -> tuple[File, ...]:
+    """The files of a node's identity; ``owner`` is who reads its key."""
+    return _identity(layout, owner, ("node.pem", CA_PEM, GRANT_PUB), ("node.key",))
+
+
 def _installation(
     role: Role,
-    layout: Layout,
     account: Account,
     directories: Sequence[Directory],
     settings: Sequence[File],
@@ -99,9 +100,7 @@ def _installation(
     files.append(File(f"{SYSUSERS}/cosched-{role}.conf", "0644", _sysusers(account)))
     if directories:
         files.append(File(f"{TMPFILES}/cosched-{role}.conf", "0644", _tmpfiles(directories)))
-    return Installation(
-        role, (account,), tuple(directories), tuple(files), tuple(identity), services, tuple(texts)
-    )  # fmt: skip
+    return Installation(role, (account,), tuple(directories), tuple(files), tuple(identity), services, tuple(texts))
 
 
 def _identity(layout: Layout, owner: str, public: Sequence[str], secret: Sequence[str]) -> tuple[File, ...]:

@@ -47,6 +47,7 @@ _CONFINED: Final = (
     "SystemCallErrorNumber=EPERM",
 )
 _FILTERED: Final = "SystemCallFilter=~@privileged @keyring @memlock"
+_ALONE: Final = ("ProtectHome=yes", "PrivateDevices=yes", "PrivateNetwork=yes", "RestrictAddressFamilies=none")
 _NO_CAPABILITY: Final = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 
@@ -75,15 +76,16 @@ Description=the place of parallel jobs on this workstation
 Slice={SLICE}
 Delegate=yes
 ExecStart=/bin/sleep infinity
-# No process may be in a group whose groups have controllers.
-ExecStartPost=/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/holder/cgroup.procs'
+# No process may be in a group whose groups have controllers. (+: with all rights, unlike the process that it moves.)
+ExecStartPost=+/bin/sh -c 'mkdir -p {group}/holder && echo $MAINPID >{group}/holder/cgroup.procs'
+{chr(10).join((*_NO_CAPABILITY, *_CONFINED, _FILTERED, *_ALONE))}
 """
 
 
 def guard_unit(layout: Layout, *, placed: bool) -> str:
     """The guard, as root; ``placed``: with a slice for parallel work.
 
-    Its supervisors and the jobs inherit whatever it is kept from: so it is kept from little, and confines each job itself.
+    Its supervisors and the jobs inherit whatever it is kept from: so it is kept from nothing, and confines each job.
     """
     return _service(
         "cosched's guard on this workstation: it holds the owner's limits",
@@ -144,9 +146,20 @@ def local_load_unit(layout: Layout, *, profile: str, listen: str) -> str:
         "a synthetic user at this workstation, for measuring",
         ["network-online.target"],
         command(
-            layout, "cosched.apps.cli.main", "local-load", "run", "--day", "--profile", profile,
-            "--seconds", "2592000", "--listen", listen, "--node", layout.settings,
-        ),  # fmt: skip
+            layout,
+            "cosched.apps.cli.main",
+            "local-load",
+            "run",
+            "--day",
+            "--profile",
+            profile,
+            "--seconds",
+            "2592000",
+            "--listen",
+            listen,
+            "--node",
+            layout.settings,
+        ),
         [
             f"User={LOCAL_LOAD}",
             "Slice=user.slice",
@@ -157,7 +170,7 @@ def local_load_unit(layout: Layout, *, profile: str, listen: str) -> str:
             _homes(layout),
             "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
         ],
-    )  # fmt: skip
+    )
 
 
 def command(layout: Layout, module: str, *arguments: str) -> str:

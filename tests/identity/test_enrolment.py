@@ -279,7 +279,7 @@ def test_a_host_that_cannot_be_reached_is_removed_all_the_same(office: Office) -
 def test_a_request_is_believed_for_its_key_and_nothing_else(tmp_path: Path) -> None:
     authority.create_authority(tmp_path / "authority", "office")
     request = new_request("scheduler", tmp_path / "key")  # it may ask to be whom it likes
-    made = authority.sign(tmp_path / "authority", "node", requested_key(request), "desk1", ["192.0.2.9"])
+    made = authority.sign_node(tmp_path / "authority", requested_key(request), "desk1", ["192.0.2.9"])
     from cryptography import x509  # noqa: PLC0415
 
     certificate = x509.load_pem_x509_certificate(made["node.pem"].encode())
@@ -291,7 +291,7 @@ def test_a_request_is_believed_for_its_key_and_nothing_else(tmp_path: Path) -> N
         with pytest.raises(BadInput, match="certificate request"):
             requested_key(wrong)
     with pytest.raises(BadInput, match="node name"):
-        authority.sign(tmp_path / "authority", "node", requested_key(request), "../x", [])
+        authority.sign_node(tmp_path / "authority", requested_key(request), "../x", [])
 
 
 @pytest.mark.parametrize("placed", [False, True])

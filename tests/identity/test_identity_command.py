@@ -18,7 +18,7 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return int(ended.value.code or 0), out, err
 
 
-@pytest.mark.parametrize("kind", ["node", "scheduler"])
+@pytest.mark.parametrize("kind", ["scheduler", "user"])
 def test_a_certificate_for_a_key_that_stays_where_it_was_made(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -26,7 +26,7 @@ def test_a_certificate_for_a_key_that_stays_where_it_was_made(
     assert called(capsys, "identity", "create", str(authority), "--name", "office")[0] == 0
     assert authority.stat().st_mode & 0o777 == 0o700
     host.mkdir()
-    asked = ("identity", "request", "desk1", "--kind", kind, "--into", str(host))
+    asked = ("identity", "request", "ada", "--kind", kind, "--into", str(host))
     _, request, _ = called(capsys, *asked)
     key = (host / f"{kind}.key").read_bytes()
     assert (host / f"{kind}.key").stat().st_mode & 0o777 == 0o600
@@ -35,15 +35,15 @@ def test_a_certificate_for_a_key_that_stays_where_it_was_made(
 
     monkeypatch.setattr("sys.stdin", io.StringIO(request))
     status, out, _ = called(
-        capsys, "identity", "sign", "desk1", "--kind", kind, "--authority", str(authority), "--address", "192.0.2.11"
+        capsys, "identity", "sign", "ada", "--kind", kind, "--authority", str(authority), "--address", "192.0.2.10"
     )
     texts = json.loads(out)
-    assert (status, set(texts)) == (0, {f"{kind}.pem", "ca.pem"} | ({"grant.pub"} if kind == "node" else set()))
+    assert (status, set(texts)) == (0, {f"{kind}.pem", "ca.pem"})
     for name, text in texts.items():
         (host / name).write_text(text)
-    make = tls.agent_server_context if kind == "node" else tls.server_context
+    make = tls.client_context if kind == "user" else tls.server_context
     make(host)  # which takes a certificate only with its own key
-    assert len(serials_of(authority, kind, "desk1")) == 1
+    assert len(serials_of(authority, kind, "ada")) == 1
 
 
 def test_what_is_no_request_and_no_directory_is_refused(
@@ -51,15 +51,15 @@ def test_what_is_no_request_and_no_directory_is_refused(
 ) -> None:
     called(capsys, "identity", "create", str(tmp_path / "authority"), "--name", "office")
     monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
-    status, out, err = called(capsys, "identity", "sign", "desk1", "--authority", str(tmp_path / "authority"))
+    status, out, err = called(capsys, "identity", "sign", "ada", "--authority", str(tmp_path / "authority"))
     assert (status, out) == (2, "")
     assert "certificate request" in err
     assert not (tmp_path / "authority" / "issued").exists()
-    status, _, err = called(capsys, "identity", "request", "desk1", "--into", str(tmp_path / "nowhere"))
+    status, _, err = called(capsys, "identity", "request", "ada", "--into", str(tmp_path / "nowhere"))
     assert status == 2
     assert "nowhere" in err
-    (tmp_path / "node.key").write_text("no key")
-    (tmp_path / "node.key").chmod(0o600)
-    status, _, err = called(capsys, "identity", "request", "desk1", "--into", str(tmp_path))
+    (tmp_path / "scheduler.key").write_text("no key")
+    (tmp_path / "scheduler.key").chmod(0o600)
+    status, _, err = called(capsys, "identity", "request", "ada", "--into", str(tmp_path))
     assert status == 2
     assert "not a key" in err

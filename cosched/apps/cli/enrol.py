@@ -143,7 +143,7 @@ def add_command(
         again=again,
     )
     for name, address in places.items():  # what --extra has wrong is said before any host is touched
-        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "")
+        enrolment.settings_of(name, address, wanted, procs or 1, wanted.memory_bytes or 1, "", False)
     access = _access(**ssh)
     outcomes = []
     with connect(server, lab) as client:
@@ -151,10 +151,8 @@ def add_command(
         for outcome in enrolment.added(places, wanted, access, client, parallel):
             outcomes.append(outcome)
             if outcome.ok:
-                text = enrolment.settings_of(
-                    outcome.name, outcome.address, wanted, outcome.procs, outcome.memory_bytes, outcome.place
-                )
-                _remember(directory, outcome.name, text)
+                has = (outcome.procs, outcome.memory_bytes, outcome.place, outcome.services == "systemd")
+                _remember(directory, outcome.name, enrolment.settings_of(outcome.name, outcome.address, wanted, *has))
                 if problem := _comes_up(client, outcome.name):
                     outcome.notes.append(problem)
             if not as_json:

@@ -1,4 +1,4 @@
-"""``cosched identity``: the steps by which a host gets a certificate for a key that never leaves it."""
+"""``cosched identity``: an authority, and certificates of scheduler and users for keys that never leave their hosts."""
 
 import sys
 from pathlib import Path
@@ -14,10 +14,10 @@ from cosched.identity.names import Kind
 _MOST_BYTES: Final = 1 << 16
 _kind = click.option(
     "--kind",
-    default="node",
+    default="scheduler",
     show_default=True,
-    callback=one_of("node", "scheduler", "user"),
-    help="node, scheduler or user.",
+    callback=one_of("scheduler", "user"),
+    help="scheduler or user.",
 )
 
 
@@ -25,10 +25,10 @@ _kind = click.option(
 def command() -> None:
     """Make an authority, a key with a request for its certificate, and the certificate (operators).
 
-    'cosched node add' takes these steps itself; they are for other means of deployment, as the Ansible collection is.
+    'cosched init' makes all of it in one place. A node's certificate comes from 'cosched node request' and 'node sign'.
 
     \b
-    Example: cosched identity sign --authority office/authority desk1 <desk1.csr
+    Example: cosched identity sign --authority office/authority scheduler <scheduler.csr
     """
 
 
@@ -56,7 +56,7 @@ def request_command(name: str, into: Path, kind: str) -> None:
     """Print a request for a certificate of the key in DIR/KIND.key, which is made if it is missing.
 
     \b
-    Example: cosched identity request desk1 --into /etc/cosched/identity >desk1.csr
+    Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
     from cosched.identity.requests import new_request, request_again  # noqa: PLC0415
@@ -77,7 +77,7 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
     """Read a request from standard input; print the files of the identity as JSON, {file's name: text}.
 
     \b
-    Example: cosched identity sign --authority office/authority --address 192.0.2.11 desk1 <desk1.csr
+    Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
     """
     from cosched.identity.authority import sign  # noqa: PLC0415
     from cosched.identity.requests import requested_key  # noqa: PLC0415

@@ -10,7 +10,7 @@ import msgspec
 from cosched.apps.cli import local_load_record, local_load_run
 from cosched.errors import BadInput, Failed, nearest
 from cosched.report.table import Table, console
-from local_load import peer, samples
+from local_load import peer
 from local_load import profile as profiles
 from local_load.probe import CALLS
 
@@ -89,7 +89,7 @@ def report_(runs: tuple[Path, ...], plot: Path | None, call: str, write: Path | 
     \b
     Example: cosched local-load report results/idle results/loaded --plot results/latency
     """
-    from local_load import report  # noqa: PLC0415 (numpy)
+    from local_load import report, samples  # noqa: PLC0415 (numpy)
 
     if len(runs) > 2 and not plot:
         raise BadInput("DIR", f"{len(runs)} of them", "one, two to compare, or several with --plot")

@@ -14,7 +14,7 @@ from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed, nearest
 from cosched.model.time import humanised, us
 from cosched.report.table import Table, console, shown
-from local_load import memory, peer, samples
+from local_load import memory, peer
 from local_load import profile as profiles
 from local_load.measured import room
 from local_load.probe import CALLS, DEFAULT_RATE_HZ
@@ -91,6 +91,8 @@ def _run(
 ) -> None:
     out: Path | None = given["out"]
     if out:
+        from local_load import samples  # noqa: PLC0415 (numpy)
+
         if out.exists() and not out.is_dir():
             raise BadInput("--out", f"{out} is a file", "a directory, or a name that is free")
         samples.need_parquet(out)

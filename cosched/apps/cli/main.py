@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 import cosched
+from cosched.apps.cli.extras import advice
 from cosched.apps.lab.interrupt import like_ctrl_c
 from cosched.errors import BadInput, Failed, nearest
 
@@ -115,6 +116,11 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2 if isinstance(error, click.UsageError | click.FileError) else 1)
+    except ModuleNotFoundError as error:
+        if not (what := advice(error.name or "")):
+            raise
+        _complain(f"this {what}")
+        sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         _complain("interrupted")
         sys.exit(130)

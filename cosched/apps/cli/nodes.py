@@ -3,6 +3,7 @@
 import click
 
 from cosched.apps.cli.enrol import add_command, remove_command
+from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
 from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
 from cosched.client.find import connect
@@ -81,9 +82,16 @@ def node_command() -> None:
     """
 
 
-node_command.add_command(add_command)
-node_command.add_command(remove_command)
-node_command.add_command(render_command)
+for _command in (
+    add_command,
+    remove_command,
+    render_command,
+    request_command,
+    sign_command,
+    accept_command,
+    admit_command,
+):
+    node_command.add_command(_command)
 
 
 @node_command.command("drain")

@@ -9,6 +9,7 @@ import yaml
 
 from cosched.apps.cli.service import echo_json, json_option
 from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_number
+from cosched.apps.enrol.laying import write
 from cosched.config.cluster import cluster_config
 from cosched.config.load import plain
 from cosched.config.templates import cluster_yaml
@@ -61,7 +62,7 @@ def render_command(as_json: bool, into: Path | None, **given: Any) -> None:
     layout = Layout(*(absolute_path(f"--{key}", given[key]) for key in ("etc", "state", "run", "python")))
     made = _made(given, layout)
     if into is not None:
-        _write(made, into)
+        write(made, into)
     if as_json:
         echo_json(made)
         return
@@ -115,18 +116,6 @@ def _cluster(given: dict[str, Any], layout: Layout) -> str:
     settings = yaml.safe_load(text) | more
     cluster_config(settings, str(given["extra"]))
     return "# The cluster's settings, read by 'cosched scheduler'.\n" + yaml.safe_dump(settings, sort_keys=False)
-
-
-def _write(made: Installation, into: Path) -> None:
-    for directory in made.directories:
-        place = into / directory.path.lstrip("/")
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(int(directory.mode, 8))
-    for file in made.files:
-        place = into / file.path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(file.text, encoding="utf-8")
-        place.chmod(int(file.mode, 8))
 
 
 def _shown(made: Installation) -> list[str]:

@@ -15,11 +15,13 @@ from typing import Any
 import cosched
 from cosched.apps.enrol.ssh import Access, Host
 from cosched.client.client import Client
-from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.errors import BadInput, Failed
-from cosched.identity.authority import serials_of, sign
+from cosched.identity.authority import serials_of, sign_node
+from cosched.identity.names import CA_PEM, GRANT_PUB
 from cosched.identity.requests import requested_key
+from cosched.install.layout import Layout
+from cosched.install.settings import NodeFacts, node_settings
 
 
 @dataclass(frozen=True)
@@ -75,21 +77,20 @@ def added(
             if not found["root"]:
                 raise Failed(f"{address}: {access.user} is not root there (--sudo, or --user root)")
             request = host.step("key", etc=wanted.etc, name=name, again=wanted.again)["request"]
-            addresses = [address] if address != name else []
-            identity = sign(wanted.authority, "node", requested_key(request), name, addresses)
             procs = wanted.procs or int(found["procs"])
             memory_bytes = wanted.memory_bytes or int(found["memory_bytes"])
+            how = wanted.services
+            if how == "auto":
+                how = "systemd" if found["systemd"] else "detached"
             with lock:
                 client.admit(name)
             try:
                 installed = host.step(
                     "install",
                     etc=wanted.etc,
-                    certificate=identity["node.pem"],
-                    authority=identity["ca.pem"],
-                    grant_pub=identity["grant.pub"],
-                    settings=settings_of(name, address, wanted, procs, memory_bytes, found["place"]),
-                    services=wanted.services,
+                    **answered(wanted.authority, request, name, address),
+                    settings=settings_of(name, address, wanted, procs, memory_bytes, found["place"], how == "systemd"),
+                    services=how,
                 )
             except BaseException:
                 if name not in known:
@@ -125,23 +126,35 @@ def removed(
     return _each(places, one, parallel)
 
 
-def settings_of(name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int, place: str) -> str:
-    """The host's ``node.toml``; ``place`` is the parallel side's group where systemd has one for it."""
-    settings: dict[str, Any] = {
-        "name": name,
-        "cluster": wanted.cluster,
-        "procs": procs,
-        "memory_bytes": memory_bytes,
-        "scheduler": {"url": wanted.url},
-        "launch": {"address": address, "port": wanted.agent_port, "network": wanted.network},
-        "paths": {"run": wanted.run, "state": wanted.state, "identity": f"{wanted.etc}/identity"},
-    }
-    if place and wanted.services != "detached" and "cgroup" not in wanted.extra:
-        settings["cgroup"] = {"cosched": place}  # in the slice that was made for it
-    for key, value in wanted.extra.items():
-        known = settings.get(key)
-        settings[key] = known | value if isinstance(known, dict) and isinstance(value, dict) else value
-    return node_toml(node_config(settings, f"node.toml of {name}"))
+def settings_of(
+    name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int, place: str, systemd: bool
+) -> str:
+    """The host's ``node.toml``. ``place`` is the parallel side's group where systemd has one for it; ``systemd``:
+    guard and agent are its services, and the agent is an account of its own.
+    """
+    facts = NodeFacts(
+        name=name,
+        cluster=wanted.cluster,
+        url=wanted.url,
+        address=address,
+        procs=procs,
+        memory_bytes=memory_bytes,
+        port=wanted.agent_port,
+        network=wanted.network,
+        placed=bool(place) and systemd and "cgroup" not in wanted.extra,
+        account=systemd,
+        extra=wanted.extra,
+    )
+    return node_toml(node_settings(facts, Layout(wanted.etc, wanted.state, wanted.run)))
+
+
+def answered(authority: Path, request: str, name: str, address: str) -> dict[str, str]:
+    """The authority's answer to a host's request: an :class:`cosched.apps.enrol.identity.Answer` as plain data.
+
+    Raises :class:`BadInput`.
+    """
+    made = sign_node(authority, requested_key(request), name, [address] if address != name else [])
+    return {"certificate": made["node.pem"], "authority": made[CA_PEM], "grant_pub": made[GRANT_PUB]}
 
 
 def _each(places: Mapping[str, str], one: Callable[[str, str], Outcome], parallel: int) -> Iterator[Outcome]:

@@ -15,14 +15,14 @@ from typing import Any, Final
 import msgspec
 
 import cosched
-from cosched.apps.enrol import services
+from cosched.apps.enrol import identity, services
 from cosched.config.node import NodeConfig, load_node
 from cosched.errors import BadInput, Failed
-from cosched.identity.names import CA_PEM, GRANT_PUB, certificate, checked_name
+from cosched.install.layout import ROOT, Layout
+from cosched.install.units import PLACE
+from cosched.linux import machine
 
 SETTINGS: Final = "node.toml"
-IDENTITY: Final = "identity"
-_FRESH: Final = "identity.new"
 _GRACE_US: Final = 1_000_000
 _EMPTY_S: Final = 20.0
 
@@ -32,66 +32,58 @@ def look(_: dict[str, Any]) -> dict[str, Any]:
     return {
         "version": cosched.__version__,
         "root": os.geteuid() == 0,
-        "procs": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "systemd": services.has_systemd(),
-        "place": services.place(),
+        "procs": machine.cpus(),
+        "memory_bytes": machine.memory_bytes(),
+        "systemd": machine.has_systemd(),
+        "place": PLACE if machine.gives_slices() else "",
         "time_s": time.time(),
     }
 
 
-def key(request: dict[str, Any]) -> dict[str, Any]:
+def key(asked: dict[str, Any]) -> dict[str, Any]:
     """A private key, made here, and a request for its certificate. Raises :class:`BadInput`."""
-    from cosched.identity.requests import new_request  # noqa: PLC0415 (X.509 is slow to import)
-
-    etc, name = _place(request["etc"]), checked_name("node", request["name"])
+    etc = _place(asked["etc"])
     found = etc / SETTINGS
-    if found.exists() and not request["again"]:
+    if found.exists() and not asked["again"]:
         there = load_node(found)
         raise BadInput(str(found), f"this machine is node {there.name} of {there.cluster} already", "--again")
-    etc.mkdir(mode=0o755, parents=True, exist_ok=True)
-    shutil.rmtree(etc / _FRESH, ignore_errors=True)
-    (etc / _FRESH).mkdir(mode=0o700)
-    return {"request": new_request(name, certificate("node", etc / _FRESH)[1])}
+    return {"request": identity.request(etc, asked["name"])}
 
 
-def install(request: dict[str, Any]) -> dict[str, Any]:
+def install(asked: dict[str, Any]) -> dict[str, Any]:
     """Certificate and settings, in place whole or not at all; then guard and agent. Raises :class:`Failed`."""
-    from cosched.identity import tls  # noqa: PLC0415
-
-    etc = _place(request["etc"])
-    fresh, settings = etc / _FRESH, etc / f".{SETTINGS}.new"
-    pem, _ = certificate("node", fresh)
-    for path, text in ((pem, "certificate"), (fresh / CA_PEM, "authority"), (fresh / GRANT_PUB, "grant_pub")):
-        path.write_text(request[text], encoding="ascii")
-    tls.agent_server_context(fresh)  # the certificate is the key's, or nothing happens
-    settings.write_text(request["settings"], encoding="utf-8")
-    settings.chmod(0o644)
-    config = load_node(settings)
+    etc = _place(asked["etc"])
+    answer = identity.answer({name: asked[name] for name in identity.Answer.__struct_fields__})
+    fresh = etc / f".{SETTINGS}.new"
+    fresh.write_text(asked["settings"], encoding="utf-8")
+    config = load_node(fresh)
+    fresh.unlink()
+    identity.checked(etc, answer)
     if (etc / SETTINGS).exists():
         services.stop(load_node(etc / SETTINGS), "restart")
-    shutil.rmtree(etc / IDENTITY, ignore_errors=True)
-    fresh.rename(etc / IDENTITY)
-    settings.rename(etc / SETTINGS)
-    how = services.start(etc / SETTINGS, config, _how(request["services"]))
+    layout = Layout(str(etc), config.paths.state, config.paths.run)
+    how = _how(asked["services"])
+    services.lay(config, layout, how)
+    identity.accept(etc, answer, config.security.agent_user or ROOT)
+    services.start(config, layout, how)
     return {"services": how, "name": config.name}
 
 
-def remove(request: dict[str, Any]) -> dict[str, Any]:
+def remove(asked: dict[str, Any]) -> dict[str, Any]:
     """No agent, no jobs, no guard, no identity. Output and logs stay in ``state``. Raises :class:`Failed`."""
-    etc = _place(request["etc"])
+    etc = _place(asked["etc"])
     path = etc / SETTINGS
     if not path.exists():
         return {"stopped": [], "jobs": 0}
     config = load_node(path)
-    if config.name != request["name"]:
-        raise BadInput(str(path), f"this machine is node {config.name} of {config.cluster}", f"node {request['name']}")
+    if config.name != asked["name"]:
+        raise BadInput(str(path), f"this machine is node {config.name} of {config.cluster}", f"node {asked['name']}")
     agent, guard = services.NAMES[1], services.NAMES[0]
     stopped = [agent] if services.stop_one(agent, config) else []
     jobs = _end_jobs(config)  # the guard goes last: it is who ends them, and serves one at a time
     stopped += [guard] if services.stop_one(guard, config) else []
     services.stop(config)
-    shutil.rmtree(etc / IDENTITY, ignore_errors=True)
+    shutil.rmtree(Layout(str(etc)).identity, ignore_errors=True)
     path.rename(etc / f"{SETTINGS}.removed")
     return {"stopped": stopped, "jobs": jobs}
 
@@ -126,7 +118,7 @@ def _end_jobs(config: NodeConfig) -> int:
 def _how(wanted: str) -> str:
     if wanted != "auto":
         return wanted
-    return "systemd" if services.has_systemd() else "detached"
+    return "systemd" if machine.has_systemd() else "detached"
 
 
 def _place(text: str) -> Path:

@@ -1,9 +1,12 @@
 """Guard and agent as systemd's own services, run where systemd is process 1 (see ``test_guard_uml``, ``uml-init``).
 
-Not collected by itself: it writes units to /etc/systemd/system and starts them.
+Not collected by itself: it makes an account and writes units to /etc/systemd/system, and starts them.
 """
 
 import json
+import os
+import pwd
+import signal
 import subprocess
 import sys
 import time
@@ -13,42 +16,63 @@ from typing import Any
 
 import pytest
 from kit.guards import ClientByHand, alive, ordinary_user
+from kit.needs import ROOT
 from kit.waiting import BOUND_S, wait_for
 
-from cosched.apps.enrol import services
-from cosched.config.node import NodeConfig, node_config
-from cosched.config.templates import node_toml
-from cosched.identity.authority import create_authority, issue
+from cosched.apps.enrol import identity, services
+from cosched.apps.enrol.enrolment import answered
+from cosched.config.node import NodeConfig
+from cosched.errors import Failed
+from cosched.identity.authority import create_authority
+from cosched.install import roles
+from cosched.install.layout import AGENT, UNITS, Layout
+from cosched.install.settings import NodeFacts, node_settings
+from cosched.install.units import PLACE, SLICE
+from cosched.linux import machine
 from node_agent.guard.client import GuardGone
 
 GROUPS = Path("/sys/fs/cgroup")
-SIDE = GROUPS / services.PLACE
+SIDE = GROUPS / PLACE
+BASE = Path("/run/node")
 MIB = 1 << 20
+KILLS = 100
+
+
+def python_for_all() -> str:
+    """This environment with an interpreter that every account may run, wherever the tests' own lies."""
+    home, version = Path("/run/python"), f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    home.mkdir()
+    subprocess.run(["mount", "--bind", sys.base_prefix, home], check=True)
+    made = BASE / "venv"
+    subprocess.run([home / "bin" / version, "-m", "venv", "--without-pip", made], check=True)
+    site = f"lib/{version}/site-packages"
+    (made / site / "cosched.pth").write_text(f"{ROOT}\n{Path(sys.prefix) / site}\n")
+    return str(made / "bin" / "python")
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[tuple[Path, NodeConfig]]:
-    """This machine as a node, its guard and agent started by systemd, placed as an enrolment does it."""
-    base = Path("/run/node")
-    base.mkdir()
-    create_authority(base / "authority", "test")
-    issue(base / "authority", "node", "desk1", base / "identity")
-    settings = {
-        "name": "desk1",
-        "cluster": "test",
-        "procs": 1,
-        "memory_bytes": 512 * MIB,
-        "scheduler": {"url": "wss://127.0.0.1:9/v1/agent"},
-        "launch": {"address": "127.0.0.1", "port": 7700, "network": "127.0.0.0/8"},
-        "paths": {"run": f"{base}/run", "state": f"{base}/state", "identity": f"{base}/identity"},
-        "cgroup": {"cosched": services.place()},
-    }
-    path = base / "node.toml"
-    config = node_config(settings, str(path))
-    path.write_text(node_toml(config))
+def installed() -> Iterator[tuple[NodeConfig, Layout]]:
+    """This machine as a node, its guard and agent started by systemd, laid out as an enrolment does it."""
+    BASE.mkdir()
+    create_authority(BASE / "authority", "test")
+    layout = Layout(str(BASE / "etc"), str(BASE / "state"), str(BASE / "run"), python_for_all())
+    config = node_settings(
+        NodeFacts("desk1", "test", "wss://127.0.0.1:9/v1/agent", "127.0.0.1", 1, 512 * MIB, 7700, placed=True), layout
+    )
+    etc = Path(layout.etc)
     try:
-        services.start(path, config, "systemd")
-        yield path, config
+        request = identity.request(etc, "desk1")
+        services.lay(config, layout, "systemd")
+        identity.accept(etc, identity.answer(answered(BASE / "authority", request, "desk1", "127.0.0.1")), AGENT)
+        try:
+            services.start(config, layout, "systemd")
+        except Failed:  # User Mode Linux is slow, and what confines the agent is many system calls
+            try:
+                wait_for(lambda: Path(layout.run, "agent.sock").exists(), "the agent")
+            except AssertionError:
+                subprocess.run(["systemctl", "status", "--no-pager", "--full", *services.NAMES], check=False)
+                raise
+        yield config, layout
     finally:
         services.stop(config)
 
@@ -78,14 +102,14 @@ def cpu_max() -> str:
     return (SIDE / "cpu.max").read_text().split()[0]
 
 
-def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[Path, NodeConfig]) -> None:
-    assert services.place() == services.PLACE
-    assert (GROUPS / services.SLICE / "cpu.idle").read_text().strip() == "1"
+def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[NodeConfig, Layout]) -> None:
+    assert machine.gives_slices()
+    assert (GROUPS / SLICE / "cpu.idle").read_text().strip() == "1"
     assert cpu_max() == "5000"  # armed: half of a CPU in each 10 ms
     assert systemctl("is-active", "cosched-agent", "cosched-guard", "cosched-jobs").split() == ["active"] * 3
-    path, _ = installed
+    _, layout = installed
     checked = subprocess.run(
-        [sys.executable, "-m", "cosched.apps.cli.main", "agent", "--config", str(path), "--check", "--json"],
+        [sys.executable, "-m", "cosched.apps.cli.main", "agent", "--config", layout.settings, "--check", "--json"],
         capture_output=True, text=True, check=False, timeout=BOUND_S,
     )  # fmt: skip
     found = {each["what"]: each for each in json.loads(checked.stdout)["findings"]}
@@ -93,8 +117,8 @@ def test_parallel_work_lies_in_a_slice_that_is_idle(installed: tuple[Path, NodeC
     assert found["cpu ceiling"]["found"] == "yes"
 
 
-def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[Path, NodeConfig]) -> None:
-    _, config = installed
+def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[NodeConfig, Layout]) -> None:
+    config, _ = installed
     systemctl("stop", "cosched-agent")
     account = ordinary_user()
     ask(config, {
@@ -108,9 +132,9 @@ def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[Path, NodeCon
             "do": "spawn", "job": 1, "attempt": 1, "n": 0, "argv": ["sleep", "600"], "env": {}, "cwd": "/",
             "script": False, "output": None, "error": None, "stream": None,
         }, fds)["pid"])  # fmt: skip
-    assert Path(f"/proc/{pid}/cgroup").read_text().strip() == f"0::/{services.PLACE}/job-1.1"
+    assert Path(f"/proc/{pid}/cgroup").read_text().strip() == f"0::/{PLACE}/job-1.1"
     systemctl("daemon-reload")
-    assert (GROUPS / services.SLICE / "cpu.idle").read_text().strip() == "1"
+    assert (GROUPS / SLICE / "cpu.idle").read_text().strip() == "1"
     assert cpu_max() == "5000"
     systemctl("restart", "cosched-guard")
     assert alive(pid)
@@ -121,10 +145,87 @@ def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[Path, NodeCon
     systemctl("start", "cosched-agent")
 
 
-def test_nothing_is_left_when_a_node_is_removed(installed: tuple[Path, NodeConfig]) -> None:
-    _, config = installed
+def main_pid(name: str) -> int:
+    return int(systemctl("show", "--property=MainPID", "--value", name))
+
+
+#: What the agent's account tries, with the rights and in the view of the agent; each must be refused.
+TRIES = """
+import os, signal, socket
+guard, etc, state, side = {guard}, {etc!r}, {state!r}, {side!r}
+def refused(what, attempt):
+    try:
+        attempt()
+    except OSError:
+        return
+    print(what)
+open(etc + "/identity/node.key").read()
+refused("signals the guard", lambda: os.kill(guard, signal.SIGTERM))
+refused("writes settings", lambda: open(etc + "/node.toml", "a"))
+refused("writes certificates", lambda: open(etc + "/identity/node.pem", "a"))
+refused("moves its key", lambda: os.rename(etc + "/identity/node.key", etc + "/identity/other"))
+refused("reads the guard's records", lambda: os.listdir(state + "/records"))
+refused("writes limits", lambda: open(side + "/cpu.max", "w"))
+refused("reads passwords", lambda: open("/etc/shadow"))
+refused("sees homes", lambda: os.listdir("/root"))
+refused("writes to the system", lambda: open("/usr/bin/sh", "a"))
+refused("becomes root", lambda: os.setuid(0))
+refused("makes packets by hand", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+refused("reads the guard's memory", lambda: open(f"/proc/{{guard}}/environ"))
+"""
+
+
+def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tuple[NodeConfig, Layout]) -> None:
+    config, layout = installed
+    account, pid = pwd.getpwnam(AGENT), main_pid("cosched-agent")
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    assert set(status["Uid"].split()) == {str(account.pw_uid)}
+    assert [int(status[key], 16) for key in ("CapEff", "CapPrm", "CapAmb", "CapBnd")] == [0] * 4
+    assert status["NoNewPrivs"] == "1"
+    assert Path(layout.run, "agent.sock").stat().st_uid == account.pw_uid  # it listens, and the guard answers it
+    text = TRIES.format(guard=main_pid("cosched-guard"), etc=layout.etc, state=config.paths.state, side=str(SIDE))
+    tried = subprocess.run(
+        ["nsenter", f"--target={pid}", "--mount", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}",
+         "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", layout.python, "-c", text],
+        capture_output=True, text=True, check=False, timeout=BOUND_S,
+    )  # fmt: skip
+    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
+
+
+def test_files_are_as_the_installation_says(installed: tuple[NodeConfig, Layout]) -> None:
+    config, layout = installed
+    made = roles.node(config, layout)
+    for each in (*made.directories, *made.files, *made.identity):
+        status = os.stat(each.path)
+        assert pwd.getpwuid(status.st_uid).pw_name == each.owner, each.path
+        assert f"{status.st_mode & 0o7777:04o}" == each.mode, each.path
+
+
+def test_a_guard_that_hangs_is_killed_and_its_successor_is_armed(installed: tuple[NodeConfig, Layout]) -> None:
+    hung = main_pid("cosched-guard")
+    os.kill(hung, signal.SIGSTOP)
+    (SIDE / "cpu.max").write_text("max 10000")  # as if it had hung while the owner was away
+    wait_for(lambda: main_pid("cosched-guard") not in (0, hung), "another guard")
+    wait_for(lambda: cpu_max() == "5000", "the contract to be armed")
+    assert not alive(hung)
+
+
+def test_a_hundred_kills_in_a_row_end_in_no_start_limit(installed: tuple[NodeConfig, Layout]) -> None:
+    seen = set()
+    for _ in range(KILLS):
+        pid = wait_for(lambda: main_pid("cosched-guard") or None, "the next guard")
+        seen.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda pid=pid: main_pid("cosched-guard") != pid, "its end to be seen")
+    assert len(seen) == KILLS
+    wait_for(lambda: systemctl("show", "--property=ActiveState", "--value", "cosched-guard") == "active", "the last")
+    wait_for(lambda: cpu_max() == "5000", "the contract to be armed")
+
+
+def test_nothing_is_left_when_a_node_is_removed(installed: tuple[NodeConfig, Layout]) -> None:
+    config, _ = installed
     services.stop(config)
-    assert not list(services.UNITS.glob("cosched*"))
+    assert not list(Path(UNITS).glob("cosched*"))
     end_s = time.monotonic() + 20
     while SIDE.exists() and time.monotonic() < end_s:
         time.sleep(0.1)

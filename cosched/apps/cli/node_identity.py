@@ -1,0 +1,99 @@
+"""``cosched node request``, ``sign``, ``accept``, ``admit``: an enrolment's steps, for whoever goes them by hand."""
+
+import os
+import pwd
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from cosched.apps.cli.service import echo_json, json_option, service
+from cosched.apps.cli.values import absolute_path
+from cosched.client.find import connect
+from cosched.config.units import size_bytes
+from cosched.errors import BadInput, Failed
+from cosched.install.layout import AGENT, ROOT, Layout
+
+_MOST_BYTES = size_bytes("64KiB", "request")
+_ETC = click.option("--etc", default=Layout().etc, show_default=True, metavar="DIR", help="Settings, on this host.")
+
+
+@click.command("request")
+@click.argument("name")
+@_ETC
+@click.option("--again", is_flag=True, help="Also where this host has an identity already; it keeps it until 'accept'.")
+def request_command(name: str, etc: str, again: bool) -> None:
+    """On a node, as root: make its key, and print the request for a certificate. The key stays here.
+
+    \b
+    Example: cosched node request desk1 >desk1.csr
+    """
+    from cosched.apps.enrol import identity  # noqa: PLC0415 (X.509 is slow to import)
+
+    layout = Layout(etc=absolute_path("--etc", etc))
+    there = Path(layout.identity) / "node.pem"
+    if there.exists() and not again:
+        raise BadInput(str(there), "this host has an identity already", "--again")
+    click.echo(identity.request(Path(layout.etc), name), nl=False)
+
+
+@click.command("sign")
+@click.argument("name")
+@click.argument("request", type=click.File("rb"), default="-")
+@click.option("--address", "address", metavar="ADDRESS", help="Where other nodes reach it [its name].")
+@click.option("--cluster", "directory", type=click.Path(path_type=Path), metavar="DIR", default=Path(),
+              help="What 'cosched init' made [.].")  # fmt: skip
+def sign_command(name: str, request: BinaryIO, address: str | None, directory: Path) -> None:
+    """Where the authority is: sign a node's request (a file or standard input), and print what 'node accept' takes.
+
+    \b
+    Example: cosched node sign desk1 desk1.csr --cluster office >desk1.json
+    """
+    from cosched.apps.enrol.enrolment import answered  # noqa: PLC0415
+
+    text = request.read(_MOST_BYTES).decode("ascii", "replace")
+    echo_json(answered(directory / "authority", text, name, address or name))
+
+
+@click.command("accept")
+@click.argument("answer", type=click.File("rb"), default="-")
+@_ETC
+@click.option("--account", metavar="NAME", help=f"Who reads the key [{AGENT} where there is that account, else root].")
+@json_option
+def accept_command(answer: BinaryIO, etc: str, account: str | None, as_json: bool) -> None:
+    """On a node, as root: put the certificate that 'node sign' printed beside its key, whole or not at all.
+
+    The agent takes it from its next start on. A certificate of another key changes nothing.
+
+    \b
+    Example: cosched node accept desk1.json
+    """
+    from cosched.apps.enrol import identity  # noqa: PLC0415
+
+    if os.geteuid():
+        raise Failed("not root: it cannot give the key to the agent's account")
+    chosen = account or (AGENT if any(entry.pw_name == AGENT for entry in pwd.getpwall()) else ROOT)
+    place = identity.accept(Path(absolute_path("--etc", etc)), identity.answer(answer.read(_MOST_BYTES)), chosen)
+    if as_json:
+        echo_json({"identity": str(place), "account": chosen})
+        return
+    click.echo(f"{place}: in force from the agent's next start; its key is {chosen}'s")
+
+
+@click.command("admit")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@service
+@json_option
+def admit_command(names: tuple[str, ...], as_json: bool, server: str | None, lab: str | None) -> None:
+    """Let nodes in at once, without a line in cluster.yaml or a restart (operators).
+
+    \b
+    Example: cosched node admit desk1
+    """
+    with connect(server, lab) as client:
+        for name in names:
+            client.admit(name)
+    if as_json:
+        echo_json({"admitted": names})
+        return
+    click.echo(f"let in: {', '.join(names)}")

@@ -1,0 +1,127 @@
+"""A desk's installation: what guard, agent and their part of the command import is in the base."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from kit.waiting import BOUND_S
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: Finds nothing of the packages that are named to it, as where they are not installed.
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+missing = {missing!r}
+sys.meta_path.insert(0, Missing())
+{program}
+"""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def base() -> set[str]:
+    """The distributions of the base, and what they need."""
+    found: set[str] = set()
+    left = [re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]]
+    while left:
+        name = normal(left.pop())
+        if name in found:
+            continue
+        found.add(name)
+        for line in importlib.metadata.requires(name) or ():
+            condition = line.partition(";")[2]
+            if "extra ==" not in condition and "python_full_version" not in condition:
+                left.append(re.match(r"[\w.-]+", line)[0])
+    return found
+
+
+def missing() -> set[str]:
+    """Every module that is installed here and not by the base."""
+    kept = base() | {"cosched-testbed"}
+    return {
+        module
+        for module, distributions in importlib.metadata.packages_distributions().items()
+        if not any(normal(each) in kept for each in distributions)
+    }
+
+
+def without_extras(program: str) -> "subprocess.CompletedProcess[str]":
+    text = WITHOUT.format(missing=missing(), program=program)
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+
+def modules(folder: str) -> list[str]:
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__main__.py"  # which is run, not imported
+    ]
+
+
+DESK = [
+    *modules("node_agent"),
+    *modules("cosched/install"),
+    *modules("cosched/linux"),
+    *(f"cosched.apps.enrol.{name}" for name in ("identity", "laying", "remote", "services")),
+    *(
+        f"cosched.apps.cli.{name}"
+        for name in ("main", "agent", "desk", "doctor", "render", "node_identity", "nodes", "submit")
+    ),
+]
+
+
+def test_what_is_on_a_desk_imports_the_base_alone() -> None:
+    assert {"numpy", "scipy", "rich", "aiohttp", "paramiko", "prometheus_client"} <= missing()
+    assert not {"cryptography", "msgspec", "yaml", "websockets", "psutil", "click"} & missing()
+    assert {"node_agent.service.link", "node_agent.guard.main"} <= set(DESK)
+    ran = without_extras(f"import importlib\nfor name in {DESK!r}: importlib.import_module(name)\nprint('all of it')")
+    assert (ran.stdout, ran.stderr) == ("all of it\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["simulate", "no.swf", "--policy", "easy"], "research"),
+        (["workload", "stats", "no.swf"], "research"),
+        (["node", "add", "desk1", "--cluster", "{office}"], "scheduler"),
+        (["policies"], "cli"),
+    ],
+)
+def test_what_lacks_its_extra_names_it(tmp_path: Path, arguments: list[str], extra: str) -> None:
+    from cosched.identity.authority import create_authority, issue  # noqa: PLC0415
+
+    office = tmp_path / "office"
+    create_authority(office / "authority", "office")
+    issue(office / "authority", "scheduler", "scheduler", office / "scheduler/identity", addresses=["head"])
+    (office / "scheduler/cluster.yaml").write_text("name: office\n")
+    given = [word.format(office=office) for word in arguments]
+    ran = without_extras(f"from cosched.apps.cli.main import main\nmain({given!r})")
+    assert ran.returncode == 1, ran.stderr
+    assert f"extra '{extra}'" in ran.stderr, ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_synthetic_user_takes_no_arrays() -> None:
+    program = (
+        "import cosched.apps.cli.local_load, cosched.apps.cli.local_load_run, local_load.seat, local_load.user\n"
+        "import local_load.export, local_load.probe\nprint('numpy' in sys.modules)"
+    )
+    text = WITHOUT.format(missing=missing() - {"prometheus_client", "rich", "pygments"}, program=program)
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert (ran.stdout, ran.stderr) == ("False\n", "")
+
+
+def test_the_lock_names_no_address() -> None:
+    for name in ("requirements.txt", "pip.txt"):
+        text = (ROOT / "lock" / name).read_text()
+        assert not re.search(r"https?://|--(extra-)?index-url|--find-links|--trusted-host", text), name

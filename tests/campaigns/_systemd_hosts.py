@@ -27,6 +27,15 @@ USER_UID = 2001
 _IMAGE_S = 1800
 _BOOT_S = 120.0
 _STOP_S = 30.0
+#: systemd-nspawn mounts the controllers of version 1 read-only; on a real machine root may write there.
+_WRITABLE = """\
+[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+[Service]
+Type=oneshot
+ExecStart=-/bin/sh -c 'for each in /sys/fs/cgroup/*; do mount -o remount,bind,rw $each; done'
+"""
 _HIERARCHIES = Path("/sys/fs/cgroup")
 
 
@@ -132,6 +141,12 @@ class SystemdHosts:
         lines = [f"{address} {each}" for each, address in self.addresses.items()]
         (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]), encoding="ascii")
         (etc / "hostname").write_text(f"{name}\n", encoding="ascii")
+        unit = etc / "systemd/system/writable-groups.service"
+        unit.write_text(_WRITABLE, encoding="ascii")
+        wanted = etc / "systemd/system/sysinit.target.wants"
+        wanted.mkdir(exist_ok=True)
+        (wanted / unit.name).symlink_to(f"../{unit.name}")
+        (etc / "systemd/system/systemd-firstboot.service").symlink_to("/dev/null")
         ssh = self.root(name) / "root/.ssh"
         ssh.mkdir(mode=0o700, exist_ok=True)
         (ssh / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text(encoding="ascii"), encoding="ascii")

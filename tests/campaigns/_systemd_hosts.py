@@ -1,7 +1,7 @@
 """Hosts with systemd as process 1 and an ssh server, on one machine: Debian by debootstrap, an overlay for each host.
 
-The image is made once and kept. A host is a ``systemd-nspawn`` on a bridge in a network namespace of its own: it reaches
-the other hosts and nothing else, so no package index. The controller's commands are run in that namespace. Its ssh keys
+The image is made once and kept. A host is a ``systemd-nspawn`` on a bridge in a network namespace of its own: it has
+the other hosts and nothing else, so no package index. The controller's commands run in that namespace. Its ssh keys
 are made for each run. Control groups are this machine's (version 1 where the machine has that).
 """
 
@@ -187,7 +187,7 @@ class SystemdHosts:
                 for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1: empty until they are said
                     if (each / setting).exists():
                         (each / setting).write_text((each.parent / setting).read_text(encoding="ascii"), "ascii")
-        joins = "until [ $# -eq 0 ] || [ $1 = -- ]; do echo $$ >$1; shift; done; shift; exec \"$@\""
+        joins = 'until [ $# -eq 0 ] || [ $1 = -- ]; do echo $$ >$1; shift; done; shift; exec "$@"'
         return ["sh", "-c", joins, "sh", *places, "--"]
 
     def halt(self, name: str) -> None:

@@ -108,7 +108,10 @@ class Lab:
         ended = self.hosts.controller(argv, environment, PLAYBOOK_S)
         with (self.work / "ansible.log").open("a") as log:
             log.write(f"\n$ {playbook} {' '.join(arguments)}\n{ended.stdout}{ended.stderr}\n")
-        need(bool(ended.returncode) == fails, f"{playbook}: status {ended.returncode}\n{ended.stdout[-4000:]}{ended.stderr[-2000:]}")
+        need(
+            bool(ended.returncode) == fails,
+            f"{playbook}: status {ended.returncode}\n{ended.stdout[-4000:]}{ended.stderr[-2000:]}",
+        )
         recap = re.findall(r"^(\S+)\s+: (ok=.*)$", ended.stdout, re.MULTILINE)
         found = {host: {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", line)} for host, line in recap}
         need(found, f"{playbook}: no recap\n{ended.stdout[-2000:]}")
@@ -116,7 +119,9 @@ class Lab:
 
     def cosched(self, arguments: str, timeout_s: float = 60) -> Any:
         """What the command says on the scheduler's host, as the ordinary user."""
-        return json.loads(self.hosts.at(HEAD, f"cd /home/{USER} && runuser -u {USER} -- cosched {arguments} --json", timeout_s))
+        return json.loads(
+            self.hosts.at(HEAD, f"cd /home/{USER} && runuser -u {USER} -- cosched {arguments} --json", timeout_s)
+        )
 
     def nodes(self) -> dict[str, str]:
         """The nodes and their states."""
@@ -154,7 +159,10 @@ class Lab:
         need(job["state"] == "completed", f"job {number}: {job['state']}: {job.get('reason')}")
         said = self.hosts.at(HEAD, f"cd /home/{USER} && runuser -u {USER} -- cosched logs {number}")
         tasks = int(said.split()[1])
-        need(said.split() == ["verified", str(tasks), str(tasks * (tasks + 1) // 2), ",".join(desks)], f"job {number}: {said}")
+        need(
+            said.split() == ["verified", str(tasks), str(tasks * (tasks + 1) // 2), ",".join(desks)],
+            f"job {number}: {said}",
+        )
 
     def tasks(self, desks: tuple[str, ...]) -> int:
         """As many tasks as these desks have CPUs."""
@@ -167,7 +175,9 @@ class Lab:
         for path in sorted(top.rglob("*")):
             inside = str(path.relative_to(top))
             if not VOLATILE.match(inside) and not path.is_dir():
-                found[inside] = run("sha256sum", path).split()[0] if path.is_file() and not path.is_symlink() else "special"
+                found[inside] = (
+                    run("sha256sum", path).split()[0] if path.is_file() and not path.is_symlink() else "special"
+                )
         found["accounts"] = self.hosts.at(name, "getent passwd; getent group")
         found["units"] = self.hosts.at(name, "systemctl list-unit-files --no-legend | awk '{print $1, $2}'")
         found["groups"] = self.hosts.at(name, "find /sys/fs/cgroup -type d -name '*cosched*'")
@@ -201,7 +211,9 @@ def one_setting(lab: Lab) -> None:
     recap = lab.play("site", "--limit", "desk2", "-e", extra)
     need(set(changed(recap)) == {"desk2"}, f"changed: {changed(recap)}")
     settings = {name: lab.hosts.at(name, "cat /etc/cosched/node.toml") for name in DESKS}
-    need([name for name in DESKS if "dedicated" in settings[name].split("[presence]")[1]] == ["desk2"], "the wrong desks")
+    need(
+        [name for name in DESKS if "dedicated" in settings[name].split("[presence]")[1]] == ["desk2"], "the wrong desks"
+    )
     recap = lab.play("site")
     need(set(changed(recap)) == {"desk2"}, f"taken back: {changed(recap)}")
 
@@ -353,7 +365,9 @@ def main() -> int:
     """Go through the steps; the exit status is 1 where one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--work", type=Path, help="a directory for hosts and logs, which is kept [a temporary one]")
-    parser.add_argument("--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time")
+    parser.add_argument(
+        "--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time"
+    )
     parser.add_argument("--ansible", type=Path, help="an environment with ansible-core [made beside the image]")
     parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the times")

@@ -68,7 +68,7 @@ def main():
         "ours": os.path.exists("/opt/cosched/current"),
         "taken": [port for port in asked["ports"] if taken(port)],
     }
-    print(json.dumps(answer))
+    sys.stdout.write(json.dumps(answer) + "\n")
 
 
 main()

@@ -24,6 +24,7 @@ CONTROLLER = "10.88.0.1"
 NETWORK = "10.88.0.0/24"
 USER = "ada"
 USER_UID = 2001
+HOME = Path("/", "home", USER)
 _IMAGE_S = 1800
 _BOOT_S = 120.0
 _STOP_S = 30.0

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaigns._systemd_hosts import NETWORK, USER, SystemdHosts, image, run
+from campaigns._systemd_hosts import HOME, NETWORK, USER, SystemdHosts, image, run
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD, DESKS, NEW = "head", ("desk1", "desk2", "desk3"), "desk4"
@@ -41,7 +41,7 @@ world = MPI.COMM_WORLD
 hosts = world.allgather(socket.gethostname())
 total = world.allreduce(world.rank + 1)
 end = time.monotonic() + 1200
-while WAITS and time.monotonic() < end and not world.bcast(Path("/home/ada/go").exists()):
+while WAITS and time.monotonic() < end and not world.bcast(Path("HOME/go").exists()):
     time.sleep(0.2)
 if world.rank == 0:
     print("verified", world.size, total, ",".join(sorted(set(hosts))))
@@ -119,9 +119,9 @@ class Lab:
 
     def cosched(self, arguments: str, timeout_s: float = 60) -> Any:
         """What the command says on the scheduler's host, as the ordinary user."""
-        return json.loads(
-            self.hosts.at(HEAD, f"cd /home/{USER} && runuser -u {USER} -- cosched {arguments} --json", timeout_s)
-        )
+        verb, _, rest = arguments.partition(" ")
+        line = f"cd {HOME} && runuser -u {USER} -- cosched {verb} --json {rest}"
+        return json.loads(self.hosts.at(HEAD, line, timeout_s))
 
     def nodes(self) -> dict[str, str]:
         """The nodes and their states."""
@@ -137,10 +137,10 @@ class Lab:
     def programs(self) -> None:
         """Give the user the job's programs on all hosts, as a shared home would."""
         for name in (HEAD, *DESKS, NEW):
-            home = self.hosts.root(name) / "home" / USER
+            home = self.hosts.root(name) / str(HOME)[1:]
             for program, waits in (("once", False), ("waits", True)):
-                (home / f"{program}.py").write_text(JOB.replace("WAITS", str(waits)))
-                (home / f"{program}.sh").write_text(f"#!/bin/sh\nexec mpirun python3 /home/{USER}/{program}.py\n")
+                (home / f"{program}.py").write_text(JOB.replace("WAITS", str(waits)).replace("HOME", str(HOME)))
+                (home / f"{program}.sh").write_text(f"#!/bin/sh\nexec mpirun python3 {HOME}/{program}.py\n")
 
     def submit(self, program: str, tasks: int) -> int:
         """Submit a job; its number."""
@@ -157,7 +157,7 @@ class Lab:
         self.until(lambda: self.job(number)["state"] in over, f"job {number} ends")
         job = self.job(number)
         need(job["state"] == "completed", f"job {number}: {job['state']}: {job.get('reason')}")
-        said = self.hosts.at(HEAD, f"cd /home/{USER} && runuser -u {USER} -- cosched logs {number}")
+        said = self.hosts.at(HEAD, f"cd {HOME} && runuser -u {USER} -- cosched logs {number}")
         tasks = int(said.split()[1])
         need(
             said.split() == ["verified", str(tasks), str(tasks * (tasks + 1) // 2), ",".join(desks)],
@@ -247,7 +247,7 @@ def upgraded(lab: Lab, later: Path, earlier: Path) -> None:
     need(lab.hosts.at(HEAD, "ls -d /var/lib/cosched/scheduler.*").strip(), "no copy of the journal")
     lab.inventory(DESKS, earlier)
     for name in DESKS:
-        lab.hosts.at(name, f"touch /home/{USER}/go")
+        lab.hosts.at(name, f"touch {HOME}/go")
     lab.verified(number, DESKS)
 
 
@@ -343,7 +343,7 @@ def steps(lab: Lab, earlier: Path, later: Path) -> dict[str, Callable[[], None]]
 
     def without_jobs() -> None:
         for name in DESKS:
-            lab.hosts.at(name, f"rm -f /home/{USER}/go")
+            lab.hosts.at(name, f"rm -f {HOME}/go")
         removed(lab, before)
 
     return {

@@ -56,7 +56,7 @@ def table(page: str) -> list[list[str]]:
 
 
 def rooms(files: list[str]) -> set[str]:
-    """All folders that hold one of these files, but those within the tests, and within a role, which Ansible names."""
+    """All folders that hold one of these files, but those within the tests and within a role (Ansible names them)."""
     folders = {parent.as_posix() + "/" for name in files for parent in Path(name).parents if parent.name}
     return {
         folder

@@ -59,7 +59,7 @@ class Ranks:
 
     def on(self, cpus: set[int]) -> None:
         """Have all of their threads, those to come too, run there alone."""
-        keep_to(_below(self._process.pid), cpus, strays_only=False)
+        keep_to(below(self._process.pid), cpus, strays_only=False)
 
     def rate(self, seconds: float) -> float:
         """Seconds of computing that each rank does in a second, seen for so long."""
@@ -93,13 +93,13 @@ class Ranks:
         return [line for line in whole.splitlines() if line.startswith("{")]
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
     """A process and all its descendants."""
     found = [pid]
     with contextlib.suppress(FileNotFoundError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                found += _below(int(child))
+                found += below(int(child))
     return found
 
 

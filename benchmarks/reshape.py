@@ -59,10 +59,12 @@ class OneJob:
 
 
 class Run:
-    """A program under mpirun, with the channels of its nodes."""
+    """A program under mpirun, whose process is ``pid``, with the channels of its nodes."""
 
-    def __init__(self, channels: list[JobChannel], adopted: asyncio.Queue[int], lines: asyncio.StreamReader) -> None:
-        self._channels, self._adopted, self._lines = channels, adopted, lines
+    def __init__(
+        self, channels: list[JobChannel], adopted: asyncio.Queue[int], lines: asyncio.StreamReader, pid: int
+    ) -> None:
+        self._channels, self._adopted, self._lines, self.pid = channels, adopted, lines, pid
         self._number = 0
 
     async def resize(self, first: int, second: int) -> float:
@@ -84,8 +86,8 @@ class Run:
 
 
 @asynccontextmanager
-async def program(ranks: int, *words: str) -> AsyncIterator[Run]:
-    """This file's program on so many ranks; ended with the context."""
+async def program(ranks: int, *words: str, module: str = "benchmarks.reshape") -> AsyncIterator[Run]:
+    """A file's program (this one's) on so many ranks, half of them on each node; ended with the context."""
     adopted: asyncio.Queue[int] = asyncio.Queue()
     with tempfile.TemporaryDirectory() as directory:
         channels = [
@@ -100,15 +102,15 @@ async def program(ranks: int, *words: str) -> AsyncIterator[Run]:
             for name in NODES
         ]
         entrances = [channel.listen(f"{directory}/{name}") for channel, name in zip(channels, NODES, strict=True)]
-        environment = os.environ | LAUNCH | {"SOCKETS": directory, "HALF": str(ranks // 2)}
-        own = [sys.executable, "-m", "benchmarks.reshape", "--as", *words]
+        environment = os.environ | LAUNCH | {"SOCKETS": directory, "HALF": str(-(-ranks // 2))}
+        own = [sys.executable, "-m", module, "--as", *words]
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("mpirun"), "-n", str(ranks), "sh", "-c", ON_ITS_NODE, "sh", *own,
             env=environment, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout is not None
         try:
-            yield Run(channels, adopted, process.stdout)
+            yield Run(channels, adopted, process.stdout, process.pid)
         finally:
             process.terminate()
             await process.wait()

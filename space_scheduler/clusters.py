@@ -5,7 +5,7 @@ van Vliet 2006, section 3): the i-th widest component goes to the i-th freest cl
 one cluster, too: the link between clusters is slow.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
@@ -64,7 +64,9 @@ class Clusters(NamedTuple):
         if most == 1:
             return worst_fit((job.procs,), fitting)
         if isinstance(shape, Flexible) and shape.near:
-            return nearest_division(job.procs, most, fitting, self.names, job.kind, self.between)
+            own = job.crossing_ppm
+            between = self.between if own is None else Between({"": own})
+            return nearest_division(job.procs, most, fitting, self.names, job.kind, between)
         widths = narrowest(job.procs, most, fitting)
         return None if widths is None else worst_fit(widths, fitting)
 
@@ -87,11 +89,23 @@ class Clusters(NamedTuple):
     def cost_ppm(self, job: Job, indices: Iterable[int]) -> int:
         """By how many millionths of its time the job is slower on the nodes of these indices than on one cluster."""
         found = {self.of[index] for index in indices}
-        return self.between.cost_ppm(job.kind, [self.names[index] for index in found]) if len(found) > 1 else 0
+        return crossing_ppm(job, [self.names[index] for index in found], self.between)
 
     def longest_us(self, job: Job) -> int:
         """The longest that the job can be predicted to take, whichever clusters it lies on."""
-        return job.estimate_us if most_components(job) == 1 else lasts_us(job, self.between.most_ppm(job.kind))
+        if most_components(job) == 1:
+            return job.estimate_us
+        own = job.crossing_ppm
+        return lasts_us(job, self.between.most_ppm(job.kind) if own is None else own)
+
+
+def crossing_ppm(job: Job, clusters: Collection[str], between: Between | None) -> int:
+    """By how many millionths of its time the job is slower on these clusters than on one; None: nobody has said."""
+    if len(clusters) < 2:
+        return 0
+    if job.crossing_ppm is not None:
+        return job.crossing_ppm
+    return between.cost_ppm(job.kind, clusters) if between is not None else 0
 
 
 def most_components(job: Job) -> int:
@@ -100,7 +114,7 @@ def most_components(job: Job) -> int:
     if isinstance(shape, Components):
         return len(shape.procs)
     if isinstance(shape, Flexible):
-        return shape.most
+        return min(shape.most, shape.procs)
     return shape.components if isinstance(shape, Range) else 1
 
 

@@ -35,7 +35,7 @@ from cosched.model.coscheduling import Mode, fair_rates
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
 from cosched.model.width import Range, Shape
-from space_scheduler.clusters import slowed
+from space_scheduler.clusters import crossing_ppm, slowed
 
 #: Millionths of what a job does alone in its own width: a whole number wherever it is one, exact anyway.
 Rate = int | Fraction
@@ -120,9 +120,9 @@ class Occupancy:
         tasks = {share.node: share.procs for share in allocation.nodes if share.procs or not allocation.procs}
         cpu = max(_LEAST_CPU, job.cpu_permille / 1000)
         speed = speed_up(job, allocation, self.fold_cost_ppm)
-        if self.between is not None:
-            clusters = sorted({self.nodes[share.node].cluster for share in allocation.nodes})
-            speed = slowed(speed, self.between.cost_ppm(job.kind, clusters))
+        if self.between is not None or job.crossing_ppm is not None:
+            clusters = {self.nodes[share.node].cluster for share in allocation.nodes}
+            speed = slowed(speed, crossing_ppm(job, clusters, self.between))
         self.jobs[job.id] = Load(job.kind or "cpu", cpu, tasks, speed)
         for name in tasks:
             self._on[name] = (*self._on.get(name, ()), job.id)

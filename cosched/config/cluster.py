@@ -6,10 +6,12 @@ from typing import Final, Literal
 
 import msgspec
 
+from cosched.config.between import read_between
 from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
 from cosched.config.load import convert, plain
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
+from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition
 from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 
@@ -69,6 +71,35 @@ class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return duration_us(self.within, "set_aside.within")
 
 
+class ComponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How jobs are divided over clusters: those of more tasks than ``threshold`` (0: none but those that say so).
+
+    The rest as in :class:`cosched.model.components.Dividing`; ``bounds`` are those of ``phased`` and ``balanced``.
+    ``costs`` is a file of what the link between clusters costs, as ``cosched calibrate --clusters`` writes it.
+    """
+
+    threshold: int = 0
+    partition: Partition = Partition.RANDOM
+    most_components: int = MOST_COMPONENTS
+    bounds: list[int] = []
+    costs: str = ""
+
+    def between(self) -> Between | None:
+        """What communication between clusters costs; None: nothing is known. Raises :class:`BadInput`."""
+        return read_between(Path(self.costs)) if self.costs else None
+
+    def dividing(self) -> Dividing | None:
+        """The same as a value; None: no job is divided."""
+        if not self.threshold:
+            return None
+        return Dividing(
+            threshold=self.threshold,
+            partition=self.partition,
+            most=self.most_components,
+            bounds=tuple(self.bounds),
+        )
+
+
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``cluster.yaml``. ``nodes`` is the allow-list of agents; durations are written with their unit.
 
@@ -106,6 +137,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     slow_reader: str = "60s"
     launch: LaunchSettings = LaunchSettings()
     set_aside: SetAside = SetAside()
+    components: ComponentSettings = ComponentSettings()
     max_token_time: str = "365d"
     max_nodes_per_job: int | None = None
     note: str = ""
@@ -131,6 +163,7 @@ def cluster_config(raw: object, path: str) -> ClusterConfig:
     duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", found, expected)
+    config.components.between()
     return config
 
 
@@ -166,6 +199,7 @@ def _unfit_numbers(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
         for key in keys:
             if not 0 <= (found := getattr(getattr(config, section), key)) <= _MOST:
                 yield f"{section}.{key}", f"found {found}", f"a number, 0 to {_MOST}"
+    yield from _unfit_components(config.components)
     if not 0 <= config.listen.port <= _LAST_PORT:
         yield "listen.port", f"found {config.listen.port}", f"a port, 0 to {_LAST_PORT}; 0: any that is free"
     for key in ("max_connections", "max_connections_per_user"):
@@ -175,6 +209,23 @@ def _unfit_numbers(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
         yield "max_nodes_per_job", f"found {config.max_nodes_per_job}", "a number of nodes of at least 1"
     if config.default_memory is not None and size_bytes(config.default_memory, "default_memory") < 1:
         yield "default_memory", f"found {config.default_memory!r}", "at least 1B"
+
+
+def _unfit_components(found: ComponentSettings) -> Iterator[tuple[str, str, str]]:
+    if found.threshold < 0:
+        yield "components.threshold", f"found {found.threshold}", "a number of tasks; 0: no job is divided"
+    if not 1 <= found.most_components <= _MOST:
+        yield "components.most_components", f"found {found.most_components}", f"a number, 1 to {_MOST}"
+    if found.costs and not found.costs.startswith("/"):
+        yield "components.costs", f"found {found.costs!r}", "an absolute path"
+    least = found.threshold
+    for at, bound in enumerate(found.bounds):
+        if bound <= least:
+            yield f"components.bounds[{at}]", f"found {bound}", f"a number of tasks above {least}: bounds rise"
+        least = bound
+    if found.threshold and len(found.bounds) > max(0, found.most_components - 2):
+        expected = f"at most {max(0, found.most_components - 2)} for up to {found.most_components} components"
+        yield "components.bounds", f"found {len(found.bounds)}", expected
 
 
 def _unfit_times(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:

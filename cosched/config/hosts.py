@@ -7,6 +7,13 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!
 #: A certificate's common name has at most 64 characters.
 MAX_NODE_NAME = 63
 
+MAX_CLUSTER_NAME = 255
+
+
+def is_cluster(name: str) -> bool:
+    """Whether this may be the name of a cluster (a lab)."""
+    return bool(name.strip()) and name.isprintable() and len(name) <= MAX_CLUSTER_NAME
+
 
 def is_host(name: str) -> bool:
     """Whether this is a host's name, as DNS has them."""

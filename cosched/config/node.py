@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
+from cosched.config.hosts import MAX_CLUSTER_NAME, MAX_NODE_NAME, is_cluster, is_host, is_network
 from cosched.config.load import check_numbers, convert
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
@@ -154,6 +154,7 @@ class NodeCoscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``node.toml``. ``contract`` is the owner's maximum: what the scheduler asks for beyond it is cut.
 
+    ``cluster`` is the name of the cluster (a lab) that the node belongs to: the scheduler's own, or one of several.
     ``parallel`` is the owner's opt-out: false where this desk takes part in nothing.
     """
 
@@ -221,8 +222,8 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
     """What well-formed settings have wrong: key, what was found, what is expected."""
     if not is_host(config.name) or len(config.name) > MAX_NODE_NAME:
         yield "name", config.name, f"a host's name: letters, digits, - and dots, at most {MAX_NODE_NAME} characters"
-    if not config.cluster.strip():
-        yield "cluster", config.cluster, "the cluster's name"
+    if not is_cluster(config.cluster):
+        yield "cluster", config.cluster, f"the cluster's name: printable, at most {MAX_CLUSTER_NAME} characters"
     for key in ("procs", "memory_bytes"):
         if (number := getattr(config, key)) < 1:
             yield key, number, "at least 1"

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, with their unit."""
+"""Durations, sizes and rates as people write them, with their unit."""
 
 import re
 from typing import Final
@@ -13,6 +13,7 @@ _UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**
     for shift, names in ((10, "k K KiB"), (20, "M MiB"), (30, "G GiB"), (40, "T TiB"))
     for name in names.split()
 }
+_UNITS_BIT_S: Final = {"kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
 #: Microseconds and bytes are kept, and sent, in 64 bits.
 _MOST: Final = 2.0**63
 _NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", re.ASCII)
@@ -40,6 +41,24 @@ def size_bytes(text: str, where: str) -> int:
         known = ", ".join(_UNITS_BYTES)
         raise BadInput(where, f"unknown unit {match[2]!r} in {text!r}", f"one of {known}", nearest=close)
     return _whole(text, float(match[1]) * _UNITS_BYTES[match[2]], where)
+
+
+def rate_bit_s(text: str, where: str) -> int:
+    """A network's rate such as ``100Mbit`` or ``1.5Gbit``, in bits per second. Raises :class:`BadInput`."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    units = {unit.casefold(): factor for unit, factor in _UNITS_BIT_S.items()}
+    if match is None or match[2].casefold() not in units:
+        known = ", ".join(_UNITS_BIT_S)
+        raise BadInput(where, f"{text[:80]!r}", f"a rate with its unit ({known}, for each second), such as 100Mbit")
+    return _whole(text, float(match[1]) * units[match[2].casefold()], where)
+
+
+def rate_text(bit_s: int) -> str:
+    """A network's rate for people: ``100 Mbit/s``."""
+    for unit, factor in reversed(_UNITS_BIT_S.items()):
+        if bit_s >= factor:
+            return f"{bit_s / factor:.4g} {unit}/s"
+    return f"{bit_s} bit/s"
 
 
 def _whole(text: str, value: float, where: str) -> int:

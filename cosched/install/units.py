@@ -19,6 +19,7 @@ LOCAL_LOAD_UNIT: Final = "cosched-local-load.service"
 #: The parallel side's group, relative to the mount of the hierarchy.
 PLACE: Final = f"{SLICE}/{JOBS}/jobs"
 MOUNT: Final = "/sys/fs/cgroup"
+#: What guard and agent are started as, wherever: by systemd, detached, or in a lab.
 MODULES: Final = {"cosched-guard": "node_agent.guard", "cosched-agent": "node_agent"}
 
 _MADE: Final = (
@@ -90,7 +91,7 @@ def guard_unit(layout: Layout, *, placed: bool) -> str:
     return _service(
         "cosched's guard on this workstation: it holds the owner's limits",
         ["network-online.target", *([JOBS] if placed else [])],
-        command(layout, "node_agent.guard", "--config", layout.settings),
+        command(layout, MODULES["cosched-guard"], "--config", layout.settings),
         [*_KEPT_UP, *_WATCHED],
     )
 
@@ -100,7 +101,7 @@ def agent_unit(layout: Layout) -> str:
     return _service(
         "cosched's agent on this workstation",
         ["network-online.target", GUARD_UNIT],
-        command(layout, "node_agent", "--config", layout.settings),
+        command(layout, MODULES["cosched-agent"], "--config", layout.settings),
         [
             f"User={AGENT}",
             *_KEPT_UP,

@@ -7,7 +7,7 @@ processor co-allocation in multi-cluster systems" (2006), section 2.2, and two o
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from itertools import combinations
@@ -117,7 +117,7 @@ class Between(msgspec.Struct, frozen=True, omit_defaults=True):
     ppm: Mapping[str, int] = {}
     links: Mapping[str, Mapping[str, int]] = {}
 
-    def cost_ppm(self, kind: str, clusters: Sequence[str]) -> int:
+    def cost_ppm(self, kind: str, clusters: Collection[str]) -> int:
         """What a job of that orientation on these clusters, each named once, is slower by."""
         if len(clusters) < 2:
             return 0

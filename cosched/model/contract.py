@@ -63,7 +63,9 @@ def limits(contract: SocialContract, presence: Presence, cpus: int, memory_bytes
     return Limits(ceiling, not contract.dedicated, int(contract.memory_ratio * memory_bytes), contract.mpl * cpus)
 
 
-def offered(contract: SocialContract, name: str, cpus: int, memory_bytes: int, *, memory_is_relaxed: bool) -> Node:
+def offered(
+    contract: SocialContract, name: str, cpus: int, memory_bytes: int, *, memory_is_relaxed: bool, cluster: str = ""
+) -> Node:
     """What a workstation of ``cpus`` CPUs and ``memory_bytes`` bytes offers to parallel work under a contract.
 
     The one place where a :class:`Node` is made of one. ``memory_is_relaxed``: all of the memory may be used while
@@ -78,4 +80,5 @@ def offered(contract: SocialContract, name: str, cpus: int, memory_bytes: int, *
         owned_cpu_permille=round(1000 * contract.cpu_ratio),
         owned_memory_bytes=beside.memory_bytes,
         total_memory_bytes=memory_bytes,
+        cluster=cluster,
     )

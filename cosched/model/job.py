@@ -27,8 +27,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``work_us`` is the estimate as work, for a job of other widths: microseconds at speed 1, which is one process where
     its shape has no ``speeds``; the estimate is that divided by its speed in its own width, rounded up (0: the estimate
-    is exact). ``long``: of the class of long jobs (Utrera et al. 2005, Table 1). ``foldable``: its user lets its
-    processes share processors (:attr:`may_be_folded`).
+    is exact). ``crossing_ppm``: by how many millionths of its time it is slower on several clusters, where that is
+    known of it (None: as its kind is, ``cosched.model.components.Between``). ``long``: of the class of long jobs
+    (Utrera et al. 2005, Table 1). ``foldable``: its user lets its processes share processors (:attr:`may_be_folded`).
     """
 
     id: int
@@ -47,6 +48,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     work_us: int = 0
     long: bool = False
     foldable: bool = True
+    crossing_ppm: int | None = None
 
     @property
     def alone_us(self) -> int | Fraction:

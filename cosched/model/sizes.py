@@ -31,15 +31,30 @@ def parse_sizes(text: str, most: int, where: str = "--sizes") -> tuple[int, int,
     return (kept[0], kept[-1], kept) if kept else (0, 0, ())
 
 
+def parse_components(text: str, where: str = "--components") -> tuple[int, ...]:
+    """The components of a text such as ``2+2``: tasks of each. Raises BadInput."""
+    if not re.fullmatch(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})*", text, re.ASCII):
+        raise BadInput(where, f"{text[:80]!r}", "tasks of each component, such as 2+2")
+    return tuple(int(each) for each in text.split("+"))
+
+
 def contradiction(
-    tasks: int, min_tasks: int | None, max_tasks: int | None, sizes: str | None, evolve_tasks: int | None = None
+    tasks: int,
+    min_tasks: int | None,
+    max_tasks: int | None,
+    sizes: str | None,
+    evolve_tasks: int | None = None,
+    components: tuple[int, ...] | None = None,
 ) -> tuple[str, str, str] | None:
     """Which of a submission's numbers of tasks contradicts the others, what was found, and what is expected; or None.
 
     One is to be given alone: ``tasks`` (1: not given), ``sizes``, or the bounds ``min_tasks`` and ``max_tasks``.
-    ``evolve_tasks`` (what it may ask for while it runs) is not to be given beside ``sizes``.
+    ``evolve_tasks`` (what it may ask for while it runs) is not to be given beside ``sizes``. ``components`` are as many
+    tasks together as ``tasks``, and no other numbers are given beside them.
     """
     bounds = min_tasks is not None or max_tasks is not None
+    if components is not None:
+        return _wrong_components(components, tasks, alone=not (bounds or sizes is not None or evolve_tasks is not None))
     if sizes is not None and evolve_tasks is not None:
         return (
             "evolve_tasks",
@@ -52,4 +67,13 @@ def contradiction(
         return "tasks", f"{tasks} beside other sizes", "one number of tasks, or several sizes"
     if min_tasks is not None and max_tasks is not None and min_tasks > max_tasks:
         return "min_tasks", f"{min_tasks}, above the maximum of {max_tasks}", "a minimum of at most the maximum"
+    return None
+
+
+def _wrong_components(components: tuple[int, ...], tasks: int, *, alone: bool) -> tuple[str, str, str] | None:
+    told = "+".join(map(str, components))
+    if not alone:
+        return "components", f"{told} beside other sizes", "components, or several sizes"
+    if sum(components) != tasks:
+        return "components", f"{told}, {sum(components)} together, for {tasks} tasks", f"{tasks} tasks together"
     return None

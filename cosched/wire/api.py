@@ -56,6 +56,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     evolve_tasks: int | None = None  # how many more than its most, or fewer than its fewest, it may ask for at most
     fold: bool | None = None  # whether its tasks may share processors; yes where absent
     job_class: str | None = None  # "long" or "short"; short where absent
+    components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
 
     @property
     def several_sizes(self) -> bool:
@@ -93,7 +94,8 @@ class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """What a job says of its shape: numbers of tasks from ``min_tasks`` to ``max_tasks``, of them ``sizes`` alone.
 
     No ``sizes``: each between. ``malleable``: it can have others while it runs, not only when it starts. ``evolve``: so
-    many more, or fewer, it may ask for itself. ``fold`` and
+    many more, or fewer, it may ask for itself. ``components``: tasks of each, on clusters of their own;
+    ``most_components``: how many of them it has at most, where they are chosen when it starts (0: one). ``fold`` and
     ``job_class`` as they were submitted. ``note``: what the service makes of all that, in words.
     """
 
@@ -105,6 +107,8 @@ class ShapeDoc(msgspec.Struct, frozen=True, kw_only=True):
     fold: bool | None = None
     job_class: str | None = None
     note: str
+    components: list[int] = []
+    most_components: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -189,7 +193,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
 
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
-    why the agent that called last may not join.
+    why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
     """
 
     name: str
@@ -211,6 +215,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     version: int | None = None
     refused: str = ""
+    cluster: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):

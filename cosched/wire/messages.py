@@ -128,8 +128,9 @@ class Hello(Message, frozen=True):
 
     ``version`` is the latest that it speaks. ``owner`` is what its owner leaves to parallel work at most: the scheduler
     counts with the stricter of it and the cluster's contract; ``obeyed`` is whom it has obeyed last, ``session`` what
-    the scheduler's frames shall carry. After the welcome the agent says again every :class:`ProgramEnded` and
-    :class:`GroupEnded` that no :class:`Forget` has acknowledged.
+    the scheduler's frames shall carry. ``cluster`` is the name of the cluster (a lab) that it belongs to: version
+    1 does not have it, and its nodes belong to the scheduler's own. After the welcome the agent says again every
+    :class:`ProgramEnded` and :class:`GroupEnded` that no :class:`Forget` has acknowledged.
     """
 
     version: int
@@ -145,6 +146,7 @@ class Hello(Message, frozen=True):
     owner: SocialContract = SocialContract()
     obeyed: Fence | None = None
     session: bytes = b""
+    cluster: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobSigns(msgspec.Struct, frozen=True):

@@ -29,7 +29,9 @@ def divided(load: Workload, dividing: Dividing, seed: int, lines: Mapping[int, L
     shapes = load.shapes or [None] * len(load)
     parts = list(_parts(load, shapes, dividing, Random(seed), lines or {}))
     molded = [_over_clusters(each, dividing) for each in load.shapes]
-    return replace(load, divided=parts if any(parts) else (), shapes=molded)
+    crossing = [lines[number].crossing_ppm if lines and number in lines else None for number in load.job_id.tolist()]
+    known = crossing if any(each is not None for each in crossing) else ()
+    return replace(load, divided=parts if any(parts) else (), shapes=molded, crossing_ppm=known)
 
 
 def _parts(

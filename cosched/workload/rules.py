@@ -127,7 +127,8 @@ class Workload:
     longer (the column ``requested`` of a schedule). ``timed_out`` marks those that the limit cuts. ``tasks`` is for
     machines whose nodes have names. ``shapes`` has each job's widths, None for one that is as the log has it; empty:
     all are. Where a job has several, the columns are those of its largest one, times rounded up. ``divided`` has each
-    job's components on several clusters, None for a job of one; empty: all are of one.
+    job's components on several clusters, None for a job of one; empty: all are of one. ``crossing_ppm`` has by how many
+    millionths of its time each is slower on several, where that is known of it.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Workload:
     tasks: Tasks | None = None
     shapes: Sequence[Shaped | None] = ()
     divided: Sequence[Components | Flexible | None] = ()
+    crossing_ppm: Sequence[int | None] = ()
 
     def __len__(self) -> int:
         return len(self.job_id)

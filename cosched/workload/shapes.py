@@ -1,9 +1,9 @@
 """Jobs of several widths: what a shapes file says of a log's jobs (design, section 7), and their work.
 
 A shapes file is CSV with a header line: ``job_id`` and those of
-``class,sizes,min,max,fold,evolve,resident,components`` that are needed. A job without a line is rigid, and so is one of
-components (``dividing``). Work is a job's run time times its speed on the processors that it ran on; it is kept as a
-whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
+``class,sizes,min,max,fold,evolve,resident,components,crossing`` that are needed. A job without a line is rigid, and so
+is one of components (``dividing``). Work is a job's run time times its speed on the processors that it ran on; it is
+kept as a whole number, so that a job's time in another width is exact until its end is rounded up to a microsecond.
 """
 
 import csv
@@ -26,7 +26,7 @@ from cosched.workload.speedups import SpeedUp
 
 #: So many sizes of a job may have speeds that are not linear: each is kept.
 _MOST_SPEEDS: Final = 100_000
-COLUMNS: Final = ("job_id", "class", "sizes", "min", "max", "components", "evolve", "fold", "resident")
+COLUMNS: Final = ("job_id", "class", "sizes", "min", "max", "components", "evolve", "fold", "resident", "crossing")
 
 
 class Work(StrEnum):
@@ -40,7 +40,8 @@ class Line(NamedTuple):
     """What a shapes file says of one job. ``sizes``: as it is written; ``least`` and ``most``: of a malleable job.
 
     ``resident``: of a malleable job all processes are there while it runs (``cosched.model.width``). ``components``:
-    the widths of a job's parts, each on a cluster of its own.
+    the widths of a job's parts, each on a cluster of its own. ``crossing_ppm``: by how many millionths of its time it
+    is slower on several clusters.
     """
 
     sizes: str = ""
@@ -52,6 +53,13 @@ class Line(NamedTuple):
     where: str = ""
     resident: bool = False
     components: tuple[int, ...] = ()
+    crossing_ppm: int | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether it can have several sizes, or may be folded or not."""
+        apart = self.crossing_ppm is not None and self._replace(crossing_ppm=None, where="") == Line()
+        return not (self.components or apart)
 
     @property
     def malleable(self) -> bool:
@@ -102,15 +110,16 @@ def write(lines: Mapping[int, Line], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         resident = any(line.resident for line in lines.values())
-        apart = any(line.components for line in lines.values())
-        more = (["resident"] if resident else []) + (["components"] if apart else [])
+        apart = any(line.components or line.crossing_ppm is not None for line in lines.values())
+        more = (["resident"] if resident else []) + (["components", "crossing"] if apart else [])
         rows.writerow(("job_id", "class", "sizes", "min", "max", "evolve", "fold", *more))
         for number, line in lines.items():
             least, most = ("" if each is None else each for each in (line.least, line.most))
             asks = ";".join(f"{float(100 * ask.part):g}%:{ask.procs:+}" for ask in line.asks)
             kind, fold = "long" if line.long else "short", "yes" if line.foldable else "no"
             stays = ["yes" if line.resident else "no"] if resident else []
-            parts = ["+".join(map(str, line.components))] if apart else []
+            slower = "" if line.crossing_ppm is None else f"{line.crossing_ppm / 1_000_000:g}"
+            parts = ["+".join(map(str, line.components)), slower] if apart else []
             rows.writerow((number, kind, line.sizes, least, most, asks, fold, *stays, *parts))
 
 
@@ -133,7 +142,8 @@ def _line(row: Mapping[str, str], where: str) -> Line:
         if asks:
             raise BadInput(where, "sizes beside evolve", "an evolving job that is rigid or malleable")
     components = _components(row, where)
-    line = Line(sizes, least, most, kind == "long", fold, asks, where, resident, components)
+    crossing = _crossing(row.get("crossing", ""), where)
+    line = Line(sizes, least, most, kind == "long", fold, asks, where, resident, components, crossing)
     if resident and not line.malleable:
         raise BadInput(f"{where}: resident", "yes without min, max or evolve", "a malleable job whose processes stay")
     return line
@@ -147,6 +157,15 @@ def _components(row: Mapping[str, str], where: str) -> tuple[int, ...]:
     if any(row.get(name) for name in ("sizes", "min", "max", "evolve")):
         raise BadInput(f"{where}: components", f"{text!r} beside other widths", "components of a rigid job")
     return tuple(_count(part.strip(), f"{where}: components") for part in text.split("+"))
+
+
+def _crossing(text: str, where: str) -> int | None:
+    """The part of its time by which a job is slower on several clusters, such as 0.25, in millionths."""
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", text):
+        raise BadInput(f"{where}: crossing", f"{text!r}", "the part of its time that it adds, such as 0.25")
+    return int(Fraction(text) * 1_000_000)
 
 
 def _yes(row: Mapping[str, str], name: str, otherwise: str, where: str) -> bool:
@@ -198,7 +217,7 @@ def apply(
     keep = np.ones(len(load), np.bool_)
     for row, number in enumerate(numbers):
         line = lines.get(number)
-        rigid = line is None or bool(line.components)
+        rigid = line is None or not line.several
         if rigid and work is Work.LOGGED and speed_up is None:
             shaped.append(None)
             continue

@@ -20,6 +20,7 @@ from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
 from node_agent.guard.desk_switch import Desk
 from node_agent.guard.jobs import Jobs
+from node_agent.guard.keys import Keys
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Duty, Loop
 from node_agent.guard.pause import Pause
@@ -57,6 +58,7 @@ class Guard:
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
+        self._keys = Keys(self._loop, self._server.emit)
         self._jobs = Jobs(
             settings,
             self._cgroups,
@@ -133,6 +135,7 @@ class Guard:
         del why  # nobody is there to be told
         self._jobs.levers.undo_all(self._jobs.groups)
         self._periods.forget()
+        self._keys.forget()
         self._limiter.arm(process.boottime_us())
 
     def _handle(self, request: Request, fds: Sequence[int], answer: Answer) -> None:
@@ -153,6 +156,9 @@ class Guard:
                 answer(self._jobs.lever(request))
             case requests.Whose():
                 answer(self._jobs.whose(request))
+            case requests.Keys():
+                self._keys.listen()
+                answer({})
             case requests.List():
                 answer({"groups": self._jobs.listing()})
             case _:

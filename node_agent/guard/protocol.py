@@ -37,6 +37,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               most 10 s from now; jobs in no row are left alone, no rows end it; answers {until_us}
               Both are undone: when they expire, when the agent goes, when the guard ends or starts
     whose     {pid}                                     answers {job, attempt} whose cgroup a process is in
+    keys      {}                                        from now on, until the agent goes, ``keys`` tells of terminals
     list      {}                                        answers {groups: [{job, attempt, user, state, ending,
               deadline_us, cpu_us, memory_peak_bytes, cpus, commands: [{n, state, pid, status, signal, cause}]}]}
               state: preparing, prepared, running, empty (nothing runs, more may come), ending, ended
@@ -50,6 +51,7 @@ events
     empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have
               ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
+    keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
     desk      {}                                         somebody at the desk has paused or resumed: ``status`` tells
 """
 

@@ -154,6 +154,10 @@ class Whose(NamedTuple):
     pid: fields.Pid
 
 
+class Keys(NamedTuple):
+    """Tell from now on when a terminal was read from."""
+
+
 class List(NamedTuple):
     """All attempts that are known."""
 
@@ -177,6 +181,7 @@ Request = (
     | Slots
     | Periods
     | Whose
+    | Keys
     | List
     | Status
 )

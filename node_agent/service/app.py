@@ -98,6 +98,7 @@ class Agent:
         )
         self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease)
         self.groups.on_guard.append(self.desk.again)
+        self.groups.on_keys = self.desk.sources.terminals_used
         self.coscheduler = Coscheduler(config, self.groups.guard, self.core.attempts)
         self.groups.on_guard.append(self.coscheduler.guard_is_new)
         self.rsh_proxy = RshProxy(
@@ -133,6 +134,7 @@ class Agent:
             config.contract,
             self.core.fence,
             new_session(),
+            config.cluster,
         )
 
     async def run(self) -> None:

@@ -152,6 +152,7 @@ def _presence(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _keys(config: NodeConfig) -> Finding:
+    by = "the guard's inotify" if config.security.agent_user else "inotify"
     try:
         KeyWatch().close()
         problem = "" if config.presence.events else "presence.events is false"
@@ -159,7 +160,7 @@ def _keys(config: NodeConfig) -> Finding:
         problem = f"{error.filename}: {error.strerror}"
     if problem:
         return Finding("presence: keys", "warn", f"{problem}; seen at the next look only")
-    return Finding("presence: keys", "ok", "seen at once, by inotify on /dev/pts")
+    return Finding("presence: keys", "ok", f"seen at once, by {by} on /dev/pts")
 
 
 def _readings() -> Iterator[Reading]:

@@ -78,7 +78,8 @@ class Desk:
         self._contract: SocialContract | None = None
         self.epoch = 0
         self._again = asyncio.Event()
-        self.sources = Sources(config.presence, self._terminals_of_jobs, self._busy_cpus, self._sign)
+        by_guard = bool(config.security.agent_user) and os.geteuid() != 0
+        self.sources = Sources(config.presence, self._terminals_of_jobs, self._busy_cpus, self._sign, by_guard=by_guard)
 
     def welcome(self, contract: SocialContract, epoch: int) -> None:
         """The scheduler says what the contract is."""
@@ -174,10 +175,13 @@ class Desk:
         """Contract, limits, and then how they are."""
         if not self._guard.ready.is_set():
             self.armed, self.limited_cpus, self._asked = False, None, None
+            self.sources.guard_tells = False
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
         try:
+            if self._asked is None and self.sources.wants_guard:
+                await self._have_keys_told()
             if self._asked is None and self._contract is not None:
                 contract = self._contract
                 await self._guard.ask(requests.Contract(contract.cpu_ratio, contract.memory_ratio, contract.mpl))
@@ -197,6 +201,16 @@ class Desk:
             if self._problem != str(error):
                 _log.warning("the guard was not told who is at the desk: %s", error)
             self._problem = str(error)
+
+    async def _have_keys_told(self) -> None:
+        """Where the guard cannot either, keys are seen at the next look. Raises :class:`GuardGone`."""
+        try:
+            await self._guard.ask(requests.Keys())
+        except GuardRefused as error:
+            _log.warning("keys are seen at the next look only: %s", error)
+            self.sources.guard_tells = False
+        else:
+            self.sources.guard_tells = True
 
     def take(self, status: dict[str, Any]) -> None:
         """What the guard says of its limits."""

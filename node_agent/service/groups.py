@@ -79,6 +79,8 @@ class Groups:
         self.hang_up: Callable[[str], None] = lambda reason: None
         #: Called after each connection to the guard (its limits are then armed).
         self.on_guard: list[Callable[[], None]] = []
+        #: Called with the terminals that the guard has heard a key at, by device number; whoever watches sets it.
+        self.on_keys: Callable[[set[int]], None] = lambda terminals: None
         self._happened: deque[happened.Input] = deque()
         self._handling = False
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -124,6 +126,9 @@ class Groups:
 
     def _on_event(self, message: Message) -> None:
         kind = message.get("event")
+        if kind == "keys":
+            self.on_keys({int(each) for each in message["terminals"]})
+            return
         if kind in {"armed", "desk"}:
             if kind == "armed":
                 _log.warning("the guard has armed by itself: %s", message.get("why"))

@@ -135,7 +135,7 @@ class Link:
             user_agent_header=None,
         ) as connection:
             tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
-            hello = msgspec.structs.replace(self._hello(), version=self._speaks)
+            hello = _in_version(self._hello(), self._speaks)
             self._speaks = VERSION
             await connection.send(encode(hello))
             welcome = await self._welcomed(connection, hello)
@@ -276,6 +276,13 @@ class Link:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a question was not answered because of a fault of the agent", exc_info=error)
+
+
+def _in_version(hello: Hello, version: int) -> Hello:
+    """The hello as a scheduler of that version understands it."""
+    if version == RIGID_VERSION:
+        return msgspec.structs.replace(hello, version=version, cluster=msgspec.UNSET)
+    return msgspec.structs.replace(hello, version=version)
 
 
 def _binary(data: str | bytes) -> bytes:

@@ -31,8 +31,13 @@ class Sources:
         jobs_terminals: Callable[[], set[int]],
         busy_cpus: Callable[[], float],
         on_sign: Callable[[Reading], None],
+        *,
+        by_guard: bool = False,
     ) -> None:
-        """``jobs_terminals``: device numbers that are no sign; ``busy_cpus``: CPUs people's processes use, or -1."""
+        """``jobs_terminals``: device numbers that are no sign; ``busy_cpus``: CPUs people's processes use, or -1.
+
+        ``by_guard``: others' terminals cannot be watched from here, and the guard is asked to.
+        """
         self._settings = settings
         self._jobs_terminals = jobs_terminals
         self._busy_cpus = busy_cpus
@@ -40,6 +45,9 @@ class Sources:
         self._terminals = Terminals()
         self._devices = Devices()
         self._idle = IdleTimes(self._display_touched)
+        #: Whether the guard is to tell of keys on terminals, and whether it does.
+        self.wants_guard = by_guard and settings.events and "terminals" in settings.sources
+        self.guard_tells = False
         self._keys: KeyWatch | None = None
         self._heard: set[int] = set()
         self._deaf = False  # while the sources are asked (descriptors come and go then), and in the end
@@ -47,7 +55,7 @@ class Sources:
 
     def listen(self) -> None:
         """Hear keys on terminals at once from now on."""
-        if "terminals" not in self._settings.sources or not self._settings.events:
+        if "terminals" not in self._settings.sources or not self._settings.events or self.wants_guard:
             return
         try:
             self._keys = KeyWatch()
@@ -59,7 +67,7 @@ class Sources:
     @property
     def hears(self) -> bool:
         """Whether keys or input devices tell at once; else somebody is seen at the next look."""
-        return bool(self._heard)
+        return bool(self._heard) or self.guard_tells
 
     async def close(self) -> None:
         """Watch nothing any more."""
@@ -113,6 +121,10 @@ class Sources:
         assert self._keys is not None
         used = self._keys.used()
         self._rest()
+        self.terminals_used(used)
+
+    def terminals_used(self, used: set[int]) -> None:
+        """Something was read from those terminals just now. Device numbers; jobs' own are no sign."""
         if used and used - self._jobs_terminals():
             self._on_sign(Reading("terminals", 0.0))
 

@@ -158,6 +158,16 @@ class NodeLost(Event, frozen=True, gc=False):
     name: str
 
 
+class NodeCutOff(Event, frozen=True, gc=False):
+    """A node does not answer any more, nor does any other of its cluster: the link to that may be down.
+
+    As :class:`NodeLost`, but jobs that run wholly on that cluster's nodes go on: they hold what they have, until the
+    host reports their end.
+    """
+
+    name: str
+
+
 class ClockSeen(Event, frozen=True, gc=False):
     """A node keeps the cluster's time well enough for slots, or does not any more."""
 
@@ -218,6 +228,7 @@ AnyEvent = (
     | NodeDrained
     | NodeResumed
     | NodeLost
+    | NodeCutOff
     | ClockSeen
     | OwnerCame
     | OwnerLeft

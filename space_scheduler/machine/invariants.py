@@ -76,7 +76,7 @@ def _walk_nodes(machine: MachineView, capacity: NamedCapacity) -> None:
         for share in shares:
             assert 0 <= share.procs <= share.tasks >= 1, f"job {job.id}: {share}"
             used.setdefault(share.node, []).append((job.id, share, share.tasks * job.memory_bytes))
-            if capacity[share.node].lost:
+            if capacity[share.node].lost and not capacity.within_one_cluster(share.node for share in shares):
                 assert record.state is JobState.ENDING, f"job {job.id} is {record.state} on the lost {share.node}"
     for status in capacity.status():
         name, jobs = status.node.name, used.pop(status.node.name, [])

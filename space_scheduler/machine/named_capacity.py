@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
-from space_scheduler.clusters import Clusters
+from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
@@ -223,9 +223,14 @@ class NamedCapacity:
         """The clusters of these nodes, in the order of their names; None where there are no two."""
         return Clusters.named([each.node.cluster for each in members], self.rules.between, by_number)
 
+    def within_one_cluster(self, names: Iterable[str]) -> bool:
+        """Whether all of these nodes are of one cluster, where there are several."""
+        clusters = {self.members[name].node.cluster for name in names}
+        return len(clusters) == 1 and any(each.node.cluster not in clusters for each in self)
+
     def cost_ppm(self, job: Job, allocation: Allocation) -> int:
         """By how many millionths of its time communication between clusters has a job take longer there."""
-        if self.rules.between is None:
+        if self.rules.between is None and job.crossing_ppm is None:
             return 0
         clusters = {self.members[share.node].node.cluster for share in allocation.nodes}
-        return self.rules.between.cost_ppm(job.kind, sorted(clusters))
+        return crossing_ppm(job, clusters, self.rules.between)

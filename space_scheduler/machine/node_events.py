@@ -13,6 +13,7 @@ from space_scheduler.machine import holdings
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.lifecycle import Handler, ended
 from space_scheduler.machine.machine import Machine
+from space_scheduler.machine.record import Record
 from space_scheduler.reasons import Reason, Why
 
 # processors without names
@@ -81,8 +82,8 @@ def node_resumed(machine: Machine, event: ev.NodeResumed) -> list[Instruction]:
     return []
 
 
-def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
-    """Whoever has tasks there is to be ended on its other nodes too."""
+def node_lost(machine: Machine, event: ev.NodeLost | ev.NodeCutOff) -> list[Instruction]:
+    """Whoever has tasks there is to be ended on its other nodes too, but for who is cut off with all of its nodes."""
     capacity = machine.named(event)
     if not capacity.lose(event.name):
         return []
@@ -95,8 +96,16 @@ def node_lost(machine: Machine, event: ev.NodeLost) -> list[Instruction]:
     return told + [
         machine.kill(record, Reason(Why.NODE_LOST, node=event.name), event)
         for record in records
-        if record.state is not JobState.ENDING
+        if record.state is not JobState.ENDING and not (isinstance(event, ev.NodeCutOff) and _inside(machine, record))
     ]
+
+
+def _inside(machine: Machine, record: Record) -> bool:
+    """Whether a job runs, changes nothing, and all of its nodes are of one cluster of several."""
+    if record.state is not JobState.RUNNING or record.change is not None or record.holds is None:
+        return False
+    assert machine.nodes is not None
+    return machine.nodes.within_one_cluster(share.node for share in record.holds.nodes)
 
 
 def clock_seen(machine: Machine, event: ev.ClockSeen) -> list[Instruction]:
@@ -138,6 +147,7 @@ NODE_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.NodeDrained: node_drained,
     ev.NodeResumed: node_resumed,
     ev.NodeLost: node_lost,
+    ev.NodeCutOff: node_lost,
     ev.ClockSeen: clock_seen,
     ev.OwnerCame: owner_came,
     ev.OwnerLeft: owner_left,

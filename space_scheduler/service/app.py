@@ -290,6 +290,7 @@ def host_of(
         on_committed=on_committed,
         on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,
+        dividing=config.components.dividing(),
     )
 
 

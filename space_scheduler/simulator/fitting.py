@@ -49,6 +49,7 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
         load,
         tasks=tasks,
         shapes=[each for each, kept in zip(load.shapes, keep, strict=False) if kept],
+        crossing_ppm=[each for each, kept in zip(load.crossing_ppm, keep, strict=False) if kept],
         divided=[each for each, kept in zip(load.divided, keep, strict=False) if kept],
         skipped={**load.skipped, CAUSE: int((~keep).sum())},
         **{name: getattr(load, name)[keep] for name in columns},

@@ -97,7 +97,7 @@ class LearningRun:
         """A job is launched."""
         job = self._submissions.true_jobs.pop(job_id)
         self._courses[job.id] = Course(job, up_us)
-        if self._occupancy.between is not None:
+        if self._occupancy.between is not None or job.crossing_ppm is not None:
             self._occupancy.nodes = dict(self._node_cpus())
         self._occupancy.enter(job, allocation)
         self._touched.update(share.node for share in allocation.nodes)

@@ -340,7 +340,7 @@ class Submissions:
             part = slice(first, first + _CHUNK)
             columns = ids[part], load.procs[part], load.estimate_us[part], load.submit_us[part], load.user[part]
             jobs = starmap(Job, zip(*(column.tolist() for column in columns), strict=True))
-            if load.tasks is None and not load.shapes and not load.divided:
+            if load.tasks is None and not load.shapes and not (load.divided or load.crossing_ppm):
                 yield from jobs
                 continue
             for row, each in enumerate(jobs, first):
@@ -348,6 +348,8 @@ class Submissions:
                 shaped = load.shapes[row] if load.shapes else None
                 if load.divided and (components := load.divided[row]) is not None:
                     job = structs.replace(job, shape=components)
+                if load.crossing_ppm and (crossing_ppm := load.crossing_ppm[row]) is not None:
+                    job = structs.replace(job, crossing_ppm=crossing_ppm)
                 yield job if shaped is None else _with_shape(job, shaped)
 
 

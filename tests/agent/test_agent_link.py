@@ -254,6 +254,7 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
         assert [hello.version for hello in scheduler.hellos] == [2, 1]
+        assert [hello.cluster for hello in scheduler.hellos] == ["test", msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")

@@ -1,17 +1,21 @@
 """Kill -9, and ranks that die or stand still, around the resize of a malleable MPI job on a real lab.
 
-    ./run campaign resizes [--only none,scheduler,agent,guard,rank,hang] [--rounds N] [--seed S] [--from R]
+    ./run campaign resizes [--only none,agent,…] [--rounds N] [--seed S] [--from R]
 
 Two workstations of two processors each, under equipartition. A round submits A, a Jacobi solver with one to four ranks
 enabled (``cosched.adaptive``), and when it has computed for a while B, another one: A gives up half of its processors
 at its next safe point, and gets them back when B has ended. Around the moment at which A is told to shrink, one process
-of the round's *site* is killed; with ``rank`` a rank of A is, with ``hang`` all of A's ranks stand still for longer
-than a resize may take, and go on.
+of the round's *site* (``scheduler``, ``agent``, ``guard``) is killed; with ``rank`` a rank of A is, with ``hang`` all
+of A's ranks stand still for longer than a resize may take, and go on. With ``node`` one of the nodes is lost between
+the orders and their answers: all of its processes are killed at once, or it is cut off from the others until the
+scheduler takes it for lost; either while A's ranks have not adapted (they stand still), or while the node's guard has
+not taken back what A gives up (it stands still). With ``liar`` A says that it has adapted, goes on computing on all of
+its ranks, and tries to run everywhere; B gets half of the processors, or one.
 
 Whatever happens: of what two jobs have as their own no processor is the same, by what guards have on record (looked at
 all the time); each job ends once; who was not killed completes with the answer that the same solver gives in every
-other round, to the bit; who was, fails alone; and the journal, decided again, gives the same. Needs root, for a lab of
-tier 1.
+other round, to the bit; who was, or has lost a node, fails alone; no thread of a liar may run for long where the guard
+does not have it on record; and the journal, decided again, gives the same. Needs root, for a lab of tier 1.
 """
 
 import contextlib
@@ -21,9 +25,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from campaigns import _nodes
 from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
 from campaigns.folds import Processors
@@ -31,7 +37,7 @@ from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc, Submission
 
-SITES = ("none", "scheduler", "agent", "guard", "rank", "hang")
+SITES = ("none", "scheduler", "agent", "guard", "rank", "hang", "node", "liar")
 PHASE = "resize"
 NODES, CPUS = 2, 2
 POLICY = "equipartition"
@@ -41,11 +47,17 @@ SIZE = 128
 #: Name and steps of its solver, each some tenths of a millisecond on two ranks.
 JOBS = {"A": 12_000, "B": 2_500}
 _MOMENTS_S = (0.0, 0.8)
+#: Between the loss of a node and its return.
+_AWAY_S = (0.0, 2.0)
 _PATIENCE_S = 180.0
 _SCRIPT = """#!/bin/sh
 echo "$COSCHED_JOB_ID $$" >> {canary}
-mpirun --oversubscribe {python} -m cosched.programs.malleable heat --size {size} --steps {steps} --json || exit 9
+mpirun --oversubscribe {python} {program} heat --size {size} --steps {steps} --json || exit 9
 """
+_HONEST = "cosched.programs.malleable"
+_LIAR = str(Path(__file__).with_name("_liar.py"))
+#: How a job ends that has lost a node.
+_LOST = ("failed", "node lost")
 
 
 class ResizeField(Field):
@@ -62,12 +74,12 @@ class ResizeField(Field):
         processors.start()
         try:
             with self.lab.client() as client:
-                jobs = {"A": self._given(client, mark, "A")}
+                jobs = {"A": self._given(client, mark, "A", _LIAR if fault.site == "liar" else f"-m {_HONEST}")}
                 until(lambda: self._ranks(jobs["A"]) == NODES * CPUS, "all ranks of A", _PATIENCE_S)
                 time.sleep(1.0)
-                jobs["B"] = self._given(client, mark, "B")
-                time.sleep(fault.random.uniform(*_MOMENTS_S))
-                self._strike(fault, jobs["A"])
+                with self._struck(client, fault, jobs["A"]):
+                    most = 1 if fault.site == "liar" and fault.number % 2 else NODES * CPUS
+                    jobs["B"] = self._given(client, mark, "B", f"-m {_HONEST}", most)
                 told = {name: self._ended(client, job_id) for name, job_id in jobs.items()}
                 for name, job in told.items():
                     fault.outcomes[f"{name} {job.state}"] += 1
@@ -80,45 +92,113 @@ class ResizeField(Field):
         if processors.twice or not processors.looks:
             raise Broken(next(iter(processors.twice), "nobody has looked at the processors"))
 
-    def _given(self, client: Client, mark: str, name: str) -> int:
+    def _given(self, client: Client, mark: str, name: str, program: str, most: int = NODES * CPUS) -> int:
         script = _SCRIPT.format(
-            canary=self.shared / f"{mark}-{name}", python=sys.executable, size=SIZE, steps=JOBS[name]
+            canary=self.shared / f"{mark}-{name}", python=sys.executable, program=program, size=SIZE, steps=JOBS[name]
         )
         how = {"time_limit_s": 120.0, "directory": "/", "environment": {"PATH": self.path}}
-        return client.submit(Submission(script=script, name=name, min_tasks=1, max_tasks=NODES * CPUS, **how)).job_id  # type: ignore[arg-type]
+        return client.submit(Submission(script=script, name=name, min_tasks=1, max_tasks=most, **how)).job_id  # type: ignore[arg-type]
 
     def _ranks(self, job_id: int) -> int:
         return len(self.pids("rank", job_id))
 
     def _is(self, site: str, words: list[str], name: str) -> bool:
         if site == "rank":
-            return "cosched.programs.malleable" in words and name.startswith("python")
+            return not {_HONEST, _LIAR}.isdisjoint(words) and name.startswith("python")
         return super()._is(site, words, name)
 
-    def _strike(self, fault: Round, job_id: int) -> None:
+    @contextmanager
+    def _struck(self, client: Client, fault: Round, job_id: int) -> Iterator[None]:
+        """Do what is to befall A; in the block B is submitted."""
+        if fault.site == "node":
+            with self._losing_a_node(client, fault, job_id):
+                yield
+            return
+        if fault.site == "liar":
+            with self._watched(client, fault, job_id):
+                yield
+            return
+        yield
+        time.sleep(fault.random.uniform(*_MOMENTS_S))
         if fault.site == "none":
             fault.fired = True
-            return
-        if fault.site == "hang":
-            for how in (signal.SIGSTOP, signal.SIGCONT):
-                for pid in self.pids("rank", job_id):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, how)
-                        fault.fired = True
-                if how == signal.SIGSTOP:
-                    time.sleep(RESIZE_S + 3.0)
-            return
-        found = self.pids(fault.site, job_id)  # one of them: without both nodes' guards nobody is started
+        elif fault.site == "hang":
+            self._halted(fault, job_id)
+        else:
+            self._killed(fault, job_id)
+
+    def _halted(self, fault: Round, job_id: int) -> None:
+        """All ranks stand still for longer than a resize may take."""
+        ranks = self.pids("rank", job_id)
+        with _standing_still(ranks):
+            time.sleep(RESIZE_S + 3.0)
+        fault.fired = bool(ranks)
+
+    def _killed(self, fault: Round, job_id: int) -> None:
+        """One process of the site is killed: without both nodes' guards nobody is started."""
+        found = self.pids(fault.site, job_id)
         for pid in fault.random.sample(found, min(1, len(found))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 fault.fired = True
+
+    @contextmanager
+    def _losing_a_node(self, client: Client, fault: Round, job_id: int) -> Iterator[None]:
+        """A node is lost while A's resize waits for its ranks, or for the guard of the node where it gives up most."""
+        by_kill, for_guard = fault.number % 2 == 0, fault.number % 4 > 1
+        nodes = [share.name for share in client.job(job_id).nodes]
+        node = nodes[-1] if for_guard else fault.random.choice(nodes)
+        theirs = set(_nodes.processes(self.lab, node))
+        waited_for = [pid for pid in self.pids("guard", 0) if pid in theirs] if for_guard else self.pids("rank", job_id)
+        with _standing_still(waited_for):
+            yield
+            until(lambda: client.explain(self._newest(client)).state == "starting", "B to wait for A")
+            time.sleep(fault.random.uniform(*_MOMENTS_S))
+            if by_kill:
+                fault.fired = bool(waited_for) and _nodes.kill_all(self.lab, node) > 0
+            else:
+                _nodes.link(self.lab, node, "down")
+                fault.fired = bool(waited_for)
+        if not by_kill:
+            try:
+                until(lambda: self._state(client, node) == "lost", f"{node} to be lost")
+                time.sleep(fault.random.uniform(*_AWAY_S))
+            finally:
+                _nodes.link(self.lab, node, "up")
+            until(lambda: self._state(client, node) != "lost", f"{node} to be back")
+            client.resume(node)  # one that is lost often is set aside
+
+    def _newest(self, client: Client) -> int:
+        return max(job.job_id for job in client.jobs())
+
+    def _state(self, client: Client, name: str) -> str:
+        return next(node.state for node in client.nodes() if node.name == name)
+
+    @contextmanager
+    def _watched(self, client: Client, fault: Round, job_id: int) -> Iterator[None]:
+        """Look at where A's threads may run, to its end."""
+        held = _nodes.Held(self.lab, job_id)
+        held.start()
+        try:
+            yield
+            self._ended(client, job_id)
+        finally:
+            held.stop()
+        given_up = held.looks["asleep"] + held.looks["1 processors"]
+        fault.fired = given_up > 0
+        fault.outcomes["looks at what A had given up"] += given_up
+        if held.strays:
+            raise Broken(held.strays[0])
 
     def _judge_solver(self, client: Client, fault: Round, name: str, job: JobDoc, canary: Path) -> None:
         ran = canary.read_text().splitlines() if canary.exists() else []
         if len(ran) != 1:
             raise Broken(f"{name}, job {job.job_id}, is {job.state} and ran {len(ran)} times: {job.failure}")
         if fault.site == "rank" and name == "A" and fault.fired and job.state == "failed":
+            return
+        if fault.site == "node" and name == "A" and fault.fired:
+            if job.state not in _LOST:
+                raise Broken(f"A has lost a node, and is {job.state}")
             return
         if job.state != "completed":
             raise Broken(f"{name}, job {job.job_id}, is {job.state}: {job.failure}")
@@ -130,6 +210,22 @@ class ResizeField(Field):
         fault.outcomes["A shrank" if any(each.cpus < NODES * CPUS for each in job.changes) else "A kept"] += 1
         if any(each.tasks != NODES * CPUS for each in job.changes):
             raise Broken(f"a rank of A came or went: {job.changes}")
+
+
+@contextmanager
+def _standing_still(pids: Sequence[int]) -> Iterator[None]:
+    """These processes are stopped in the block."""
+    _signal(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 RESIZES = Shapes("resizes", ResizeField, PHASE, NODES, CPUS, POLICY)

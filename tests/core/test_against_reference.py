@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.loads import J, loads, story, workload
 from reference import rules
-from reference.world import Job, Rule, World
+from reference.world import Job, Rule, World, jobs_of
 
 from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.policy.presets import PRESETS, compose
@@ -61,10 +61,11 @@ def agree(pair: Pair, load: Workload, ties: Ties, at_limit: AtLimit) -> None:
     sequential, kill = ties is Ties.SEQUENTIAL, at_limit is AtLimit.KILL
     ours = simulate(load, compose(pair.order, pair.select), ties=ties, at_limit=at_limit, validate=True)
     rule = pair.reference()
-    world = World(load, KEYS[pair.order], sequential=sequential, kill=kill).play(rule)
-    assert ours.start_us.tolist() == [job.start for job in world.jobs], story(load)
+    jobs = jobs_of(load)
+    World(load.procs_total, jobs, KEYS[pair.order], sequential=sequential, kill=kill).play(rule)
+    assert ours.start_us.tolist() == [job.start for job in jobs], story(load)
     if isinstance(rule, rules.Easy | rules.Conservative):
-        promised = [-1 if job.promised is None else job.promised for job in world.jobs]
+        promised = [-1 if job.promised is None else job.promised for job in jobs]
         assert ours.promised_us.tolist() == promised, story(load)
 
 

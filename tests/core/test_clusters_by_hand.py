@@ -1,6 +1,7 @@
 """Several clusters: hand-made schedules of jobs of components, and what becomes of those that have no place."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,15 +35,18 @@ def site(*sizes: int, between: Between | None = None, sharing: Sharing | None = 
     return Site(nodes, sharing=sharing, between=between)
 
 
-def run(policy: Policy, where: Site, *rows: Row, shapes: Sequence[Shape] | None = None) -> Outcome:
+def workload(rows: Sequence[Row], shapes: Sequence[Shape] | None = None) -> Workload:
     count = len(rows)
     submit, run_us, procs = np.array([(at * S, for_s * S, sum(parts)) for at, for_s, parts in rows], np.int64).T
     divided = shapes or [Components(parts) if len(parts) > 1 else None for _, _, parts in rows]
-    load = Workload(
-        "by hand", sum(node.procs for node in where.nodes), np.arange(1, count + 1), submit, run_us, procs, run_us,
-        run_us, np.zeros(count, np.int64), np.zeros(count, np.bool_), divided=divided,
+    return Workload(
+        "by hand", int(procs.sum()), np.arange(1, count + 1), submit, run_us, procs, run_us, run_us,
+        np.zeros(count, np.int64), np.zeros(count, np.bool_), divided=divided,
     )  # fmt: skip
-    return simulate(load, policy, site=where, validate=True)
+
+
+def run(policy: Policy, where: Site, *rows: Row, shapes: Sequence[Shape] | None = None) -> Outcome:
+    return simulate(workload(rows, shapes), policy, site=where, validate=True)
 
 
 def times(outcome: Outcome) -> list[tuple[float, float]]:
@@ -101,6 +105,14 @@ COST = Between({"": 250_000, "cpu": 0})
 @pytest.mark.parametrize("policy", [EASY, CONSERVATIVE])
 def test_the_link_makes_a_job_on_several_clusters_longer(policy: Policy) -> None:
     assert times(run(policy, site(4, 4, between=COST), *FOUR)) == [(0, 10), (10, 22.5), (0, 10), (22.5, 33.5)]
+
+
+def test_a_job_may_say_what_the_link_costs_it() -> None:
+    load = workload(FOUR)
+    where = site(4, 4, between=COST)
+    own = replace(load, crossing_ppm=[None, 500_000, None, None])
+    assert times(simulate(own, EASY, site=where, validate=True))[1] == (10, 25)
+    assert times(simulate(own, EASY, site=site(4, 4), validate=True))[1] == (10, 25)
 
 
 def test_on_shared_nodes_too() -> None:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cosched.model.job import Job
 from cosched.wire.api import Submission
 from cosched.wire.messages import Exit
-from faults import settings, shapes
+from faults import labs, settings, shapes
 from faults.judge import Judge
 from faults.node import Node
 from faults.scheduler import Scheduler
@@ -27,6 +27,7 @@ RATES = {
     "delay": 0.01,
     "cut": 0.003,
     "partition": 0.008,
+    "lab cut": 0.02,
     "unreachable": 0.1,
     "node slow": 0.006,
     "crash before commit": 0.004,
@@ -107,6 +108,8 @@ class History:
             name: node_type(world, name, self.schedulers.dial, key.public_key(), self._runs, self._started, self._ended)
             for name in names
         }
+        for name, node in self.nodes.items():
+            node.cluster = labs.lab_of(seed, name)
         self.judge = Judge(world, self.schedulers, self.nodes)
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -122,6 +125,8 @@ class History:
             for at_us in self._arrivals():
                 world.at(at_us, self._submit)
             world.after(20 * S, self._cancel)
+            if labs.has_labs(self.seed):
+                world.after(S, self._link)
             world.after(S, self.judge.look)
             for seconds in range(0, 120, 30):
                 world.at(BUSY_US + seconds * S, self.schedulers.resume_all)
@@ -152,6 +157,7 @@ class History:
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
         scheduler = self.schedulers.now
         job = shapes.shaped(Job(0, tasks, limit_us, 0, memory_bytes=1 << 20), scheduler.config.policy, chance)
+        job = labs.divided(job, self.seed, chance)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 
     def _acknowledge(self, limit_us: int, scheduler: Scheduler, job_id: int) -> None:
@@ -163,6 +169,17 @@ class History:
         if self.judge.acknowledged and self.world.random.random() < 0.5:
             self.schedulers.now.cancel(self.world.random.choice(sorted(self.judge.acknowledged)))
         self.world.after(20 * S, self._cancel)
+
+    def _link(self) -> None:
+        """Now and then the scheduler cannot reach a lab for a while."""
+        if self.world.now_us >= BUSY_US:
+            return
+        if self.world.fault("lab cut"):
+            lab, for_us = self.world.random.choice(("west", "east")), self.world.draw_us(S, 15 * S)
+            for node in self.nodes.values():
+                if node.cluster == lab:
+                    node.out_of_reach(for_us)
+        self.world.after(S, self._link)
 
     def _runs(self, job_id: int) -> tuple[int, Exit]:
         """How long the script of a job runs, and how it ends."""

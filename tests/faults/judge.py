@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit
-from faults import shapes
+from faults import labs, shapes
 from faults.node import CPUS, Node
 from faults.scheduler import Scheduler
 from faults.schedulers import Schedulers
@@ -89,7 +89,9 @@ class Judge:
             self._flaps_us.setdefault(name, self.world.now_us)
 
     def _starts(self, scheduler: Scheduler, start: Start) -> None:
-        """P6: nothing is started where it would be more than contract and owner allow."""
+        """P6: nothing is started where it would be more than contract and owner allow; C1: components are whole."""
+        members = {each.node.name: each.node.cluster for each in scheduler.core.state.nodes()}
+        labs.judge(start, members.__getitem__)
         held: Counter[str] = Counter()
         for record in scheduler.worker.view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():

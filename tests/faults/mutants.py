@@ -10,6 +10,7 @@ from unittest.mock import patch
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.components import Between
 from cosched.model.contract import SocialContract, offered
 from cosched.model.job import JobState
 from cosched.model.node import Node
@@ -17,6 +18,7 @@ from cosched.wire import messages as wire
 from faults.scheduler import Scheduler
 from faults.worker import Worker
 from faults.world import S
+from space_scheduler.clusters import Clusters
 from space_scheduler.machine import events as ev
 from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapshot
 from space_scheduler.service.core import worker_effects as fx
@@ -376,3 +378,15 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     KeepsOldTotals: ("O11", 38),
     Starver: ("P4", 0),
 }
+
+
+@contextmanager
+def no_labs() -> Iterator[None]:
+    """Components are laid on nodes, whichever lab those belong to."""
+
+    def named(names: Sequence[str], between: Between | None, key: object = None) -> Clusters:
+        own = tuple(str(index) for index in range(len(names)))
+        return Clusters(own, tuple(range(len(names))), between or Between(), apart=True)
+
+    with patch.object(Clusters, "named", named):
+        yield

@@ -70,6 +70,8 @@ class Node:
         self.desk = self.desk_type(world, name, self.guard, self.machine)
         self.fence: wire.Fence | None = None
         self.owner = SocialContract()
+        self.cluster: str | msgspec.UnsetType = msgspec.UNSET
+        self._reachable_us = 0  # not before
         self.attempts: dict[Key, bytes] = {}
         self.boots = 1
         self.life = 0  # which agent it is
@@ -295,7 +297,8 @@ class Node:
             return
         world = self.world
         connection = Connection(world, self.name)
-        if world.fault("unreachable") or not self.guard.there or not self._dial_to(connection, self.fence):
+        away = world.now_us < self._reachable_us or world.fault("unreachable")
+        if away or not self.guard.there or not self._dial_to(connection, self.fence):
             self._soon(world.draw_us(200 * MS, 5 * S), partial(self._dial, life))
             return
         self._connection, self._numbering = connection, None
@@ -307,6 +310,7 @@ class Node:
         hello = wire.Hello(
             wire.VERSION, self.name, f"boot-{self.boots}", CPUS, 4 << 30, "127.0.0.1", 7421, "simulated",
             groups=self.core.reports(), owner=self.owner, obeyed=self.core.fence, session=session,
+            cluster=self.cluster,
         )  # fmt: skip
         connection.send("scheduler", wire.encode(hello))
 
@@ -384,6 +388,12 @@ class Node:
         if self._connection is not None:
             slow = world.now_us < self._slow_until_us
             self._connection.lag_us = world.draw_us(200 * MS, 2 * S) if slow else 0
+
+    def out_of_reach(self, for_us: int) -> None:
+        """Nobody reaches it for so long, and it reaches nobody."""
+        self._reachable_us = max(self._reachable_us, self.world.now_us + for_us)
+        if self._connection is not None:
+            self._connection.cut()
 
     def _hang_up(self) -> None:
         connection, self._connection, self._numbering = self._connection, None, None

@@ -51,8 +51,10 @@ def test_a_node_is_found_that(mutant: type[Node]) -> None:
     found(*NODES[mutant], node_type=mutant)
 
 
-@pytest.mark.parametrize(("mutant", "promise"), [(mutants.no_lock, "O4"), (mutants.no_checksums, "O2")])
-def test_a_journal_is_found_that_has(mutant: Callable[[], AbstractContextManager[None]], promise: str) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "promise"), [(mutants.no_lock, "O4"), (mutants.no_checksums, "O2"), (mutants.no_labs, "C1")]
+)
+def test_it_is_found_that_there_are(mutant: Callable[[], AbstractContextManager[None]], promise: str) -> None:
     with mutant():
         found(promise)
 

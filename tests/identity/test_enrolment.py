@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -292,32 +291,6 @@ def test_a_request_is_believed_for_its_key_and_nothing_else(tmp_path: Path) -> N
             requested_key(wrong)
     with pytest.raises(BadInput, match="node name"):
         authority.sign_node(tmp_path / "authority", requested_key(request), "../x", [])
-
-
-@pytest.mark.parametrize("placed", [False, True])
-def test_units_are_what_systemd_takes(tmp_path: Path, placed: bool) -> None:
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("needs systemd-analyze")
-    for name, text in services.units(Path("/etc/cosched/node.toml"), placed=placed).items():
-        (tmp_path / name).write_text(text)
-    checked = subprocess.run(
-        [analyze, "verify", *sorted(map(str, tmp_path.iterdir()))],
-        capture_output=True, text=True, timeout=BOUND_S, check=False,
-    )  # fmt: skip
-    assert (checked.returncode, [line for line in checked.stderr.splitlines() if "cosched" in line]) == (0, [])
-
-
-@pytest.mark.parametrize("placed", [False, True])
-def test_units_have_what_the_guide_asks_for(placed: bool) -> None:
-    guide = (Path(__file__).resolve().parents[2] / "docs/guide/operate.md").read_text()
-    asked = re.findall(r"^\| `(\w+=\S+)` \| (all|guard) \|", guide, re.MULTILINE)
-    assert len(asked) >= 8
-    texts = services.units(Path("/etc/cosched/node.toml"), placed=placed)
-    for setting, of in asked:
-        for name in services.NAMES:
-            there = setting in texts[f"{name}.service"].splitlines()
-            assert there == (of == "all" or name == "cosched-guard"), f"{setting} in {name}"
 
 
 def test_a_stale_note_of_a_process_stops_nobody(tmp_path: Path) -> None:

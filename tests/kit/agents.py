@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -13,7 +14,7 @@ import sys
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -181,12 +182,36 @@ class Node:
         self.log = self.base / "agent.log"
         self.environment: dict[str, str] = {}  # more of it, for agent and guard
         self._within: list[str] = []
+        self._confined: list[str] = []
 
     def start_guard(self) -> None:
         self.guard = self._start("node_agent.guard", self.base / "guard.log")
 
     def start_agent(self) -> None:
-        self.agent = self._start("node_agent", self.log)
+        self.agent = self._start("node_agent", self.log, self._confined)
+
+    def own_account(self, account: str) -> None:
+        """From its next start on the agent is that account, without capabilities or new privileges, as an installation
+        has it; the guard stays root. Python is readable for it, also where it lies in root's home.
+        """
+        need_namespaces()
+        entry = pwd.getpwnam(account)
+        os.chown(self.identity / "node.key", entry.pw_uid, -1)
+        raw = tomllib.loads(self.config.read_text())
+        raw.setdefault("security", {})["agent_user"] = account
+        self.config.write_text(node_toml(node_config(raw, str(self.config))))
+        python = Path(sys.executable).resolve().parents[1]
+        seen = self.base / "seen"
+        place = seen / python.relative_to(python.anchor).relative_to(python.parts[1])
+        place.mkdir(parents=True)
+        seen.chmod(0o700)  # for it alone: jobs' users have the system's Python, as without this
+        os.chown(seen, entry.pw_uid, -1)
+        mounts = f"mount --bind {python} {place} && mount --rbind {seen} /{python.parts[1]}"
+        self._confined = [
+            "unshare", "--mount", "sh", "-c", f'{mounts if python.parts[1] == "root" else ":"} && exec "$@"', "sh",
+            "setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "--bounding-set=-all",
+            "--inh-caps=-all", "--no-new-privs",
+        ]  # fmt: skip
 
     def own_terminals(self) -> "subprocess.Popen[bytes]":
         """Have terminals that nobody else on this machine uses: call it first, and end what it gives last.
@@ -269,8 +294,8 @@ class Node:
         mount = f"mount --bind {fresh} /proc/sys/kernel/random/boot_id"
         self._within = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
 
-    def _start(self, module: str, log: Path) -> "subprocess.Popen[bytes]":
-        command = [*self._within, sys.executable, "-m", module, "--config", str(self.config)]
+    def _start(self, module: str, log: Path, within: Sequence[str] = ()) -> "subprocess.Popen[bytes]":
+        command = [*self._within, *within, sys.executable, "-m", module, "--config", str(self.config)]
         with log.open("ab") as file:
             return subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **self.environment})
 

@@ -22,11 +22,15 @@ import pytest
 from kit.drive import policy_named
 
 from cosched.metrics.summary import summarise
+from cosched.model.components import Dividing
 from cosched.model.node import Node
 from cosched.workload import swf
+from cosched.workload.dividing import divided
 from cosched.workload.rules import InputRules, NegativeTimes, ProcsFrom, Unusable, Workload, prepare
+from space_scheduler.plugins import resolve
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.simulator.host import Outcome, Site, Ties, simulate
+from space_scheduler.simulator.shared import clusters_of
 
 KEPT = json.loads((Path(__file__).parent / "kth.json").read_text())
 LOG = KEPT["log"]["name"]
@@ -171,3 +175,18 @@ def test_on_nodes_of_one_cpu_without_owners_3dbf_light_and_2dbf_are_easy(
     for policy in ("3dbf-light", "2dbf"):
         found = simulate(load, policy_named(policy), site=site)
         assert (found.start_us != easy.start_us).sum() == 0
+
+
+@pytest.mark.parametrize("jobs", [4000, pytest.param(JOBS, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("over_clusters", "counted"), [("coalloc-fpfs(0)", "fcfs"), ("coalloc-fcfs", "fcfs"), ("easy", "easy")]
+)
+def test_one_cluster_with_a_threshold_of_its_size_is_a_machine_as_any(
+    over_clusters: str, counted: str, jobs: int, find_log: Callable[[str], Path]
+) -> None:
+    log = swf.read(find_log(LOG))
+    load = prepare(log.with_rows(log.rows[:jobs]), ORACLES_RULES, procs_total=read(find_log(LOG)).procs_total)
+    undivided = divided(load, Dividing(threshold=load.procs_total), seed=1)
+    assert not undivided.divided
+    one = simulate(undivided, resolve(over_clusters), site=clusters_of([load.procs_total], None))
+    assert (one.start_us != simulate(load, resolve(counted)).start_us).sum() == 0

@@ -1,6 +1,6 @@
 """A machine of interchangeable processors, in lists: what waits, what runs, and a clock that jumps between events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,12 +45,18 @@ class Rule(Protocol):
         ...
 
 
+def jobs_of(load: Workload) -> list[Job]:
+    columns = (load.submit_us, load.procs, load.estimate_us, load.run_us)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Job(number, *row) for number, row in enumerate(rows)]
+
+
 class World:
-    def __init__(self, load: Workload, key: Callable[[Job], object], *, sequential: bool, kill: bool) -> None:
-        columns = (load.submit_us, load.procs, load.estimate_us, load.run_us)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        self.jobs = [Job(number, *row) for number, row in enumerate(rows)]
-        self.total = load.procs_total
+    def __init__(
+        self, total: int, jobs: Sequence[Job], key: Callable[[Job], object], *, sequential: bool, kill: bool
+    ) -> None:
+        self.jobs = sorted(jobs, key=lambda job: (job.submit, job.number))
+        self.total = total
         self.key = key
         self.sequential = sequential
         self.kill = kill
@@ -74,6 +80,10 @@ class World:
 
     def fits(self, job: Job) -> bool:
         return job.procs <= self.free()
+
+    def lasting(self, job: Job, work: int) -> int:
+        """How long a job that runs takes for so much of its estimate."""
+        return work
 
     def start(self, job: Job) -> None:
         assert self.fits(job)
@@ -115,6 +125,6 @@ class World:
                 while job.expected_end <= self.now:
                     step = CORRECTIONS_S[min(job.corrections, len(CORRECTIONS_S) - 1)]
                     job.corrections += 1
-                    job.expected_end = self.now + step * 1_000_000
+                    job.expected_end = self.now + self.lasting(job, step * 1_000_000)
                     news.overrun = True
         rule.decide(self, news)

@@ -215,6 +215,21 @@ class TestNodes:
             assert first["last_heard"].startswith("20")
             assert (second["state"], second["procs"], second["last_heard"]) == ("unknown", 0, None)
 
+    async def test_belong_to_clusters_and_may_change_them(self, service: Running) -> None:
+        own = service.service.config.name
+        async with service.agent("n1", cluster="lab-a"), service.agent("n2", cluster=own):
+            await joined(service, "n1")
+            await joined(service, "n2")
+            assert [node["cluster"] for node in (await service.get("/v1/nodes"))["nodes"]] == ["lab-a", own, own]
+            sizes = [service.service.book.entry(name).size for name in ("n1", "n2")]
+            assert [size.cluster for size in sizes if size is not None] == ["lab-a", ""]
+        async with service.agent("n1", cluster="lab-b"):
+            await service.until(
+                lambda: (size := service.service.book.entry("n1").size) is not None and size.cluster == "lab-b", "moved"
+            )
+            (moved, *_) = (await service.get("/v1/nodes"))["nodes"]
+            assert (moved["cluster"], moved["state"]) == ("lab-b", "up")
+
     async def test_that_are_not_there(self, service: Running) -> None:
         problem = await service.post("/v1/nodes/n4/drain", {}, 404)
         assert problem["message"].startswith("there is no node 'n4'; did you mean 'n")

@@ -65,6 +65,8 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
         (hello(memory_bytes=-1), "sizes or an address that cannot be"),
         (hello(port=0), "sizes or an address that cannot be"),
         (hello(address=""), "sizes or an address that cannot be"),
+        (hello(cluster="a\nb"), "expected a cluster's name: printable, at most 255 characters"),
+        (hello(cluster="x" * 256), "expected a cluster's name"),
         (hello(session=b"short"), "hello: session: 5 bytes; expected 8"),
         (
             hello(obeyed=wire.Fence("old", 7, "i")),

@@ -19,7 +19,7 @@ async def samples(service: Running) -> dict[tuple[str, tuple[tuple[str, str], ..
 
 
 async def test_what_is_measured(service: Running) -> None:
-    async with service.agent("n1") as agent:
+    async with service.agent("n1", cluster="lab-a") as agent:
         await agent.beat()
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         await service.beaten("n1")
@@ -58,9 +58,10 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_node_presence", node="n1", presence="present") == 0
     assert value("cosched_node_presence_blind", node="n1") == 0
     assert value("cosched_node_limited_cpus", node="n1") == 1.5
+    assert value("cosched_node_cluster", node="n1", cluster="lab-a") == 1
     assert value("cosched_accepting") == 1
     labels = {name for _, pairs in found for name, _ in pairs}
-    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version", "cause"}
+    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version", "cause", "cluster"}
 
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:

@@ -56,6 +56,8 @@ async def test_a_job_has_the_largest_of_its_sizes_that_could_ever_start(service:
                 "fold": None,
                 "job_class": None,
                 "note": LARGEST.format(tasks),
+                "components": [],
+                "most_components": 0,
             }
             record = await service.service.host.job(job["job_id"])
             more = given.get("evolve_tasks", 0)

@@ -7,6 +7,7 @@ from typing import Final
 import click
 import msgspec
 
+from cosched.apps.cli.link_costs import link_costs
 from cosched.apps.cli.service import service
 from cosched.apps.cli.values import seconds_within, some_of, whole_number
 from cosched.apps.experiments import testbed
@@ -22,8 +23,10 @@ from cosched.apps.experiments.calibrate import (
     shared,
 )
 from cosched.apps.experiments.run_log import RunLog, machine
+from cosched.apps.lab.plan import MAX_DELAY_US
 from cosched.config.coefficients import Coefficients
-from cosched.errors import Failed
+from cosched.config.units import duration_us
+from cosched.errors import BadInput, Failed
 from cosched.model.coscheduling import Mode
 from cosched.report.table import Table, console
 
@@ -32,6 +35,14 @@ RUNS: Final = "calibration-runs"
 _MOST_JOBS: Final = 4
 _JOBS: Final = "jobs"
 _OWNERS: Final = "owners"
+
+
+def _delays(_ctx: click.Context, param: click.Parameter, text: str) -> list[int]:
+    found = [duration_us(each.strip(), param.opts[-1]) for each in text.split(",")]
+    for delay_us in found:
+        if not 0 <= delay_us <= MAX_DELAY_US:
+            raise BadInput(param.opts[-1], f"{delay_us} us", f"up to {MAX_DELAY_US // 1000}ms")
+    return sorted({*found})
 
 
 @click.command("calibrate")
@@ -60,6 +71,19 @@ _OWNERS: Final = "owners"
     metavar="LIST",
     help="Beside which company: other jobs, and synthetic users in a lab.",
 )
+@click.option(
+    "--clusters",
+    is_flag=True,
+    help="Instead, what the link between two clusters costs: labs of two clusters of one node each.",
+)
+@click.option(
+    "--delays",
+    default="0.5ms,2ms,10ms",
+    callback=_delays,
+    show_default=True,
+    metavar="LIST",
+    help="Of that link, one way.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for runs and coefficients.")
 @click.option("--add", is_flag=True, help="Add to the runs that --out has; with --rounds 0 only fit them again.")
 @service
@@ -68,6 +92,8 @@ def command(
     rounds: int,
     seconds: float,
     beside: list[str],
+    clusters: bool,
+    delays: list[int],
     out: Path,
     add: bool,
     server: str | None,
@@ -79,9 +105,16 @@ def command(
     coscheduling mode. Without --server or --lab it makes labs of two nodes with a CPU each, and ends them. A cluster
     needs nodes of one CPU on which four tasks may run, and nobody at their desks.
 
+    With --clusters each program runs across a link of each delay, and on one cluster; for each delay there is a file
+    for 'components.costs' of cluster.yaml.
+
     \b
-    Example: cosched calibrate --modes none,ccs --rounds 3 --out calibration
+    Examples:
+      cosched calibrate --modes none,ccs --rounds 3 --out calibration
+      cosched calibrate --clusters --delays 0.5ms,5ms --rounds 3 --out link
     """
+    if clusters:
+        return link_costs(delays, rounds, seconds, out, add=add)
     kept = RunLog(out, RUNS, Paced)
     refused: dict[str, str] = {}
 

@@ -12,6 +12,7 @@ from cosched.apps.cli.values import absolute_path, one_of, toml_table, whole_num
 from cosched.client.client import Client
 from cosched.client.find import connect
 from cosched.config.cluster import load_cluster
+from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
 from cosched.config.node import load_node
 from cosched.config.units import memory_text, size_bytes
 from cosched.errors import BadInput
@@ -79,6 +80,7 @@ def _ssh(command: Command) -> Command:
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @_ssh
 @click.option("--scheduler", metavar="HOST", help="Where nodes reach the scheduler [its certificate's first address].")
+@click.option("--cluster-name", metavar="NAME", help="The cluster (a lab) that they belong to [the scheduler's own].")
 @click.option("--agent-port", metavar="N", default="7421", show_default=True, callback=whole_number(1, 65535))
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each [what the host says].")
 @click.option("--mem", metavar="SIZE", help="Memory of each [what the host says].")
@@ -96,6 +98,7 @@ def _ssh(command: Command) -> Command:
 def add_command(
     hosts: tuple[str, ...],
     scheduler: str | None,
+    cluster_name: str | None,
     agent_port: int,
     procs: int | None,
     mem: str | None,
@@ -120,6 +123,7 @@ def add_command(
     \b
     Examples:
       cosched node add desk1 desk2=192.0.2.12 --cluster office
+      cosched node add pc1 pc2 --cluster office --cluster-name lab-b
       cosched node add desk3 --cluster office --user ada --sudo --ask-sudo-password
     """
     from cosched.apps.enrol import enrolment  # noqa: PLC0415 (paramiko is slow to import)
@@ -128,7 +132,7 @@ def add_command(
     config = load_cluster(directory / "scheduler" / "cluster.yaml")
     authority = directory / "authority"
     wanted = enrolment.Wanted(
-        cluster=config.name,
+        cluster=config.name if cluster_name is None else _cluster(cluster_name),
         authority=authority,
         url=_url(directory, scheduler, config.listen.port),
         network=config.network,
@@ -188,7 +192,7 @@ def remove_command(
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
 
     places = {
-        name: address if address != name else _address(directory, name) for name, address in _places(hosts).items()
+        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
     }
     authority = directory / "authority"
     access = None if no_ssh else _access(**ssh)
@@ -245,7 +249,7 @@ def _places(hosts: tuple[str, ...]) -> dict[str, str]:
     return places
 
 
-def _address(directory: Path, name: str) -> str:
+def known_address(directory: Path, name: str) -> str:
     """Where a node is, as far as the cluster's directory knows."""
     path = directory / "nodes" / name / "node.toml"
     return load_node(path).launch.address if path.exists() else name
@@ -260,6 +264,12 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
             raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
         scheduler = found[0]
     return f"wss://{f'[{scheduler}]' if ':' in scheduler else scheduler}:{port}/v1/agent"
+
+
+def _cluster(name: str) -> str:
+    if not is_cluster(name):
+        raise BadInput("--cluster-name", repr(name), f"printable, at most {MAX_CLUSTER_NAME} characters")
+    return name
 
 
 def _remember(directory: Path, name: str, settings: str) -> None:

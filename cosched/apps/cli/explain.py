@@ -2,7 +2,7 @@
 
 import click
 
-from cosched.apps.cli.service import echo_json, job_argument, json_option, lasting, local, service
+from cosched.apps.cli.service import echo_json, in_components, job_argument, json_option, lasting, local, service
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.time import US_PER_S, humanised
@@ -36,6 +36,8 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     click.echo(f"  decided {local(found.decided)}" + (f", because of: {found.cause}" if found.cause else ""))
     if found.promised_start:
         click.echo(f"  promised to start by {local(found.promised_start)}")
+    if components := in_components(found.shape):
+        click.echo(f"  {components}")
     if found.shape and found.shape.note:
         click.echo(f"  {found.shape.note}")
     for line in map(_on_node, found.nodes):

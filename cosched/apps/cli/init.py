@@ -1,4 +1,4 @@
-"""``cosched init``: a cluster's certificates and first settings, in one directory to be handed out from."""
+"""``cosched init``: a cluster's authority and first settings, in one directory. A node's key is made on the node."""
 
 import os
 import shutil
@@ -11,15 +11,17 @@ import click
 from cosched.apps.cli.service import echo_json, json_option
 from cosched.apps.cli.values import whole_number
 from cosched.config.cluster import load_cluster
-from cosched.config.node import load_node, node_config
+from cosched.config.node import load_node
 from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput
 from cosched.identity.names import SCHEDULER, checked_name
+from cosched.install.layout import Layout
+from cosched.install.settings import NodeFacts, node_settings
 from cosched.linux import machine as machine_here
 
 _AGENT_PORT: Final = 7421
-_MANUAL: Final = "docs/guide/operate.md has it step by step"
+_MANUAL: Final = "docs/guide/installation.md has it step by step"
 
 
 @click.command("init")
@@ -54,10 +56,10 @@ def command(
     add: bool,
     as_json: bool,
 ) -> None:
-    """Make a cluster: a certificate authority, identities, cluster.yaml, and a node.toml for each node.
+    """Make a cluster: a certificate authority, the scheduler's and users' identities, cluster.yaml, node.toml for each.
 
-    DIRECTORY must not exist: nothing is ever written over. What is in it goes to the scheduler's host and to the
-    nodes; 'authority' stays with you.
+    DIRECTORY must not exist: nothing is ever written over. Nodes make their keys themselves ('node add', or 'node
+    request'); 'authority' stays with you.
 
     \b
     Examples:
@@ -187,18 +189,10 @@ def _handed_out(
 
     procs, memory_bytes = machine
     for name, address in places.items():
+        facts = NodeFacts(name, cluster, url, address, procs, memory_bytes, _AGENT_PORT, network)
         node = base / "nodes" / name
-        authority.issue(base / "authority", "node", name, node / "identity", addresses=[address] * (address != name))
-        settings = {
-            "name": name,
-            "cluster": cluster,
-            "procs": procs,
-            "memory_bytes": memory_bytes,
-            "scheduler": {"url": url},
-            "launch": {"address": address, "port": _AGENT_PORT, "network": network},
-        }
-        config = node_config(settings, str(node / "node.toml"))
-        (node / "node.toml").write_text(node_toml(config), encoding="utf-8")
+        node.mkdir(parents=True)
+        (node / "node.toml").write_text(node_toml(node_settings(facts, Layout())), encoding="utf-8")
     for user in users:
         authority.issue(base / "authority", "user", user, base / "users" / user)
 
@@ -214,13 +208,11 @@ def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: boo
         lines.append(f"  {'':<18} cosched scheduler --config /etc/cosched/cluster.yaml")
     elif nodes:
         lines.append(f"  cluster.yaml       add to 'nodes': {', '.join(nodes)}; then restart the scheduler")
-    for name in nodes[:3]:
-        lines.append(
-            f"  {name:<18} {directory}/nodes/{name}/ -> /etc/cosched/; check procs and memory_bytes in node.toml;"
-        )
-        lines.append(f"  {'':<18} cosched agent --check, then guard and agent (docs/guide/operate.md)")
+    lines += [f"  {name:<18} cosched node add {name} --cluster {directory}" for name in nodes[:3]]
     if len(nodes) > 3:
         lines.append(f"  {'':<18} and so on for the other {len(nodes) - 3}")
+    if nodes:
+        lines.append(f"  {'':<18} (over ssh; by hand: 'node render', 'request', 'sign', 'accept')")
     lines += [
         *(f"  {user:<18} {directory}/users/{user}/ -> ~/.config/cosched/ of the machine {user} uses" for user in users),
         "  then               cosched doctor",

@@ -14,10 +14,11 @@ from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached,
 from cosched.apps.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
 from cosched.apps.lab.plan import HEAD
 from cosched.client import places
-from cosched.config.units import memory_text, size_bytes
+from cosched.config.units import duration_us, memory_text, rate_bit_s, rate_text, size_bytes
 from cosched.errors import BadInput
 from cosched.report.table import Table, console
 
+_NODES = 4
 _NAME = click.option("--name", metavar="NAME", help=f"The lab's name [default: {DEFAULT_NAME}, or the one that is up].")
 
 
@@ -31,7 +32,10 @@ def command() -> None:
 
 
 @command.command("up")
-@click.option("--nodes", type=int, default=4, show_default=True, help="How many workstations.")
+@click.option("--nodes", type=int, help="How many workstations [default: 4, or those of --clusters].")
+@click.option("--clusters", default="", metavar="N,N…", help="Several labs: how many of the nodes are in c1, c2, ….")
+@click.option("--delay", metavar="TIME", help="How long a packet takes from one cluster to another, such as 5ms.")
+@click.option("--rate", metavar="RATE", help="How much passes between clusters each second, such as 100Mbit.")
 @click.option("--cpus", type=int, default=1, show_default=True, help="CPUs of each.")
 @click.option("--mem", metavar="SIZE", help="Memory of each, such as 512MiB [default: an equal part of what is free].")
 @click.option("--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="The lab's name.")
@@ -57,7 +61,10 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def up(
-    nodes: int,
+    nodes: int | None,
+    clusters: str,
+    delay: str | None,
+    rate: str | None,
     cpus: int,
     mem: str | None,
     name: str,
@@ -76,11 +83,15 @@ def up(
     """Make a lab and wait until all its agents have joined. A lab that is up with the same settings is left as it is.
 
     \b
-    Example: cosched lab up --nodes 4 --users 25%
+    Examples:
+      cosched lab up --nodes 4 --users 25%
+      cosched lab up --clusters 3,3 --delay 5ms --rate 100Mbit
     """
     from local_load.profile import is_file  # noqa: PLC0415 (only for this verb)
 
     _checked_policy(policy)
+    if nodes is None:
+        nodes = _sum(clusters) if clusters else _NODES
     lab = Lab.up(
         nodes,
         name=name,
@@ -95,6 +106,9 @@ def up(
         pin=pin,
         mpl=mpl,
         coscheduling=coscheduling,
+        clusters=clusters,
+        delay_us=0 if delay is None else duration_us(delay, "--delay"),
+        rate_bit_s=0 if rate is None else rate_bit_s(rate, "--rate"),
         keep=_directories(keep),
         say=lambda text: click.echo(text, err=as_json),
     )
@@ -105,9 +119,10 @@ def _welcome(lab: Lab) -> str:
     cpus: int = lab.state["settings"]["cpus"]
     nodes = f"{len(lab.nodes)} nodes ({lab.nodes[0]} … {lab.nodes[-1]})" if len(lab.nodes) > 1 else "1 node (node1)"
     named = f" --name {lab.name}" if lab.name != DEFAULT_NAME else ""
+    links = [f"\n  {one}–{other}: {us / 1000:.2f} ms there and back" for (one, other), us in lab.measured_us.items()]
     return (
         f"{lab.name} {'was up already' if lab.was_up else 'is up'}: {nodes} of {cpus} CPU{'s' if cpus > 1 else ''} "
-        f"and {memory_text(lab.state['memory_bytes'])} each\n"
+        f"and {memory_text(lab.state['memory_bytes'])} each{''.join(links)}\n"
         f"  cosched nodes\n  cosched lab run{named} {lab.nodes[0]} -- hostname\n  cosched lab down{named}"
     )
 
@@ -129,14 +144,20 @@ def status_(name: str | None, as_json: bool) -> None:
         click.echo(_not_up(told))
         return
     click.echo(told["headline"])
+    several = told["link"] is not None
     table = Table(
         f"{told['name']}: up since {told['created']}, policy {told['settings']['policy']}",
-        ("node", "address", "state", "presence", "jobs", "services"),
+        ("node", *(["cluster"] if several else []), "address", "state", "presence", "jobs", "services"),
     )
     for node in told["nodes"]:
         jobs = " ".join(map(str, node["jobs"]))
-        table.add(node["name"], node["address"], node["state"], node["presence"], jobs, _services(node["services"]))
-    table.add(HEAD, told["scheduler_address"], "", "", "", _services(told["scheduler"]))
+        cluster = [node["cluster"]] if several else []
+        services = _services(node["services"])
+        table.add(node["name"], *cluster, node["address"], node["state"], node["presence"], jobs, services)
+    cluster = [told["link"]["clusters"][0]] if told["link"] and "clusters" in told["link"] else [""] * several
+    table.add(HEAD, *cluster, told["scheduler_address"], "", "", "", _services(told["scheduler"]))
+    if several:
+        table.notes.append(_link(told["link"], told["settings"]))
     if told["problem"]:
         table.notes.append(told["problem"])
     table.notes += [f"socket   {told['socket']}", f"logs     {told['directory']}"]
@@ -177,6 +198,36 @@ def run(name: str | None, quiet: bool, node: str, argv: tuple[str, ...]) -> int:
     except CannotRun as error:
         click.echo(f"cosched: {error}", err=True)
         return error.shell_status
+
+
+@command.command("cut")
+@_NAME
+@click.argument("clusters", nargs=2, metavar="CLUSTER CLUSTER")
+def cut(name: str | None, clusters: tuple[str, str]) -> None:
+    """Cut the link between two clusters of a lab: nothing passes any more until it is mended.
+
+    \b
+    Example: cosched lab cut c1 c2
+    """
+    _change_link(name, "cut", clusters)
+
+
+@command.command("mend")
+@_NAME
+@click.argument("clusters", nargs=2, metavar="CLUSTER CLUSTER")
+def mend(name: str | None, clusters: tuple[str, str]) -> None:
+    """Mend the link between two clusters of a lab.
+
+    \b
+    Example: cosched lab mend c1 c2
+    """
+    _change_link(name, "mend", clusters)
+
+
+def _change_link(name: str | None, do: str, clusters: tuple[str, str]) -> None:
+    lab = Lab(_meant(name))
+    click.echo(lab.headline)
+    click.echo(_link(lab.link(do, clusters), lab.state["settings"]))
 
 
 @command.command("down")
@@ -227,6 +278,23 @@ def _not_up(told: dict[str, Any]) -> str:
 def _services(services: dict[str, str]) -> str:
     wrong = [f"{name} {how}" for name, how in services.items() if how != "running"]
     return ", ".join(wrong) or " ".join(services)
+
+
+def _link(link: dict[str, Any], settings: dict[str, Any]) -> str:
+    """A line on the link between clusters."""
+    if "problem" in link:
+        problem: str = link["problem"]
+        return problem
+    rate = f", {rate_text(settings['rate_bit_s'])}" if settings["rate_bit_s"] else ""
+    late = link["late_us"] if link.get("frames") else None  # the kernel tells nothing of that
+    lateness = f"; frames {late['p50']} us late (99 %: {late['p99']}, most: {late['max']})" if late else ""
+    cut = "; cut: " + ", ".join("–".join(pair) for pair in link["cut"]) if link["cut"] else ""
+    return f"link     {settings['delay_us'] / 1000:g} ms one way{rate}, by {link['by']}{lateness}{cut}"
+
+
+def _sum(clusters: str) -> int:
+    """How many nodes there are in all; what is no number is told later."""
+    return sum(int(each) for each in clusters.split(",") if each.isascii() and each.isdigit() and len(each) < 4)
 
 
 def _tier(tier: int | None) -> int | None:

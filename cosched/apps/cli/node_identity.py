@@ -7,11 +7,13 @@ from typing import BinaryIO
 
 import click
 
+from cosched.apps.cli.enrol import known_address
 from cosched.apps.cli.service import echo_json, json_option, service
 from cosched.apps.cli.values import absolute_path
 from cosched.client.find import connect
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, Failed
+from cosched.identity.names import checked_name
 from cosched.install.layout import AGENT, ROOT, Layout
 
 _MOST_BYTES = size_bytes("64KiB", "request")
@@ -40,7 +42,9 @@ def request_command(name: str, etc: str, again: bool) -> None:
 @click.command("sign")
 @click.argument("name")
 @click.argument("request", type=click.File("rb"), default="-")
-@click.option("--address", "address", metavar="ADDRESS", help="Where other nodes reach it [its name].")
+@click.option(
+    "--address", "address", metavar="ADDRESS", help="Where others reach it [as the directory has it, or its name]."
+)
 @click.option("--cluster", "directory", type=click.Path(path_type=Path), metavar="DIR", default=Path(),
               help="What 'cosched init' made [.].")  # fmt: skip
 def sign_command(name: str, request: BinaryIO, address: str | None, directory: Path) -> None:
@@ -51,8 +55,9 @@ def sign_command(name: str, request: BinaryIO, address: str | None, directory: P
     """
     from cosched.apps.enrol.enrolment import answered  # noqa: PLC0415
 
+    address = address or known_address(directory, checked_name("node", name))
     text = request.read(_MOST_BYTES).decode("ascii", "replace")
-    echo_json(answered(directory / "authority", text, name, address or name))
+    echo_json(answered(directory / "authority", text, name, address))
 
 
 @click.command("accept")

@@ -34,10 +34,18 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
     from cosched.report.table import Table  # noqa: PLC0415 (rich, only where a table is drawn)
 
     columns = ("node", "state", "desk", "tasks", "memory", "CPU", "others", "limit", "jobs", "heard")
-    table = Table("Nodes", columns)
+    several = len({node.cluster for node in nodes}) > 1
+    table = Table("Nodes", (*columns[:1], "cluster", *columns[1:]) if several else columns)
     for node in nodes:
-        table.add(*_row(node))
+        name, *rest = _row(node)
+        table.add(name, *([node.cluster] if several else []), *rest)
     table.notes += [f"{node.name} is {node.state}: {node.reason}" for node in nodes if node.reason]
+    table.notes += [
+        f"{node.name} is lost with jobs {' '.join(map(str, node.jobs))}: what runs wholly on a cluster that is cut off "
+        "is waited for"
+        for node in nodes
+        if node.state == "lost" and node.jobs
+    ]
     table.notes += [f"{node.name}'s agent may not join: {node.refused}" for node in nodes if node.refused]
     table.notes += [
         f"{node.name}'s agent speaks version {node.version} of the link: no job there changes its shape (upgrade it)"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cosched.apps.cli import show
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
+from cosched.metrics.groups import component_labels, size_labels, widest_labels
 from cosched.metrics.summary import class_labels, grouped, summarise, user_labels
 from cosched.model.time import US_PER_S
 from cosched.report import manifest as manifests
@@ -39,7 +40,12 @@ GROUPINGS: Final[dict[str, Callable[[Schedule], NDArray[np.str_]]]] = {
     "month": _months,
     "user": user_labels,
     "class": class_labels,
+    "size": size_labels,
+    "components": component_labels,
+    "widest": widest_labels,
 }
+#: What says nothing of jobs of one component.
+_OF_COMPONENTS: Final = ("components", "widest")
 
 
 class EventLog(AbstractContextManager[Observer | None]):
@@ -142,6 +148,8 @@ def write_all(
         if schedule.holdings is not None:
             schedule_file.write_holdings(schedule, path_of("changes", policy, ".csv"))
         for what, labels in GROUPINGS.items():
+            if what in _OF_COMPONENTS and not schedule.workload.divided:
+                continue
             rows = grouped(schedule, labels(schedule))
             show.groups(what, policy, rows).write(path_of(f"by-{what}", policy, ".tsv"))
     summaries = {policy: summarise(schedule) for policy, schedule in schedules.items()}

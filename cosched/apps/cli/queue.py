@@ -87,6 +87,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
 
 def _tasks(job: JobDoc) -> str:
     """How many tasks a job has, on how many CPUs where those are fewer, and of which numbers it is one."""
+    if job.shape and job.shape.components:
+        return f"{job.tasks} ({'+'.join(map(str, job.shape.components))})"
     others = sizes(job.shape) if job.shape else ""
     fewer = job.cpus not in (None, job.tasks) and job.state not in _NOT_STARTED
     on = f" on {job.cpus} CPU{'' if job.cpus == 1 else 's'}" if fewer else ""

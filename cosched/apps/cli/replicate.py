@@ -47,8 +47,8 @@ def command(
 ) -> None:
     """Repeat the experiments of PAPER and judge its claims.
 
-    PAPER is backfilling (Feitelson & Weil 1998), adaptive (Kalé et al. 2002), bfm (Utrera et al. 2005) or cisne
-    (Hanzich et al. 2005); the last three with --real on labs of this machine.
+    PAPER is backfilling (Feitelson & Weil 1998), coallocation (Ngubiri & van Vliet 2006), adaptive (Kalé et al. 2002),
+    bfm (Utrera et al. 2005) or cisne (Hanzich et al. 2005); the last three with --real on labs of this machine.
 
     LOG is another log than the paper's. A claim that fails is a finding, not an error: the exit status is 0.
 
@@ -59,6 +59,7 @@ def command(
       cosched replicate bfm --quick
       cosched replicate cisne --out results
       cosched replicate adaptive --quick
+      cosched replicate coallocation --out results
       cosched replicate cisne --real --experiments coscheduling --seeds 3 --out real
       cosched replicate adaptive --real --seeds 1 --scale 0.05 --out malleable
     """

@@ -168,6 +168,15 @@ def sizes(shape: ShapeDoc) -> str:
     return ", ".join(told if len(told) <= 8 else [*told[:6], "…", told[-1]])
 
 
+def in_components(shape: ShapeDoc | None) -> str:
+    """How a job is divided over clusters: ``components 2+2``, or ``at most 4 components``; nothing where it is not."""
+    if shape is None or not shape.most_components:
+        return ""
+    if shape.components:
+        return f"components {'+'.join(map(str, shape.components))}"
+    return f"at most {shape.most_components} components, chosen when it starts"
+
+
 def because(reason: WhyDoc | None) -> str:
     """A reason for people; nothing for None."""
     return reason.text if reason else ""

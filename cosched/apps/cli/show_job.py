@@ -1,5 +1,6 @@
 """``cosched show``: everything about one job, a failure's story above all."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import click
@@ -9,6 +10,7 @@ from cosched.apps.cli.service import (
     echo_json,
     ended,
     held,
+    in_components,
     job_argument,
     json_option,
     lasting,
@@ -22,7 +24,7 @@ from cosched.apps.cli.service import (
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.job import JobState
-from cosched.wire.api import JobDoc, ShapeDoc
+from cosched.wire.api import JobDoc, ShapeDoc, ShareDoc
 
 _KINDS = {"cpu": "computes", "comm": "communicates"}
 
@@ -41,13 +43,16 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
     """
     with connect(server, lab) as client:
         job = with_present_reason(client, client.job(job_id))
+        divided = bool(job.nodes and in_components(job.shape)) and not as_json
+        clusters = {node.name: node.cluster for node in client.nodes()} if divided else {}
     if as_json:
         echo_json(job)
         return
-    click.echo("\n".join(_story(job)))
+    click.echo("\n".join(_story(job, clusters)))
 
 
-def _story(job: JobDoc) -> list[str]:
+def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
+    """Lines for people. ``clusters`` has those of the nodes of a job of components."""
     name = f" ({job.name})" if job.name else ""
     lines = [f"job {job.job_id}{name} of {job.user}: {outcome(job)}"]
     if job.failure:
@@ -58,7 +63,7 @@ def _story(job: JobDoc) -> list[str]:
         ("asked for", _asked(job)),
         ("shape", _shape(job.shape)),
         ("runs as", held(job) if job.state == JobState.RUNNING else ""),
-        ("nodes", places(job.nodes)),
+        ("nodes", _places(job, clusters)),
         ("submitted", local(job.submit_time)),
         ("started", f"{local(job.start_time)}, waited {lasting(job.wait_s)}" if job.start_time else ""),
         ("waited", lasting(job.wait_s) if not job.start_time else ""),
@@ -98,6 +103,7 @@ def _failure(job: JobDoc) -> list[str]:
 def _asked(job: JobDoc) -> str:
     parts = [
         f"{job.tasks} task{'s' if job.tasks > 1 else ''}{_of_sizes(job.shape)}",
+        in_components(job.shape),
         f"at most {lasting(job.time_limit_s)}",
     ]
     if job.memory_bytes:
@@ -105,7 +111,7 @@ def _asked(job: JobDoc) -> str:
     if job.kind:
         how = " (measured when it ran before)" if job.kind_from == "measured" else ""
         parts.append(f"mostly {_KINDS.get(job.kind, job.kind)}{how}")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _of_sizes(shape: ShapeDoc | None) -> str:
@@ -114,6 +120,14 @@ def _of_sizes(shape: ShapeDoc | None) -> str:
     if shape is None or not (others := sizes(shape)):
         return asks
     return f" of {others}{' at any time' if shape.malleable else ' when it starts'}{asks}"
+
+
+def _places(job: JobDoc, clusters: Mapping[str, str]) -> str:
+    """Its nodes, by cluster where it has components."""
+    found: dict[str, list[ShareDoc]] = {}
+    for share in job.nodes:
+        found.setdefault(clusters.get(share.name, ""), []).append(share)
+    return "; ".join(f"{cluster}: {places(shares)}" if cluster else places(shares) for cluster, shares in found.items())
 
 
 def _shape(shape: ShapeDoc | None) -> str:

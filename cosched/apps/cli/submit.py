@@ -15,7 +15,7 @@ from cosched.client.find import connect
 from cosched.client.places import own_umask
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, NoAnswer
-from cosched.model.sizes import contradiction, parse_sizes
+from cosched.model.sizes import contradiction, parse_components, parse_sizes
 from cosched.model.time import US_PER_S
 from cosched.wire.api import JobDoc, Submission
 
@@ -30,6 +30,7 @@ _OPTIONS: Final = {
     "max_tasks": "--max",
     "evolve_tasks": "--evolve",
     "job_class": "--class",
+    "components": "--components",
     "time_limit_s": "--time",
     "memory_bytes": "--mem",
     "kind": "--kind",
@@ -65,6 +66,10 @@ def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str
     if text is not None:
         parse_sizes(text, 1, param.opts[-1])
     return text
+
+
+def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else parse_components(text, param.opts[-1])
 
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
@@ -107,6 +112,12 @@ def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str
     metavar="long|short",
     callback=one_of("long", "short"),
     help="Its class of run time [short].",
+)
+@click.option(
+    "--components",
+    metavar="N+N…",
+    callback=_components,
+    help="Tasks of each of its components, such as 2+2, which lie on clusters of their own [the cluster's settings].",
 )
 @click.option(
     "--time",
@@ -156,6 +167,8 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
     With --wait the exit status is the job's own: 128 + signal when one killed it, 124 for its time limit, 125 for a
     lost node, 126 when it could not be launched, 130 when it was cancelled.
 
+    A job of components (--components) has each on a cluster (a lab) of its own, and they start together.
+
     A job of several sizes (--sizes, --min, --max) has the largest that could ever start here; --time is for that one.
 
     \b
@@ -163,6 +176,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
       cosched submit -n 4 --time 10min --mem 200MB cg.sh
       cosched submit -n 4 --wait --json - < cg.sh
       cosched submit --sizes pow2 --class long cg.sh
+      cosched submit --components 3+3 cg.sh
     """
     ctx = click.get_current_context()
     text = read(script)
@@ -176,7 +190,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         name=utf8(
             asked["name"] if asked["name"] is not None else ("" if script == "-" else Path(script).name), "--name"
         ),
-        tasks=asked["tasks"],
+        tasks=sum(asked["components"]) if asked["components"] and asked["tasks"] == 1 else asked["tasks"],
         time_limit_s=asked["time"],
         memory_bytes=asked["mem"],
         kind=asked["kind"],
@@ -194,9 +208,10 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         evolve_tasks=asked["evolve_tasks"],
         fold=None if asked["fold"] is None else asked["fold"] == "yes",
         job_class=asked["job_class"],
+        components=asked["components"],
     )
     numbers = (submission.tasks, submission.min_tasks, submission.max_tasks)
-    if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks):
+    if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks, submission.components):
         field, found, expected = wrong
         raise BadInput(_OPTIONS[field], found, expected)
     with connect(given["server"], given["lab"]) as client:

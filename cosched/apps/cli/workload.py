@@ -175,7 +175,8 @@ def generate_command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Generate a workload by a model: poisson, feitelson96, lublin03, cisne, utrera05 or kale02.
+    """Generate a workload by a model: poisson, feitelson96, lublin03, cisne, utrera05, kale02 or
+    ngubiri06.
 
     \b
     Examples:
@@ -184,6 +185,7 @@ def generate_command(
       cosched workload generate cisne sit.swf --jobs 90 --procs 16 --set ratio=0.2
       cosched workload generate utrera05 bfm.swf --jobs 120 --procs 60 --set utilisation=0.8 --shapes bfm.csv
       cosched workload generate kale02 adaptive.swf --procs 64 --set load_factor=0.9 --shapes adaptive.csv
+      cosched workload generate ngubiri06 clusters.swf --jobs 20000 --procs 100 --set q=0.85
     """
     _check_target(target, force=force)
     if shapes_target:

@@ -38,10 +38,17 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class CoRun:
-    """Programs of a mix, (name, class) each, on every one of a cluster's nodes."""
+    """Programs of a mix, (name, class) each, on every one of a cluster's nodes, in ``components`` if there are any."""
 
-    def __init__(self, jobs: Jobs, programs: Sequence[tuple[str, str]], nodes: int) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        programs: Sequence[tuple[str, str]],
+        nodes: int,
+        components: tuple[int, ...] | None = None,
+    ) -> None:
         self._jobs = jobs
+        self._components = components
         self._programs = programs
         self._nodes = nodes
 
@@ -54,7 +61,8 @@ class CoRun:
         with self._jobs.running() as started:
             for script in self._scripts(mode):
                 how = "none" if mode == PLAIN else mode
-                started.append(self._jobs.submit(script, how, self._nodes, polls=polls))
+                job_id = self._jobs.submit(script, how, self._nodes, polls=polls, components=self._components)
+                started.append(job_id)
             first = self._told(started, all, _BEGIN_S)
             begin_s = max(words[0].time_s for words in first) + SETTLE_S
             end_s = begin_s + seconds

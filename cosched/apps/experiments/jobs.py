@@ -42,6 +42,7 @@ class Jobs:
         kind: str | None = None,
         memory_bytes: int | None = None,
         time_limit_s: float = _LIMIT_S,
+        components: tuple[int, ...] | None = None,
     ) -> int:
         """Submit a script with this Python's environment; ``polls``: its MPI does not yield while it waits."""
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -56,6 +57,7 @@ class Jobs:
             memory_bytes=memory_bytes,
             kind=kind,
             coscheduling=mode,
+            components=components,
         )
         return self._client.submit(submission).job_id
 

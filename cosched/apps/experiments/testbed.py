@@ -54,12 +54,18 @@ def made(
     policy: str = "easy",
     users: int = 0,
     clock_shift_us: int = 0,
+    delay_us: int | None = None,
 ) -> Iterator[Testbed]:
-    """A lab for the experiment ``what``, until the block is left. Raises :class:`Failed` without control groups."""
+    """A lab for the experiment ``what``, until the block is left. Raises :class:`Failed` without control groups.
+
+    ``delay_us``: each node is a cluster of its own, with a link of that delay between.
+    """
+    clusters = "" if delay_us is None else ",".join("1" * NODES)
     name = f"{what}-{os.getpid()}"
     with Lab.up(
-        NODES, name=name, pin=True, mpl=mpl, policy=policy, users=users, clock_shift_us=clock_shift_us, say=say
-    ) as lab:
+        NODES, name=name, pin=True, mpl=mpl, policy=policy, users=users, clock_shift_us=clock_shift_us,
+        clusters=clusters, delay_us=delay_us or 0, say=say,
+    ) as lab:  # fmt: skip
         if lab.tier != 1:
             raise Failed(f"shares of a CPU need control groups, a lab of tier 1: {lab.why}")
         with lab.client() as client:

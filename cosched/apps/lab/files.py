@@ -66,7 +66,7 @@ def write_all(plan: LabPlan, possible: tiers.Possible) -> None:
             }
         settings: dict[str, Any] = {
             "name": node.name,
-            "cluster": plan.name,
+            "cluster": node.cluster or plan.name,
             "procs": plan.settings.cpus,
             "memory_bytes": plan.memory_bytes,
             "scheduler": {"url": f"wss://{plan.scheduler_address}:{plan.scheduler_port}/v1/agent"},

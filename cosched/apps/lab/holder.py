@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from cosched.apps.lab import cgroups, control, kernel, rooms, tiers
+from cosched.apps.lab import cgroups, control, kernel, rooms, tiers, wiring
 from cosched.apps.lab.init import Init
 from cosched.apps.lab.keeping import Service
 from cosched.apps.lab.netlink import Network
@@ -30,6 +30,7 @@ from cosched.apps.lab.plan import (
     AGENTS,
     HEAD,
     HEAD_ADDRESS,
+    LINK_SOCKET,
     PEER_PORT,
     RUN,
     USER_PORT,
@@ -42,12 +43,12 @@ from cosched.apps.lab.plan import (
     run_directory,
 )
 from cosched.apps.lab.sweep import kill_descendants
+from cosched.install.units import MODULES
 from cosched.linux import files
 from cosched.linux.process import become_subreaper, die_with_parent, set_name
 from node_agent.guard.protocol import SOCKET_NAME
 
 _PREFIX: Final = 24
-_BRIDGE: Final = "lan"
 _GUARD_S: Final = 3.0
 _USER_S: Final = str(30 * 86_400)
 _WATCHDOG_S: Final = 10.0  # a guard that hangs for so long is killed, and its successor arms the contract
@@ -129,17 +130,17 @@ def _head_in_namespaces(plan: LabPlan, channel: socket.socket) -> None:
     with contextlib.suppress(OSError):  # smaller tables for the nodes' connections: a look at all of them is cheap
         files.write("/proc/sys/net/ipv4/tcp_child_ehash_entries", "1024")
     head = _head(plan, channel)
-    with Network() as network:
-        network.set_up("lo")
-        network.add_bridge(_BRIDGE)
-        network.add_address(_BRIDGE, f"{HEAD_ADDRESS}/{_PREFIX}")
-        _start_scheduler(head, plan)
-        lines = [_fork_node(plan, node, channel) for node in plan.nodes]
-        for node, line in zip(plan.nodes, lines, strict=True):
-            _, (namespace,) = _heard(line, node)
-            network.add_pair(node.name, "eth0", namespace, _BRIDGE)
-            os.close(namespace)
-            line.send(b"wired")
+    lans = wiring.lans(plan.clusters, f"{HEAD_ADDRESS}/{_PREFIX}")
+    if plan.clusters:
+        wanted = plan.settings
+        wiring.start_link(plan.name, list(lans.values()), plan.path(LINK_SOCKET), wanted.delay_us, wanted.rate_bit_s)
+    _start_scheduler(head, plan)
+    lines = [_fork_node(plan, node, channel) for node in plan.nodes]
+    for node, line in zip(plan.nodes, lines, strict=True):
+        _, (namespace,) = _heard(line, node)
+        lans[node.cluster].attach(node.name, namespace)
+        os.close(namespace)
+        line.send(b"wired")
     _serve(head, plan, channel, lines)
 
 
@@ -166,7 +167,7 @@ def _fork_node(plan: LabPlan, node: Node, channel: socket.socket) -> socket.sock
 def _node_in_namespaces(plan: LabPlan, node: Node, line: socket.socket) -> None:
     """Process 1 of a node: its network, its mounts, its services."""
     set_name(f"{plan.name}-{node.name}")
-    namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    namespace = kernel.own_network()
     control.send(line, {}, [namespace])
     os.close(namespace)
     listener = control.listen(node.control)
@@ -247,10 +248,15 @@ def _node(plan: LabPlan, node: Node, listener: socket.socket) -> Init:
         desk = cgroups.doors(plan.name, node.name, "desk")
     init = Init(node.name, listener, os.environ, _marks(plan, node.name), desk, mortal=plan.tier == 3)
     config = f"{node.directory}/node.toml"
-    for name, module in (("guard", "node_agent.guard"), ("agent", "node_agent")):
+    for name in ("guard", "agent"):
         watchdog_s = _WATCHDOG_S if name == "guard" else 0.0
         log = f"{node.directory}/{name}.log"
-        init.start(name, Service(python("-m", module, "--config", config), log, kept=True, watchdog_s=watchdog_s))
+        init.start(
+            name,
+            Service(
+                python("-m", MODULES[f"cosched-{name}"], "--config", config), log, kept=True, watchdog_s=watchdog_s
+            ),
+        )
         if name == "guard":
             _wait_for(run_directory(plan, node) / SOCKET_NAME)  # an agent without its guard tries again only later
     if node.user:

@@ -1,7 +1,9 @@
 """The system calls that a lab is made of, beyond those that the node's guard has names for already."""
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from cosched.linux import files
@@ -27,6 +29,36 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def unshare(flags: int, what: str) -> None:
     """Leave the caller's namespaces of these kinds for new ones. ``what`` names them in an error."""
     checked(_libc.unshare(ctypes.c_int(flags)), what)
+
+
+def own_network() -> int:
+    """A descriptor of the network namespace that the caller is in."""
+    return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextlib.contextmanager
+def in_network(namespace: int) -> Iterator[None]:
+    """Be in the network namespace of that descriptor for as long as the context lasts."""
+    before = own_network()
+    try:
+        checked(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(NEW_NET)), "enter a network namespace")
+        yield
+    finally:
+        try:
+            checked(_libc.setns(ctypes.c_int(before), ctypes.c_int(NEW_NET)), "leave a network namespace")
+        finally:
+            os.close(before)
+
+
+def new_network() -> int:
+    """A descriptor of a new network namespace, which nobody is in."""
+    before = own_network()
+    try:
+        with in_network(before):
+            unshare(NEW_NET, "network namespace")
+            return own_network()
+    finally:
+        os.close(before)
 
 
 def enter_user_namespace() -> None:

@@ -1,14 +1,16 @@
 """A lab from the outside: make it, look at it, run commands in it, end it."""
 
+import json
 import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cosched.apps.lab import control, state, tiers
+from cosched.apps.lab import control, link, state, tiers
 from cosched.apps.lab.commands import Command
 from cosched.apps.lab.interrupt import deferred, like_ctrl_c
 from cosched.apps.lab.joined import joined
@@ -26,7 +28,8 @@ class Lab:
     """A lab that is up. As a context manager, it is taken down at the end.
 
     ``tier`` and ``why`` (not a better one), ``headline`` (that in a line), ``nodes`` (names), ``socket`` (of the
-    scheduler's API), ``journal`` (its file), ``widest_job`` (most tasks of one job), ``directory``.
+    scheduler's API), ``journal`` (its file), ``widest_job`` (most tasks of one job), ``directory``; of
+    several clusters ``measured_us``, a packet's way there and back, as ``up`` found it.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,6 +52,7 @@ class Lab:
         cpus: int = found["settings"]["cpus"]
         self.widest_job = cpus if self.tier == 3 else cpus * len(self.nodes)
         self.was_up = False
+        self.measured_us: dict[tuple[str, str], int] = {}
         self._asked = ExitStack()
 
     @classmethod
@@ -71,6 +75,9 @@ class Lab:
         events: bool = True,
         user_profile: str = "",
         presence: str = "",
+        clusters: str = "",
+        delay_us: int = 0,
+        rate_bit_s: int = 0,
         keep: Iterable[str | Path] = (),
         say: Callable[[str], None] | None = None,
         timeout_s: float = 60.0,
@@ -79,9 +86,10 @@ class Lab:
 
         ``tier`` None is the best there is. A ``policy`` that is ``module:name`` is looked for in the current directory.
         The ``users`` sit at the first desks: ``user_profile`` is a built-in's name or a file (empty: the paper's
-        mixture), ``presence`` a trace's file (empty: they stay). ``keep`` names directories of /tmp and the like that
-        stay visible on the nodes; ``say`` gets lines on what happens. Raises :class:`BadInput`, :class:`Failed` and,
-        when interrupted, KeyboardInterrupt: then nothing is left.
+        mixture), ``presence`` a trace's file (empty: they stay). ``clusters`` divides the nodes into several labs
+        ("3,3"), with ``delay_us`` one way between them, and at most ``rate_bit_s``. ``keep`` names directories of /tmp
+        and the like that stay visible on the nodes; ``say`` gets lines on what happens. Raises :class:`BadInput`,
+        :class:`Failed` and, when interrupted, KeyboardInterrupt: then nothing is left.
         """
         wanted = Settings(
             nodes,
@@ -100,6 +108,9 @@ class Lab:
             decoys,
             events,
             os.getcwd() if ":" in policy else "",
+            clusters,
+            delay_us,
+            rate_bit_s,
         )
         from cosched.apps.lab.making import Making  # noqa: PLC0415 (half of what a command on a lab that is up would import)
 
@@ -110,6 +121,7 @@ class Lab:
                 was_up = making.make()
                 made = cls(name)
                 made.was_up = was_up
+            made._check_link(down=not was_up)
         except KeyboardInterrupt:
             if not was_up:
                 take_down(name)  # it came too late for the making to give up
@@ -175,6 +187,47 @@ class Lab:
         ours = python("-m", "cosched.apps.cli.main", "lab", "run", "--quiet", "--name", self.name, node, "--")
         return subprocess.Popen([*ours, *argv], **how)
 
+    @property
+    def clusters(self) -> dict[str, list[str]]:
+        """The nodes of each cluster; empty: there is one."""
+        found: dict[str, list[str]] = {}
+        for node in self.state["nodes"]:
+            if node.get("cluster"):
+                found.setdefault(node["cluster"], []).append(node["name"])
+        return found
+
+    def link(self, do: str = "status", pair: tuple[str, str] | None = None) -> dict[str, Any]:
+        """How the link between the clusters is, after it was cut or mended between two of them (:mod:`link`)."""
+        return link.asked(self.directory, do, pair)
+
+    def round_trips_us(self, node: str, other: str, times: int = 5) -> list[int]:
+        """How long it takes to connect from one node to another's agent, in microseconds. Raises :class:`Failed`."""
+        there = next(each for each in self.state["nodes"] if each["name"] == other)
+        probe = python("-m", "cosched.apps.lab.probe", there["address"], str(there["port"]), str(times))
+        ended = self.run(node, probe)
+        if ended.returncode:
+            raise Failed(f"{node} does not reach {other}: {ended.stderr.decode(errors='replace').strip()}")
+        took_us: list[int] = json.loads(ended.stdout)
+        return took_us
+
+    def _check_link(self, *, down: bool) -> None:
+        """Measure the link between each two clusters. Raises :class:`Failed` where it is not what was asked for."""
+        delay_us: int = self.state["settings"].get("delay_us", 0)
+        for one, other in combinations(self.clusters, 2):
+            if [one, other] in self.link()["cut"]:
+                continue
+            try:
+                took_us = self.round_trips_us(self.clusters[one][0], self.clusters[other][0])
+                if min(took_us) < 2 * delay_us:
+                    raise Failed(
+                        f"{one} and {other} are {min(took_us)} us apart, there and back, with {delay_us} us one way"
+                    )
+            except Failed:
+                if down:
+                    self.down()
+                raise
+            self.measured_us[one, other] = sorted(took_us)[len(took_us) // 2]
+
     def control(self, node: str) -> Path:
         """The socket of a node's process 1. Raises :class:`BadInput` for what is no node of the lab."""
         if node == HEAD:
@@ -195,6 +248,16 @@ def _here() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return "/"
+
+
+def _link_of(lab: Lab) -> dict[str, Any] | None:
+    """How the link is; with ``problem`` where it does not say so; None: there is one cluster."""
+    if not lab.clusters:
+        return None
+    try:
+        return lab.link()
+    except Failed as error:
+        return {"problem": str(error)}
 
 
 def standing(name: str) -> str:
@@ -240,7 +303,7 @@ def status(name: str) -> dict[str, Any]:
     for node in found["nodes"]:
         doc = known.get(node["name"])
         nodes.append(
-            {"name": node["name"], "address": node["address"]}
+            {"name": node["name"], "address": node["address"], "cluster": node.get("cluster", "")}
             | {"state": doc.state if doc else "unknown", "presence": str(doc.presence) if doc else "unknown"}
             | {"jobs": doc.jobs if doc else [], "services": lab.services(node["name"])}
         )
@@ -251,4 +314,5 @@ def status(name: str) -> dict[str, Any]:
         "directory": str(directory), "socket": str(lab.socket), "network": found["network"],
         "created": found["created"], "settings": found["settings"], "holder": found["holder"]["pid"],
         "scheduler": lab.services(HEAD), "problem": problem, "nodes": nodes,
+        "link": _link_of(lab),
     }  # fmt: skip

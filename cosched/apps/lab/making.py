@@ -24,7 +24,11 @@ from cosched.apps.lab.plan import (
     AGENT_PORT,
     HEAD,
     HEAD_ADDRESS,
+    LEAST_RATE_BIT_S,
+    MAX_CLUSTERS,
+    MAX_DELAY_US,
     MAX_NODES,
+    MAX_RATE_BIT_S,
     NETWORK,
     SCHEDULER_PORT,
     LabPlan,
@@ -34,6 +38,7 @@ from cosched.apps.lab.plan import (
     python,
 )
 from cosched.client import places
+from cosched.config.units import rate_text
 from cosched.errors import BadInput, Failed, NoAnswer
 from local_load.profile import find, seated
 from local_load.schedule import recorded
@@ -60,6 +65,7 @@ def checked(wanted: Settings) -> Settings:
         raise BadInput("--tier", str(wanted.tier), "1, 2 or 3")
     if not 0 <= wanted.users <= wanted.nodes:
         raise BadInput("--users", str(wanted.users), f"0 to {wanted.nodes}, or a percentage of the nodes such as 25%")
+    _check_clusters(wanted)
     if not 1 <= wanted.mpl <= 16:
         raise BadInput("--mpl", str(wanted.mpl), "1 to 16 tasks for each CPU")
     if wanted.pin and not own_cpus(wanted.nodes, wanted.cpus):
@@ -72,6 +78,23 @@ def checked(wanted: Settings) -> Settings:
                 "--mem", f"{wanted.memory_bytes} B for each node", f"64 MiB to this machine's {total >> 20} MiB"
             )
     return wanted
+
+
+def _check_clusters(wanted: Settings) -> None:
+    expected = f"nodes of each cluster, 2 to {MAX_CLUSTERS} of them, such as 3,3"
+    try:
+        sizes = wanted.cluster_sizes
+    except ValueError:
+        raise BadInput("--clusters", repr(wanted.clusters), expected) from None
+    if sizes and not (2 <= len(sizes) <= MAX_CLUSTERS and min(sizes) >= 1 and sum(sizes) == wanted.nodes):
+        raise BadInput("--clusters", f"{wanted.clusters!r} with {wanted.nodes} nodes", expected)
+    if not sizes and (wanted.delay_us or wanted.rate_bit_s):
+        raise BadInput("--delay, --rate", "given for a lab of one cluster", "--clusters with them")
+    if not 0 <= wanted.delay_us <= MAX_DELAY_US:
+        raise BadInput("--delay", f"{wanted.delay_us} us", f"0us to {MAX_DELAY_US // 1000}ms")
+    if wanted.rate_bit_s and not LEAST_RATE_BIT_S <= wanted.rate_bit_s <= MAX_RATE_BIT_S:
+        expected = f"{rate_text(LEAST_RATE_BIT_S)} to {rate_text(MAX_RATE_BIT_S)}"
+        raise BadInput("--rate", rate_text(wanted.rate_bit_s), expected)
 
 
 class Making:
@@ -176,6 +199,10 @@ class Making:
                 "give --name"
             )
         one_host = possible.tier == 3
+        if one_host and wanted.clusters:
+            remedy = f"; remedy: {possible.remedy}" if possible.remedy else ""
+            raise Failed(f"several clusters need networks of their own: {possible.why}{remedy}")
+        clusters = [f"c{at}" for at, size in enumerate(wanted.cluster_sizes, 1) for _ in range(size)]
         ports = _free_ports(wanted.nodes + 1) if one_host else [SCHEDULER_PORT, *[AGENT_PORT] * wanted.nodes]
         users = [wanted.user_profile] * wanted.users if wanted.user_profile else seated(wanted.users, SEATS_SEED)
         users += [""] * (wanted.nodes - wanted.users)
@@ -186,6 +213,7 @@ class Making:
                 ports[i],
                 str(self._directory / "nodes" / f"node{i}"),
                 users[i - 1],
+                clusters[i - 1] if clusters else "",
             )
             for i in range(1, wanted.nodes + 1)
         )

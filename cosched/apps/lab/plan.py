@@ -28,6 +28,11 @@ USER_PORT: Final = 7425
 USER_PROFILE: Final = "user.json"
 USER_PRESENCE: Final = "presence.csv"
 MAX_NODES: Final = 64
+MAX_CLUSTERS: Final = 8
+MAX_DELAY_US: Final = 1_000_000
+LEAST_RATE_BIT_S, MAX_RATE_BIT_S = 64_000, 10_000_000_000
+#: Where the link between clusters takes orders, in the lab's directory.
+LINK_SOCKET: Final = "link.sock"
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,9 @@ class Settings:
     gives each node CPUs of its own, ``mpl`` tasks may share one, ``coscheduling`` is the cluster's mode, and
     ``clock_shift_us`` by how much every second node is wrong about the cluster's clock (for experiments). For those,
     too, pinned nodes are without ``decoys``, or agents see at their looks alone who is there (no ``events``). A
-    policy's module lies in ``policy_directory``.
+    policy's module lies in ``policy_directory``. ``clusters`` is how many of the nodes are in each of several labs,
+    with commas between (empty: they are one); between two of them a packet takes ``delay_us`` one way, at
+    ``rate_bit_s`` (0: as it comes).
     """
 
     nodes: int
@@ -60,6 +67,14 @@ class Settings:
     decoys: bool = True
     events: bool = True
     policy_directory: str = ""
+    clusters: str = ""
+    delay_us: int = 0
+    rate_bit_s: int = 0
+
+    @property
+    def cluster_sizes(self) -> list[int]:
+        """How many nodes are in each of several clusters; empty: there is one. Raises ValueError."""
+        return [int(each) for each in self.clusters.split(",")] if self.clusters else []
 
     @property
     def cap_cpus(self) -> float | None:
@@ -81,6 +96,7 @@ class Node:
     port: int
     directory: str
     user: str  # the profile of the synthetic one at the desk; empty: nobody
+    cluster: str = ""  # its cluster's name where there are several
 
     @property
     def control(self) -> Path:
@@ -116,6 +132,11 @@ class LabPlan:
         raw["nodes"] = tuple(Node(**node) for node in raw["nodes"])
         raw["keep"] = tuple(raw["keep"])
         return cls(**raw)
+
+    @property
+    def clusters(self) -> list[str]:
+        """The names of the clusters, the scheduler's first; empty: there is one."""
+        return list(dict.fromkeys(node.cluster for node in self.nodes if node.cluster))
 
     def path(self, *parts: str) -> Path:
         """A path in the lab's directory."""

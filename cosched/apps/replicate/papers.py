@@ -15,6 +15,7 @@ PAPERS: Final[dict[str, str]] = {
     "backfilling": "cosched.apps.replicate.backfilling.replication",
     "bfm": "cosched.apps.replicate.bfm.replication",
     "cisne": "cosched.apps.replicate.cisne.replication",
+    "coallocation": "cosched.apps.replicate.coallocation.replication",
 }
 
 #: Name -> the paper.
@@ -23,6 +24,7 @@ TITLES: Final[dict[str, str]] = {
     "backfilling": "Feitelson & Weil 1998, Utilization and predictability in scheduling the IBM SP2 with backfilling",
     "bfm": "Utrera et al. 2005, Another approach to backfilled jobs: applying virtual malleability to expired windows",
     "cisne": "Hanzich et al. 2005, What to consider for applying backfilling on non-dedicated environments",
+    "coallocation": "Ngubiri & van Vliet 2006, Group-wise performance evaluation of processor co-allocation",
 }
 
 

@@ -26,11 +26,12 @@ class Trend(NamedTuple):
 
     growth: float
     backlog: float
+    floor: float = BACKLOG_FLOOR
 
     @property
     def unstable(self) -> bool:
         """Whether the queue grows through the run."""
-        return self.growth > GROWTH_LIMIT and self.backlog > BACKLOG_FLOOR
+        return self.growth > GROWTH_LIMIT and self.backlog > self.floor
 
 
 def backlog_thirds(schedule: Schedule) -> Thirds:
@@ -45,8 +46,11 @@ def backlog_thirds(schedule: Schedule) -> Thirds:
     return thirds[0], thirds[1], thirds[2]
 
 
-def trend(thirds: Sequence[Thirds]) -> Trend:
-    """The trend of the backlog over all seeds; ``thirds``: that of each."""
+def trend(thirds: Sequence[Thirds], floor: float = BACKLOG_FLOOR) -> Trend:
+    """The trend of the backlog over all seeds; ``thirds``: that of each.
+
+    ``floor`` is the part of all work that ordinary fluctuations stay below: the longer a run, the smaller it is.
+    """
     _, middle, last = np.array(thirds).mean(axis=0).tolist()
     mean = (middle + last) / 2
-    return Trend((last - middle) / mean if mean else 0.0, last)
+    return Trend((last - middle) / mean if mean else 0.0, last, floor)

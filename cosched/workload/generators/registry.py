@@ -14,6 +14,7 @@ from cosched.workload.generators.cisne import Cisne
 from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.kale02 import Kale02
 from cosched.workload.generators.lublin03 import Lublin03
+from cosched.workload.generators.ngubiri06 import Ngubiri06
 from cosched.workload.generators.poisson import Poisson
 from cosched.workload.generators.utrera05 import Utrera05
 from cosched.workload.log import Log
@@ -27,6 +28,7 @@ MODELS: Final[dict[str, type[Model]]] = {
     "cisne": Cisne,
     "utrera05": Utrera05,
     "kale02": Kale02,
+    "ngubiri06": Ngubiri06,
 }
 
 

@@ -21,7 +21,7 @@ Ends = Sequence[tuple[int, int, int]]
 class CountedFuture:
     """Counted processors."""
 
-    by_company = False
+    by_company = by_cluster = False
     shadow_us = FOREVER_US  # of the one reservation, while there is no profile
     extra_procs = 0
     _found_extra = 0

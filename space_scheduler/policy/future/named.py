@@ -46,8 +46,7 @@ class NamedFuture:
         self.now_us = snapshot.now_us
         self._room = self._nodes.room.copy()
         self.free_procs = self._room.free_procs
-        self.by_company = self._room.place.by_company
-        self._beside = not self.by_company and self._room.clusters is None  # Worst Fit looks at what is free now
+        self.by_company, self.by_cluster = self._room.place.by_company, self._room.clusters is not None
         self.starts_us: dict[int, int] = {}  # of reservations that will be kept
         self._begun: list[PlannedStart] = []  # starts of this pass, before there is a profile
         self._reserved: dict[int, tuple[Job, int]] = {}  # in the order in which they were made
@@ -91,7 +90,7 @@ class NamedFuture:
         if not self._reserved:
             return self._answer(job, self._room.placed(job))
         _, with_all = self._profiles()
-        if self._beside and (allocation := with_all.placed(job, self.now_us)):
+        if not (self.by_company or self.by_cluster) and (allocation := with_all.placed(job, self.now_us)):
             return self._answer(job, allocation)
         allocation = self._room.placed(job)
         if allocation is not None:

@@ -24,6 +24,8 @@ class Future(Protocol):
     free_procs: int
     #: Whether a start can make room for another job: then a pass is over only when nobody more starts.
     by_company: bool
+    #: Whether a start can make room for others by where those would lie: then they are asked again after each start.
+    by_cluster: bool
 
     def obstacle(self, job: Job) -> Why | None:
         """What keeps a job from starting now, whatever is reserved; None: nothing."""

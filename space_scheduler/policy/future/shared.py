@@ -32,7 +32,7 @@ class SharedFuture:
         self.now_us = snapshot.now_us
         self._room = self._nodes.room.copy()
         self.free_procs = self._room.free_procs
-        self.by_company = self._room.place.by_company
+        self.by_company, self.by_cluster = self._room.place.by_company, self._room.clusters is not None
         self._begun: list[PlannedStart] = []  # starts of this pass, before there is a look ahead
         self._found: tuple[Job, Allocation | None] | None = None  # by the last question
         self._ahead: LookAhead | None = None  # the future with what has started

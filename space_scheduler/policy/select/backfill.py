@@ -12,7 +12,8 @@ a job starts now if no reservation made in this pass moves to a later time.
 
 What a reservation is, and when a start moves it, the future says (``policy.future``): a shadow time and extra
 processors, a place on nodes, or a moment that is predicted. Where a start can make room for another job, one scan is
-not enough: the pass is made again with what it has started, until nobody more starts.
+not enough: the pass is made again with what it has started, until nobody more starts. On several clusters a start may
+send another job to a cluster where it is in nobody's way: there the queue is searched anew after each (as in Fig. 5).
 
 Why most passes of EASY over counted processors are short: between two ends of jobs nothing gets easier, so after
 submissions only the newcomers are asked, with the shadow time of the last full pass; and the scan asks each shape of
@@ -121,9 +122,11 @@ class Backfill:
         scan = snapshot.queue.scan(future.free_procs, fits=fits, shortest_first=self.shortest_first)
         while (job := next_fitting(scan, future, taken)) is not None:
             starts.append(future.start(job, self._why(job, future, shadow_us)))
+            if future.by_cluster:
+                break
             scan.advance()
         plan = Plan(starts, self._memory(future, promised), told=_told(snapshot, promised, starts))
-        return plan, future.by_company
+        return plan, future.by_company or future.by_cluster
 
     def _why(self, job: Job, future: Future, shadow_us: int) -> Reason:
         """Why a job behind the reservations may start."""

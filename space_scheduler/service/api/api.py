@@ -244,7 +244,7 @@ class Api:
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes."""
         self._caller(request)
-        return answer(docs.NodeList(self.book.documents(self.host.view(), self.config.contract)))
+        return answer(docs.NodeList(self.book.documents(self.host.view(), self.config.contract, self.config.name)))
 
     async def drain(self, request: web.Request) -> web.Response:
         """Take a node out of service, its jobs go on."""
@@ -275,7 +275,7 @@ class Api:
             ) from None
         except ValueError as error:
             raise Refusal(409, f"node {name}: {error}", where="node", found=name) from None
-        shown = self.book.documents(self.host.view(), self.config.contract)
+        shown = self.book.documents(self.host.view(), self.config.contract, self.config.name)
         return answer(next(each for each in shown if each.name == name))
 
     async def cluster(self, request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from typing import Final
 
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US, seconds
-from cosched.model.width import Range
+from cosched.model.width import Components, Flexible, Range
 from cosched.wire.api import (
     EffortDoc,
     Explanation,
@@ -109,6 +109,18 @@ def job_doc(
 def shape_doc(record: JobRecord, *, reshaping: bool) -> ShapeDoc | None:
     """What a job says of its shape, and what becomes of that; None where it says nothing."""
     submission, shape, tasks = record.submission, record.job.shape, record.job.procs
+    components = list(shape.procs) if isinstance(shape, Components) else []
+    most_components = shape.most if isinstance(shape, Flexible) else len(components)
+    if most_components:
+        return ShapeDoc(
+            min_tasks=tasks,
+            max_tasks=tasks,
+            fold=submission.fold,
+            job_class=submission.job_class,
+            note="",
+            components=components,
+            most_components=most_components,
+        )
     if not isinstance(shape, Range):
         if submission.fold is None and submission.job_class is None:
             return None

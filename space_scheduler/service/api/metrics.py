@@ -156,12 +156,19 @@ class Metrics(Collector):
         )
         limited = GaugeMetricFamily("cosched_node_limited_cpus", "The ceiling for parallel work.", labels=["node"])
         speaks = GaugeMetricFamily("cosched_node_link_version", "Of the messages that it speaks.", labels=["node"])
+        belongs = GaugeMetricFamily(
+            "cosched_node_cluster",
+            "1 for its cluster, where it is another than the scheduler's own.",
+            labels=["node", "cluster"],
+        )
         used = view.used()
         for entry in self._book.members(used):
             states[entry.state(busy=used.get(entry.name, 0) > 0)] += 1
             connected += entry.connected
             if entry.version:
                 speaks.add_metric([entry.name], entry.version)
+            if entry.cluster:
+                belongs.add_metric([entry.name, entry.cluster], 1)
             if (beat := entry.beat) is None:
                 continue
             for side in _SIDES:
@@ -179,7 +186,7 @@ class Metrics(Collector):
             nodes.add_metric([state], states[state])
         yield nodes
         yield GaugeMetricFamily("cosched_agents_connected", "Agents that are connected.", value=connected)
-        yield from (cpus, memory, there, blind, unguarded, raises, limited, speaks)
+        yield from (cpus, memory, there, blind, unguarded, raises, limited, speaks, belongs)
 
 
 def _add(family: GaugeMetricFamily, labels: list[str], value: float) -> None:

@@ -27,6 +27,7 @@ MAX_LAUNCH_BYTES: Final = 160 << 10
 MAX_ARGUMENTS: Final = 4000
 #: Of ``sizes``, in characters.
 _MAX_SIZES: Final = 4000
+_MAX_COMPONENTS: Final = 1000
 KINDS: Final = ("cpu", "comm")
 CLASSES: Final = ("long", "short")
 MODES: Final = tuple(mode.value for mode in Mode)
@@ -97,7 +98,12 @@ def _tasks(given: Submission) -> None:
             raise TooLarge("submission: sizes", f"{len(given.sizes)} characters", f"at most {_MAX_SIZES}")
         if not parse_sizes(given.sizes, MAX_TASKS, "submission: sizes")[0]:
             raise _bad("sizes", given.sizes, f"a size of at most {MAX_TASKS} among them")
-    if wrong := contradiction(given.tasks, given.min_tasks, given.max_tasks, given.sizes, given.evolve_tasks):
+    if given.components is not None and not (
+        1 <= len(given.components) <= _MAX_COMPONENTS and min(given.components) >= 1
+    ):
+        raise _bad("components", list(given.components), f"tasks of 1 to {_MAX_COMPONENTS} components, each at least 1")
+    numbers = (given.tasks, given.min_tasks, given.max_tasks)
+    if wrong := contradiction(*numbers, given.sizes, given.evolve_tasks, given.components):
         key, found, expected = wrong
         raise BadInput(f"submission: {key}", found, expected)
     if given.job_class is not None and given.job_class not in CLASSES:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from cosched.model.components import Dividing
 from cosched.model.job import Job
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -59,6 +60,7 @@ class CoreHost:
         on_problem: Callable[[str], None] = lambda problem: None,
         sources: Sources | None = None,
         least_epoch: int = 1,
+        dividing: Dividing | None = None,
     ) -> None:
         """A host on the journal at ``path``, which is made if there is none; its directory must be there.
 
@@ -67,7 +69,8 @@ class CoreHost:
         and their stories stay either way). ``on_committed`` is called on the event loop for every event with its
         instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when something goes
         wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at least: how a fresh
-        journal takes over nodes that have obeyed another.
+        journal takes over nodes that have obeyed another. Jobs are divided over clusters by ``dividing`` (None: those
+        alone that say their components).
         """
         self.path = path
         self.policy_name, self.order_name = policy_name, order_name
@@ -81,6 +84,7 @@ class CoreHost:
             keep_events,
             least_epoch,
             sources,
+            dividing,
         )
         self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from cosched.errors import Failed
 from cosched.model.allocation import Allocation
+from cosched.model.components import Dividing
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -22,7 +23,7 @@ from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
-from space_scheduler.service.core.sizing import sized
+from space_scheduler.service.core.sizing import divided, sized
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.journal.records import (
@@ -73,13 +74,15 @@ class JournalledCore:
         *,
         snapshot_every: int = 5_000,
         keep_events: int | None = 20_000,
+        dividing: Dividing | None = None,
     ) -> None:
-        """Recover from the journal. Raises :class:`JournalRefused`."""
+        """Recover from the journal. ``dividing``: how wide jobs are divided. Raises :class:`JournalRefused`."""
         self.journal = journal
         self.policy = policy
         self.rules = rules
         self.snapshot_every = snapshot_every
         self.keep_events = keep_events
+        self.dividing = dividing
         self.records: dict[int, JobRecord] = {}
         self.ended: dict[JobState, int] = {}
         self._chosen: list[Chosen] = []
@@ -194,6 +197,7 @@ class JournalledCore:
             most.check(user, self.waiting)
         job_id = self.journal.next_job_id + sum(job_id >= self.journal.next_job_id for job_id in self._changed)
         job, submission = sized(msgspec.structs.replace(job, id=job_id, submit_us=now_us), submission, self.state)
+        job = divided(job, submission, self.state, self.dividing, f"{self.journal.cluster_id} {job_id}")
         new = JobRecord(job=job, user=user, submission=submission, state=JobState.QUEUED, submit_us=now_us)
         self.take_in(ev.JobSubmitted(job), now_us, new=new)
         if hold:

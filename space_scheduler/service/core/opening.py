@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cosched
+from cosched.model.components import Dividing
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import JournalledCore
@@ -26,6 +27,7 @@ class Settings:
     keep_events: int | None
     least_epoch: int
     sources: Sources | None
+    dividing: Dividing | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def opened(settings: Settings) -> Opened:
             settings.rules,
             snapshot_every=settings.snapshot_every,
             keep_events=settings.keep_events,
+            dividing=settings.dividing,
         )
         core.save_if_rules_changed()
         core.commit()

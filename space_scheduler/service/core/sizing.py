@@ -2,17 +2,20 @@
 
 It waits with that. What else it could have stays with it (``Job.shape``), for policies that give jobs other
 shapes. A job with a minimum and a maximum is *resident* (``Range.resident``): a program of MPI cannot add processes
-while it runs.
+while it runs. A job that says its components has them; of others a cluster's settings divide the wide ones over
+several clusters (``cosched.model.components``): drawn when it is accepted, and journalled with it.
 """
 
+from random import Random
 from typing import Final
 
 import msgspec
 
 from cosched.errors import Failed
+from cosched.model.components import Dividing
 from cosched.model.job import Job
 from cosched.model.sizes import parse_sizes
-from cosched.model.width import Range
+from cosched.model.width import Components, Range
 from cosched.wire.api import Submission
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.reasons import Why
@@ -51,6 +54,20 @@ def sized(job: Job, asked: Submission, state: SchedulerState) -> tuple[Job, Subm
     job = msgspec.structs.replace(job, procs=most, shape=shape)
     tasks = _largest(job, shape, state) or smallest
     return job.at(tasks), msgspec.structs.replace(asked, tasks=tasks)
+
+
+def divided(job: Job, asked: Submission, state: SchedulerState, dividing: Dividing | None, seed: str) -> Job:
+    """The job in its components, where it has any: as it says, or as wide ones are divided.
+
+    It has no more than there are clusters whose nodes ever joined. ``seed`` decides what is drawn.
+    """
+    if asked.components is not None:
+        return msgspec.structs.replace(job, shape=Components(asked.components))
+    if dividing is None or asked.several_sizes:
+        return job
+    clusters = len({each.node.cluster for each in state.nodes()})
+    within = msgspec.structs.replace(dividing, most=min(dividing.most, clusters))
+    return msgspec.structs.replace(job, shape=within.shape(job.procs, Random(seed)))
 
 
 def _sizes(asked: Submission, most: int) -> tuple[int, int, tuple[int, ...]]:

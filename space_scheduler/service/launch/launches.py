@@ -22,6 +22,7 @@ from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.launch.comparison import Comparison
+from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
@@ -69,6 +70,7 @@ class Launches:
         self._limits = Limits(config, book)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
+        self.cut_off = CutOff(config, book, self.attempts, self._say, self._do)
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; from now on somebody else's task."""
@@ -108,7 +110,7 @@ class Launches:
 
     def committed(self, event: ev.Event, instructions: Iterable[Instruction]) -> None:
         """An event is in the journal, and with it what was instructed."""
-        if isinstance(event, ev.NodeLost) and (entry := self.book.get(event.name)):
+        if isinstance(event, ev.NodeLost | ev.NodeCutOff) and (entry := self.book.get(event.name)):
             self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
         if isinstance(event, ev.JobEnded | ev.LaunchFailed):
@@ -128,6 +130,7 @@ class Launches:
                 lost = instruction.reason.why is Why.NODE_LOST
                 outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
                 self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+                self.cut_off.give_up(launch, "it is cut off")
 
     def resumed(self, entry: NodeEntry) -> None:
         """A node is about to be resumed: an operator trusts it again, unless it was kept out by its own word."""
@@ -212,6 +215,7 @@ class Launches:
         """A node is there: compare what it has with what it should have."""
         reports = {(report.job_id, report.attempt): report for report in hello.groups}
         entry.stale, entry.unforgotten = set(), set()
+        self.cut_off.heard(entry)
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases:
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
@@ -282,15 +286,22 @@ class Launches:
         return []
 
     def lost(self, entry: NodeEntry) -> None:
-        """A node was silent for a lease: its jobs end, and it offers nothing any more."""
+        """A node was silent for a lease: its jobs end, and it offers nothing any more.
+
+        Where no node of its cluster is heard, the link to that may be down, and jobs that run wholly there go on.
+        """
         message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
+        cut_off = self.cut_off.holds(entry)
         self.comparison.lost(entry.name)
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
-            self._post(ev.NodeLost(entry.name), note=message)
-            self._set_aside(self.suspects.lost(entry.name))
+            if cut_off:
+                self._post(ev.NodeCutOff(entry.name), note=f"{message}, nor was any other node of its cluster")
+            else:
+                self._post(ev.NodeLost(entry.name), note=message)
+                self._set_aside(self.suspects.lost(entry.name))
         for launch in list(self.attempts.values()):
-            if entry.name in launch.gang.node_phases:
+            if entry.name in launch.gang.node_phases and not (cut_off and self.cut_off.waited_for(launch, entry)):
                 self._do(launch, launch.gang.lost(entry.name, message))
 
     def _heard_of_stray(

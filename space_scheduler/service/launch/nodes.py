@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
 
+import msgspec
+
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
@@ -41,11 +43,19 @@ class NodeEntry:
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
         self.owner: Owner | None = None  # who is there, as the core knows it
+        self.cluster_before = ""  # its cluster by the journal, at this start of the service
 
     @property
     def version(self) -> int:
         """Of the link's messages, as they are spoken with its agent; 0 before it has called."""
         return spoken(self.hello.version) if self.hello is not None else 0
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster, by its last hello or the journal; empty: the scheduler's own, or not known."""
+        if self.hello is None:
+            return self.cluster_before
+        return "" if self.hello.cluster is msgspec.UNSET else self.hello.cluster
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
@@ -58,8 +68,15 @@ class NodeEntry:
     def offers(self, contract: SocialContract) -> Node:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
         assert self.hello is not None
-        contract = contract.stricter(self.hello.owner)
-        return offered(contract, self.name, self.hello.procs, self.hello.memory_bytes, memory_is_relaxed=False)
+        hello = self.hello
+        return offered(
+            contract.stricter(hello.owner),
+            self.name,
+            hello.procs,
+            hello.memory_bytes,
+            memory_is_relaxed=False,
+            cluster=self.cluster,
+        )
 
 
 class NodeBook:
@@ -113,6 +130,7 @@ class NodeBook:
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
             entry.owner = status.owner
+            entry.cluster_before = status.node.cluster
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -124,7 +142,7 @@ class NodeBook:
             entry = self.entry(event.node.name)
             entry.size, entry.known = event.node, True
             entry.joining = None if entry.joining == event.node else entry.joining
-        elif isinstance(event, ev.NodeLost):
+        elif isinstance(event, ev.NodeLost | ev.NodeCutOff):
             self.entry(event.name).size = None
         elif isinstance(event, ev.NodeDrained):
             entry = self.entry(event.name)
@@ -135,13 +153,13 @@ class NodeBook:
         elif isinstance(event, ev.OwnerCame | ev.OwnerLeft):
             self.entry(event.name).owner = event.owner if isinstance(event, ev.OwnerCame) else None
 
-    def documents(self, view: View, contract: SocialContract) -> list[NodeDoc]:
-        """What GET /v1/nodes shows."""
+    def documents(self, view: View, contract: SocialContract, own: str = "") -> list[NodeDoc]:
+        """What GET /v1/nodes shows. ``own`` is the name of the scheduler's own cluster."""
         tasks: dict[str, list[tuple[int, int, int]]] = {}
         for record in view.jobs.values():
             for share in record.allocation.nodes if record.allocation else ():
                 tasks.setdefault(share.node, []).append((record.id, share.tasks, record.job.memory_bytes))
-        return [self._document(entry, tasks.get(entry.name, []), contract) for entry in self.members(tasks)]
+        return [self._document(entry, tasks.get(entry.name, []), contract, own) for entry in self.members(tasks)]
 
     def members(self, holding: Container[str]) -> list[NodeEntry]:
         """Those that may join, and those that were removed and still have something, by name, numbers by their value.
@@ -151,7 +169,9 @@ class NodeBook:
         found = [each for each in self if each.name in self.allowed or each.size or each.name in holding]
         return sorted(found, key=lambda each: by_number(each.name))
 
-    def _document(self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract) -> NodeDoc:
+    def _document(
+        self, entry: NodeEntry, held: list[tuple[int, int, int]], contract: SocialContract, own: str
+    ) -> NodeDoc:
         hello, beat = entry.hello, entry.beat
         size = entry.size or (entry.offers(contract) if hello else Node(entry.name, 0, 0))
         return NodeDoc(
@@ -174,4 +194,5 @@ class NodeBook:
             address=hello.address if hello else "",
             version=entry.version or None,
             refused=entry.refused,
+            cluster=size.cluster or own,
         )

@@ -51,6 +51,7 @@ class LaunchAttempt:
         self.held: dict[str, None] = {}  # nodes whose Prepare waits for the others' addresses
         self.timed = False  # the launch time-out counts
         self.reshaping: Reshaping | None = None  # what it holds is being changed
+        self.cut_off_s: float | None = None  # since when no node of its cluster is heard (boot time); None: some are
         self.renewals = 0  # of its grant, by this scheduler
         self.given = 0  # how many processes more it was given of what it asked for
         self.asking = False  # for more or fewer, and has no answer that is its last

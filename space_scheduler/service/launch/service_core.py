@@ -166,6 +166,7 @@ class ServiceCore:
                 entry.heard_s += missed_s
             if entry.heard_s is not None and self.now_s - entry.heard_s > self.lease_s:
                 self._lose(entry)
+        self.launches.cut_off.give_up_overdue()
 
     def _lose(self, entry: NodeEntry) -> None:
         self._effects.append(

@@ -1,12 +1,18 @@
 """Whether an agent that calls may join: what its hello has to say, and whose orders its node may obey. No socket."""
 
+import msgspec
+
+from cosched.config.hosts import MAX_CLUSTER_NAME, is_cluster
 from cosched.errors import BadInput
 from cosched.wire import messages as wire
 from cosched.wire.sequence import checked_session
 
 
-def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence) -> wire.Hello:
-    """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy."""
+def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence, own: str = "") -> wire.Hello:
+    """The hello of the node of that name, for a scheduler with this fence. Raises :class:`BadInput` with its remedy.
+
+    ``own`` is the name of the scheduler's own cluster; nodes of that one name none from here on.
+    """
     if not isinstance(first, wire.Hello):
         raise BadInput("hello", f"a {type(first).__name__}", "a Hello first")
     if not wire.RIGID_VERSION <= first.version <= wire.VERSION:
@@ -16,6 +22,12 @@ def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence) -> wire.H
         raise BadInput("hello: node", f"{first.node!r} with the certificate of node {name!r}", "one and the same")
     if first.procs < 1 or first.memory_bytes < 1 or not 0 < first.port < 1 << 16 or not first.address:
         raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
+    cluster = first.cluster
+    if cluster == own:
+        first = msgspec.structs.replace(first, cluster=msgspec.UNSET)
+    elif cluster is not msgspec.UNSET and not is_cluster(cluster):
+        expected = f"a cluster's name: printable, at most {MAX_CLUSTER_NAME} characters"
+        raise BadInput("hello: cluster", f"{cluster[:MAX_CLUSTER_NAME]!r}", expected)
     checked_session(first.session, "hello")
     if first.obeyed is not None and first.obeyed != fence:
         _supersedes(fence, first.obeyed)

@@ -179,7 +179,7 @@ class Link:
         first = await socket.receive()
         if first.type is not WSMsgType.BINARY:
             raise BadInput("hello", f"a {first.type.name.lower()} frame", "a Hello in a binary frame")
-        return checked_hello(wire.from_agent(first.data), name, self.fence)
+        return checked_hello(wire.from_agent(first.data), name, self.fence, self.config.name)
 
     def _member(self, name: str, serial: str) -> None:
         """Raises :class:`BadInput` for a node that never belonged here, :class:`_Removed` for one that did."""

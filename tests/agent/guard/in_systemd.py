@@ -30,6 +30,7 @@ from cosched.install.settings import NodeFacts, node_settings
 from cosched.install.units import PLACE, SLICE
 from cosched.linux import machine
 from node_agent.guard.client import GuardGone
+from node_agent.service.files import open_to_all
 
 GROUPS = Path("/sys/fs/cgroup")
 SIDE = GROUPS / PLACE
@@ -39,12 +40,13 @@ KILLS = 100
 
 
 def python_for_all() -> str:
-    """This environment with an interpreter that every account may run, wherever the tests' own lies."""
-    home, version = Path("/run/python"), f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    home.mkdir()
-    subprocess.run(["mount", "--bind", sys.base_prefix, home], check=True)
+    """This environment's packages with an interpreter of its version that every account may run, also without homes."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    places = (Path(sys.base_prefix, "bin", version), Path("/usr/bin", version), Path("/usr/local/bin", version))
+    found = next((each for each in places if each.exists() and open_to_all(each)), None)
+    assert found is not None, f"the agent's account needs a {version} outside of homes"
     made = BASE / "venv"
-    subprocess.run([home / "bin" / version, "-m", "venv", "--without-pip", made], check=True)
+    subprocess.run([found, "-m", "venv", "--without-pip", made], check=True)
     site = f"lib/{version}/site-packages"
     (made / site / "cosched.pth").write_text(f"{ROOT}\n{Path(sys.prefix) / site}\n")
     return str(made / "bin" / "python")
@@ -177,7 +179,9 @@ refused("reads the guard's memory", lambda: open(f"/proc/{{guard}}/environ"))
 
 def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tuple[NodeConfig, Layout]) -> None:
     config, layout = installed
-    account, pid = pwd.getpwnam(AGENT), main_pid("cosched-agent")
+    account = pwd.getpwnam(AGENT)
+    wait_for(lambda: Path(layout.run, "agent.sock").exists(), "the agent, which the test before has started")
+    pid = main_pid("cosched-agent")
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert set(status["Uid"].split()) == {str(account.pw_uid)}
     assert [int(status[key], 16) for key in ("CapEff", "CapPrm", "CapAmb", "CapBnd")] == [0] * 4

@@ -33,6 +33,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "contract": {"cpu_ratio": 0.5, "memory_ratio": 1, "mpl": 2},
     "relax": {"until_us": 1, "epoch": 1},
     "arm": {},
+    "keys": {},
     "prepare": PREPARE,
     "spawn": SPAWN,
     "resize": {"job": 1, "attempt": 1, "n": 1 << 50, "tasks": 2, "cpus": None, "asleep": False},
@@ -336,3 +337,39 @@ def test_peer_credentials_have_the_kernels_layout() -> None:
     with left, right:
         found = struct.unpack("iII", left.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
     assert found == (os.getpid(), os.getuid(), os.getgid())
+
+
+def inotify_descriptors(pid: int) -> int:
+    return sum("inotify" in os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def test_keys_are_told_to_who_asks_and_to_nobody_after(make_guard) -> None:
+    """At a real pseudo-terminal, made after it was asked; what is typed is in no event."""
+    guard = make_guard()
+    assert guard.process is not None
+    pid = guard.process.pid
+    keys, program = os.openpty()
+    try:
+        for _ in range(2):
+            before = inotify_descriptors(pid)
+            guard.client()
+            guard.ask({"do": "keys"})
+            guard.ask({"do": "keys"})  # asked again, it listens once
+            assert inotify_descriptors(pid) == before + 1
+            late_keys, late = os.openpty()
+            wanted = {os.fstat(program).st_rdev, os.fstat(late).st_rdev}
+            told: set[int] = set()
+            while not wanted <= told:
+                for typed, read in ((keys, program), (late_keys, late)):
+                    os.write(typed, b"secret\n")
+                    os.read(read, 10)
+                event = guard.event("keys")
+                assert event.keys() == {"event", "terminals"}
+                told |= set(event["terminals"])
+            os.close(late_keys)
+            os.close(late)
+            guard.hang_up()
+            wait_for(lambda before=before: inotify_descriptors(pid) == before, "the guard to listen no more")
+    finally:
+        os.close(keys)
+        os.close(program)

@@ -96,6 +96,13 @@ def test_guard_and_agent_are_services_of_systemds(memory: Path) -> None:
     assert passed == 7, output
 
 
+@pytest.mark.system("user-mode-linux")
+@pytest.mark.system("gcc")
+def test_a_kernel_that_can_delay_packets_carries_the_link_between_a_labs_clusters(memory: Path) -> None:
+    output, passed = ran(memory, ["../../lab/test_kernel_link.py"], SHORT_S)
+    assert passed == 2, output
+
+
 def ran(memory: Path, names: Sequence[str], deadline_s: int, *more: str) -> tuple[str, int]:
     """Run tests of this directory inside; their output, and how many passed. None failed or was skipped."""
     tests = memory / "tests"

@@ -46,6 +46,7 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
     ),
     (requests.Periods(-5, 10), {"do": "periods", "begin_us": -5, "until_us": 10}),
     (requests.Whose(4), {"do": "whose", "pid": 4}),
+    (requests.Keys(), {"do": "keys"}),
     (requests.List(), {"do": "list"}),
     (requests.Status(), {"do": "status"}),
 ]  # fmt: skip

@@ -59,7 +59,9 @@ class Outputs:
 
         return nullcontext([])
 
-    def submit(self, script: str, mode: str, tasks: int, *, polls: bool) -> int:
+    def submit(
+        self, script: str, mode: str, tasks: int, *, polls: bool, components: tuple[int, ...] | None = None
+    ) -> int:
         self.scripts.append((script, mode, tasks, polls))
         return len(self.scripts) - 1
 

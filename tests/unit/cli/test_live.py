@@ -121,7 +121,13 @@ def test_a_job_of_several_sizes_is_told_which_one_it_has(call: Call, tmp_path: P
     assert document["tasks"] == 4
     assert document["shape"] == {
         **{"min_tasks": 1, "max_tasks": 4, "sizes": [1, 2, 4], "malleable": False, "evolve": 0},
-        **{"fold": False, "job_class": "long", "note": note},
+        **{
+            "fold": False,
+            "job_class": "long",
+            "note": note,
+            "components": [],
+            "most_components": 0,
+        },
     }
     story = call("show", found[1]).out
     assert "asked for     4 tasks of 1, 2, 4 when it starts, at most" in story

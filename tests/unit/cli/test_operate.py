@@ -11,7 +11,7 @@ from cosched.config.cluster import load_cluster
 from cosched.config.node import load_node
 from cosched.identity import authority
 from cosched.identity.grants import load_grant_key, load_grant_pub
-from cosched.identity.tls import agent_server_context, client_context, server_context
+from cosched.identity.tls import client_context, server_context
 
 INIT = ("init", "office", "--scheduler", "head.example", "--node", "desk1", "--node", "desk2=192.0.2.12")
 
@@ -36,12 +36,9 @@ def test_init_makes_what_scheduler_nodes_and_users_need(cosched: Call, tmp_path:
     node = load_node(office / "nodes" / "desk2" / "node.toml")
     assert (node.name, node.cluster, node.procs, node.memory_bytes) == ("desk2", "office", 8, 16 << 30)
     assert (node.launch.address, node.scheduler.url) == ("192.0.2.12", "wss://head.example:7420/v1/agent")
-    agent_server_context(office / "nodes" / "desk2" / "identity")
+    assert not list((office / "nodes").rglob("*.pem")) + list((office / "nodes").rglob("*.key"))  # made on the nodes
     client_context(office / "users" / "ada")
-    signer, verifier = (
-        load_grant_key(office / "scheduler" / "identity"),
-        load_grant_pub(office / "nodes" / "desk1" / "identity"),
-    )
+    signer, verifier = load_grant_key(office / "scheduler" / "identity"), load_grant_pub(office / "authority")
     verifier.verify(signer.sign(b"grant"), b"grant")
     assert not list(office.glob("[!a]*/**/ca.key"))
     assert {path.stat().st_mode & 0o777 for path in office.rglob("*.key")} == {0o600}
@@ -61,7 +58,7 @@ def test_init_writes_nothing_over_and_nothing_by_half(cosched: Call, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["office"]
 
 
-def test_init_adds_nodes_of_the_same_authority(cosched: Call, tmp_path: Path) -> None:
+def test_init_adds_nodes_and_users_of_the_same_authority(cosched: Call, tmp_path: Path) -> None:
     assert cosched(*INIT).status == 0
     ended = cosched("init", "office", "--add", "--node", "desk3", "--user", "bob", "--json")
     assert ended.status == 0, ended.err
@@ -69,9 +66,8 @@ def test_init_adds_nodes_of_the_same_authority(cosched: Call, tmp_path: Path) ->
     assert (made["cluster"], made["nodes"], made["users"]) == ("office", ["desk3"], ["bob"])
     new = tmp_path / "office" / "nodes" / "desk3"
     assert load_node(new / "node.toml").scheduler.url == "wss://head.example:7420/v1/agent"
-    old = tmp_path / "office" / "nodes" / "desk1" / "identity"
-    assert (new / "identity" / "ca.pem").read_bytes() == (old / "ca.pem").read_bytes()
-    assert (new / "identity" / "grant.pub").read_bytes() == (old / "grant.pub").read_bytes()
+    users = tmp_path / "office" / "users"
+    assert (users / "bob" / "ca.pem").read_bytes() == (tmp_path / "office" / "authority" / "ca.pem").read_bytes()
 
 
 BAD_INIT = {

@@ -175,6 +175,26 @@ def test_groups(cosched: Call, log: Path) -> None:
     assert [(row["group"], row["jobs"]) for row in groups["class"]] == [("short narrow", 5)]
 
 
+def test_groups_on_several_clusters(cosched: Call) -> None:
+    assert cosched("workload", "generate", "ngubiri06", "n.swf", "--jobs", 400, "--procs", 100).status == 0
+    clusters = ("simulate", "n.swf", "--policy", "coalloc-fpfs(10)", "--clusters", "20,20,20,20,20", "--threshold", 11)
+    ended = cosched(*clusters, "--by", "size", "--by", "components", "--by", "widest", "--json", "--out", "o")
+    assert ended.status == 0, ended.err
+    groups = json.loads(ended.out)["groups"]
+    assert [row["group"] for row in groups["components"]] == ["1", "2", "3", "4"]
+    assert sum(row["jobs"] for row in groups["components"]) == 400
+    single = groups["components"][0]["jobs"]
+    assert sum(row["jobs"] for row in groups["size"]) == 400
+    assert groups["size"][0]["group"].strip() == "1"
+    assert int(groups["widest"][-1]["group"].split("-")[1]) <= 19
+    assert 340 <= single <= 380  # 89.6 % are of at most 11 processors
+    assert {"by-size.tsv", "by-components.tsv", "by-widest.tsv"} <= {path.name for path in Path("o").iterdir()}
+    assert cosched("simulate", "n.swf", "--policy", "easy", "--out", "one").status == 0
+    alone = {path.name for path in Path("one").iterdir()}
+    assert "by-size.tsv" in alone
+    assert "by-components.tsv" not in alone
+
+
 def test_intervals_by_batch_means(cosched: Call, log: Path) -> None:
     short = json.loads(cosched("simulate", log, "--policy", "easy", "--intervals", "--json").out)["intervals"]
     unknown = {"low": None, "high": None, "degrees_of_freedom": None}

@@ -39,6 +39,13 @@ def test_presence_that_cannot_be_is_refused_by_its_key(tmp_path: Path, presence:
     assert complaint in str(refused.value), str(refused.value)
 
 
+@pytest.mark.parametrize("cluster", ["", "  ", "a\\nb", "x" * 256])
+def test_a_cluster_that_cannot_be_is_refused_by_its_key(tmp_path: Path, cluster: str) -> None:
+    (tmp_path / "node.toml").write_text(NODE.replace('"lab"', f'"{cluster}"'))
+    with pytest.raises(BadInput, match=r"node.toml: cluster: found .*; expected the cluster's name: printable"):
+        load_node(tmp_path / "node.toml")
+
+
 def test_a_desk_that_is_nobodys_needs_no_source(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(NODE + 'preset = "dedicated"\nsources = []\n')
     assert load_node(tmp_path / "node.toml").presence.preset == "dedicated"

@@ -61,6 +61,16 @@ def test_the_guide_has_every_line_that_confines_the_agent() -> None:
     assert missing == []
 
 
+def test_units_have_what_the_guide_asks_for() -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs/guide/operate.md").read_text()
+    asked = re.findall(r"^\| `(\w+=\S+)` \| (all|guard) \|", guide, re.MULTILINE)
+    assert len(asked) >= 8
+    for setting, of in asked:
+        for role, name in (("node", "guard"), ("node", "agent"), ("scheduler", "scheduler")):
+            there = setting in made(role).text(f"{UNITS}/cosched-{name}.service").splitlines()
+            assert there == (of == "all" or name == "guard"), f"{setting} in {name}"
+
+
 def test_an_enrolment_writes_the_settings_that_are_rendered(tmp_path: Path) -> None:
     rendered = run(*NODE, "--slice", "yes", "--into", tmp_path)
     assert rendered.returncode == 0, rendered.stderr

@@ -57,6 +57,8 @@ def test_a_shapes_file_gives_components(log: Path, tmp_path: Path) -> None:
     shapes.write_text("job_id,components\n2,5+3\n6,20+10\n")
     load = prepared(log, TWO, shapes=str(shapes), threshold=None)
     assert load.divided == [None, Components((5, 3)), None, None, None, Components((20, 10))]
+    shapes.write_text("job_id,components,crossing\n2,5+3,0.25\n")
+    assert prepared(log, TWO, shapes=str(shapes)).crossing_ppm[:3] == [None, 250_000, None]
     shapes.write_text("job_id,components\n2,5+4\n")
     with pytest.raises(BadInput, match=r"shapes.csv:2: components: 5\+4 of a job of 8; expected 8 together"):
         prepared(log, TWO, shapes=str(shapes))

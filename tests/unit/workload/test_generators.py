@@ -1,6 +1,7 @@
 """Each model's draws against the model's own analytic values; tolerances are multiples of the standard error."""
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from cosched.errors import BadInput
+from cosched.model.components import phased_bounds
 from cosched.workload import shapes
 from cosched.workload.generators import cisne, lublin03
 from cosched.workload.generators.base import Floats
 from cosched.workload.generators.feitelson96 import Feitelson96
 from cosched.workload.generators.lublin03 import ALL, BATCH, INTERACTIVE, Kind
+from cosched.workload.generators.ngubiri06 import sizes
 from cosched.workload.generators.poisson import Poisson, Sizes
 from cosched.workload.generators.registry import MODELS, generate, generate_shaped, model
 from cosched.workload.log import Field, Log
@@ -76,7 +79,7 @@ def test_small_machines_and_single_jobs(name: str, procs: int) -> None:
             "poison",
             {},
             "model: 'poison' is not known; "
-            "expected poisson, feitelson96, lublin03, cisne, utrera05, kale02; did you mean 'poisson'?",
+            "expected poisson, feitelson96, lublin03, cisne, utrera05, kale02, ngubiri06; did you mean 'poisson'?",
         ),
         ("poisson", {"mean_runs": 3}, "model poisson: no parameter 'mean_runs'; expected mean_interarrival_s"),
         ("poisson", {"mean_runs": 3}, "did you mean 'mean_run_s'?"),
@@ -457,3 +460,45 @@ def test_a_shapes_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     shapes.write(lines, tmp_path / "s.csv")
     read = shapes.read(tmp_path / "s.csv")
     assert {number: line._replace(where="") for number, line in read.items()} == lines
+
+
+# --- ngubiri06 ----------------------------------------------------------------------------------------------------
+
+
+def test_ngubiris_sizes_are_exact() -> None:
+    chances = sizes(0.85, 1, 38)
+    assert sum(chances.values()) == 1
+    assert chances[3] / chances[2] == Fraction(17, 60)  # 0.85, and a third of it: 2 is a power of two
+    assert chances[8] / chances[7] == Fraction(51, 20)
+    assert float(sum(size * chance for size, chance in chances.items())) == pytest.approx(5.0345, abs=5e-5)
+    assert float(sum(chance for size, chance in chances.items() if size > 11)) == pytest.approx(0.1039, abs=5e-5)
+
+
+def test_ngubiris_phased_bounds_divide_the_large_jobs_in_thirds() -> None:
+    chances = sizes(0.85, 1, 38)
+    assert phased_bounds(chances, 11, 4) == (14, 17)
+    large = {size: chance for size, chance in chances.items() if size > 11}
+    parts = [sum(large[size] for size in span) for span in (range(12, 15), range(15, 18), range(18, 39))]
+    assert [round(100 * part / sum(large.values())) for part in parts] == [33, 34, 33]
+
+
+def test_ngubiris_samples_are_what_was_enumerated() -> None:
+    log = made("ngubiri06", procs=100)
+    procs, run_s = log.column(Field.PROCS_REQUESTED), log.column(Field.RUN_S)
+    for size, chance in sizes(0.85, 1, 38).items():
+        share(procs == size, float(chance))
+    near(procs, 5.034527)
+    near(run_s, 10.0, 100.0)
+    near(np.diff(log.column(Field.SUBMIT_S)), 0.64, 0.64**2)
+    near(procs * run_s, 78.66 * 0.64)  # of 100 processors: a load of 0.7866
+
+
+def test_ngubiris_first_jobs_do_not_depend_on_how_many_there_are() -> None:
+    few, many = (generate("ngubiri06", jobs, 100, np.random.default_rng(4)).rows for jobs in (50, 5000))
+    assert few.tobytes() == many[:50].tobytes()
+
+
+def test_ngubiris_sizes_have_a_place_on_the_machine() -> None:
+    with pytest.raises(BadInput, match="no size from 5 to 4 on 128 processors"):
+        made("ngubiri06", n1=5, n2=4)
+    assert set(made("ngubiri06", n1=2, n2=3).column(Field.PROCS_REQUESTED)) == {2, 3}

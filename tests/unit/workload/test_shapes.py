@@ -39,6 +39,7 @@ BAD = {
     "job_id,class\n1,lang\n": (2, "class: 'lang'", "long or short; did you mean 'long'?"),
     "job_id,fold\n1,maybe\n": (2, "fold: 'maybe'", "yes or no"),
     "job_id,components\n1,2+x\n": (2, "components: 'x'", "a whole number of 1 or more"),
+    "job_id,crossing\n1,much\n": (2, "crossing: 'much'", "such as 0.25"),
     "job_id,components,sizes\n1,2+2,1-4\n": (2, "components: '2+2' beside other widths", "of a rigid job"),
     "job_id,evolve\n1,50:+4\n": (2, "evolve: '50:+4'", "PART%:+PROCESSES, such as 50%:+4"),
     "job_id,evolve\n1,100%:+4\n": (2, "evolve: '100%:+4'", "PART%:+PROCESSES"),

@@ -1,0 +1,1 @@
+"""Ngubiri & van Vliet 2006: processor co-allocation in multi-cluster systems, by groups of jobs."""

@@ -1,0 +1,193 @@
+"""Jobs of components on several clusters: the core starts each when and where its plain simulator does.
+
+To the microsecond, on the same clusters in the same widths, and with the same promises. What the workloads brought
+about is printed (``-s``), and has to have happened.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from reference.coallocation import Conservative, Divided, Easy, Split, clusters_of, simulate
+from reference.coallocation_loads import Load, Row, load
+from reference.rules import Fpfs, JustTheHead
+from reference.world import Rule
+
+from cosched.model.components import Between
+from cosched.model.node import Node
+from cosched.model.width import Components, Flexible
+from cosched.workload.rules import AtLimit, Workload
+from space_scheduler.plugins import resolve
+from space_scheduler.policy.presets import compose
+from space_scheduler.simulator.host import Site
+from space_scheduler.simulator.host import simulate as simulate_core
+
+#: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
+SEEDS = max(200, settings().max_examples)
+#: Those of the variants, for each policy.
+FEWER = SEEDS // 4
+
+
+class Pair(NamedTuple):
+    """A policy of the core without its place, and the same in the reference."""
+
+    select: str
+    reference: Callable[[], Rule]
+
+    @property
+    def promises(self) -> bool:
+        return self.select.startswith(("backfill", "conservative"))
+
+
+PAIRS = {
+    "fcfs": Pair("jfirst", JustTheHead),
+    "fpfs(0)": Pair("fpfs(0)", JustTheHead),
+    "fpfs(1)": Pair("fpfs(1)", lambda: Fpfs(1)),
+    "fpfs(3)": Pair("fpfs(3)", lambda: Fpfs(3)),
+    "easy": Pair("backfill(1)", Easy),
+    "arrival": Pair("conservative(arrival)", lambda: Conservative("arrival")),
+    "none": Pair("conservative(none)", lambda: Conservative("none")),
+}
+#: Without conservative backfilling. Once a job has overrun that places everything again whenever it looks, and how
+#: often is its own affair; and it reserves nodes, which the reference's clusters do not have.
+UNRESERVED = [name for name in PAIRS if name not in ("arrival", "none")]
+
+
+def site(made: Load, *, procs: int) -> Site:
+    """Clusters of nodes that have at most so many processors each."""
+    nodes = [
+        Node(f"{cluster}.{i}", min(procs, size - i), 1 << 40, min(procs, size - i), cluster=str(cluster))
+        for cluster, size in enumerate(made.sizes, 1)
+        for i in range(0, size, procs)
+    ]
+    return Site(nodes, sharing=None, between=Between({"": made.cost_ppm}))
+
+
+def divided(row: Row) -> Components | Flexible | None:
+    if row.most is not None:
+        return Flexible(row.size, row.most)
+    return Components(row.components) if len(row.components) > 1 else None
+
+
+def workload(made: Load) -> Workload:
+    def column(values: list[int]) -> np.ndarray:
+        return np.array(values, np.int64)
+
+    estimate = column([row.estimate for row in made.rows])
+    return Workload(
+        name="made",
+        procs_total=sum(made.sizes),
+        job_id=column(list(range(len(made.rows)))),
+        submit_us=column([row.submit for row in made.rows]),
+        run_us=column([row.run for row in made.rows]),
+        procs=column([row.size for row in made.rows]),
+        estimate_us=estimate,
+        request_us=estimate,
+        user=column([-1] * len(made.rows)),
+        timed_out=np.zeros(len(made.rows), np.bool_),
+        divided=[divided(row) for row in made.rows],
+    )
+
+
+def on_clusters(placed: Iterable[tuple[str | int, int]]) -> Counter[str]:
+    """How much a job has on each cluster; a node's name begins with that of its cluster."""
+    found: Counter[str] = Counter()
+    for where, width in placed:
+        found[str(where).partition(".")[0]] += width
+    return found
+
+
+def happened(jobs: list[Divided], rule: Rule) -> Counter[str]:
+    return Counter(
+        crossing=sum(len(clusters_of(job.placed)) > 1 for job in jobs),
+        waited=sum(job.start > job.submit for job in jobs),
+        passed=sum(job.start > min((one.start for one in jobs[job.number :]), default=0) for job in jobs),
+        overran=sum(job.run > job.estimate for job in jobs),
+        went_back=rule.went_back if isinstance(rule, Easy) else 0,
+    )
+
+
+class Different(AssertionError):
+    """The core does something else than the reference."""
+
+
+def agree(
+    pair: Pair, made: Load, *, at_limit: AtLimit = AtLimit.KILL, share: bool = False, procs: int = 99
+) -> Counter[str]:
+    """What happened. Raises :class:`Different`."""
+    world, rule = made.clusters(share=share, kill=at_limit is AtLimit.KILL), pair.reference()
+    simulate(world, rule)
+    jobs = world.jobs
+    assert len(jobs) == len(made.rows)
+    here = happened(jobs, rule)
+    policy = compose("fcfs", pair.select, "worst-fit(share-clusters)" if share else "worst-fit")
+    ours = simulate_core(workload(made), policy, site=site(made, procs=procs), at_limit=at_limit, validate=True)
+    promised = [-1 if job.promised is None else job.promised for job in jobs] if pair.promises else [-1] * len(jobs)
+    both = {
+        "starts": (ours.start_us.tolist(), [job.start for job in jobs]),
+        "ends": (ours.end_us.tolist(), [job.end for job in jobs]),
+        "promises": (ours.promised_us.tolist(), promised),
+        "clusters": ([on_clusters(each) for each in ours.placed], [on_clusters(job.placed) for job in jobs]),
+    }
+    if differently := [f"{what}: {a}, not {b}" for what, (a, b) in both.items() if a != b]:
+        raise Different("; ".join(differently))
+    return here
+
+
+def compare(name: str, seeds: int, **more: Any) -> None:
+    """Each seed; what happened in all of them is printed."""
+    counts: Counter[str] = Counter()
+    for seed in range(seeds):
+        made = load(seed, adaptives=seed % 2 == 0, beyond_limit=True)
+        try:
+            counts += agree(PAIRS[name], made, **more)
+        except Different as error:
+            raise Different(f"seed {seed}: {made}: {error}") from error
+    print(f"{name}: {seeds} workloads, {dict(counts)}")  # noqa: T201 (seen with -s)
+    must = {"crossing", "waited", "overran"} | (set() if name in ("fcfs", "fpfs(0)") else {"passed"})
+    assert all(counts[each] > seeds // 2 for each in must), counts
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_starts_ends_clusters_and_promises(name: str) -> None:
+    compare(name, SEEDS)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_components_that_may_share_clusters(name: str) -> None:
+    compare(name, FEWER, share=True)
+
+
+@pytest.mark.parametrize("name", UNRESERVED)
+def test_clusters_of_many_nodes(name: str) -> None:
+    compare(name, FEWER, procs=2)
+
+
+@pytest.mark.parametrize("name", UNRESERVED)
+def test_jobs_that_run_past_their_estimate(name: str) -> None:
+    compare(name, FEWER, at_limit=AtLimit.RUN)
+
+
+def test_the_presets_are_two_of_these() -> None:
+    assert resolve("coalloc-fcfs") == compose("fcfs", "jfirst", "worst-fit")
+    assert resolve("coalloc-fpfs(3)") == compose("fcfs", "fpfs(3)", "worst-fit")
+
+
+# what the comparison has found
+
+
+def row(components: Split, length: int, *, most: int | None = None) -> Row:
+    return Row(0, components, most, length, length)
+
+
+def test_easy_asks_again_whom_a_start_made_harmless() -> None:
+    """The head needs cluster 1 at 10. Job 3 would stay there until 30, but beside job 4 it lies on cluster 2."""
+    agree(PAIRS["easy"], Load((6, 5), 0, [row((1,), 10), row((6, 3), 10), row((1,), 30), row((1,), 10)]))
+
+
+def test_an_adaptive_job_of_one_process_is_on_one_cluster() -> None:
+    """Job 3 is done before job 2 gets cluster 1."""
+    agree(PAIRS["arrival"], Load((4, 1), 250_000, [row((1,), 8), row((4, 1), 8), row((1,), 7, most=2)]))

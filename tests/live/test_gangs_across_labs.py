@@ -1,0 +1,220 @@
+"""Jobs of components over two labs of three nodes: each launcher, cancelled as one, and the link cut at each moment."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.needs import need_root
+
+from cosched.apps.lab import tiers
+from cosched.apps.lab.lab import Lab
+from cosched.client.client import Client
+from space_scheduler.replay import replay
+from tests.live.conftest import ENDED, Jobs, groups_of
+from tests.live.test_launchers import SYSTEMS, Systems, residue, wait_until_clean
+
+pytestmark = [pytest.mark.xdist_group("two labs")]
+
+DELAY_US = 2_000
+THREE_AND_THREE = {"tasks": 6, "components": (3, 3)}
+
+
+@pytest.fixture(scope="module")
+def two_labs(programs: Path) -> Iterator[Lab]:
+    need_root()
+    if (possible := tiers.best(1)).tier != 1:
+        pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
+    name = f"labs-{os.getpid()}"
+    with Lab.up(nodes=6, name=name, clusters="3,3", delay_us=DELAY_US, keep=[programs]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def client(two_labs: Lab) -> Iterator[Client]:
+    with two_labs.client() as connected:
+        yield connected
+        for job in connected.jobs():  # of a test that has failed
+            connected.cancel(job.job_id)
+        mend(two_labs)
+
+
+@pytest.fixture(scope="module")
+def systems(programs: Path) -> Systems:
+    programs.chmod(0o755)
+    return Systems(programs)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_six_ranks_over_two_labs_give_the_verified_answer_and_leave_nothing(
+    two_labs: Lab, jobs: Jobs, systems: Systems, system: str
+) -> None:
+    before = residue(two_labs)
+    job_id = jobs.submit(systems.cg(system, 3000, 1), **THREE_AND_THREE)
+    job = jobs.ended(job_id)
+    assert job.state == "completed", (job, jobs.error(job_id))
+    assert sorted(share.name for share in job.nodes) == sorted(two_labs.nodes)
+    result = json.loads(jobs.output(job_id).splitlines()[-1])
+    assert (result["verified"], result["ranks"]) == (True, 6)
+    assert sorted(result["hosts"]) == sorted(two_labs.nodes)
+    wait_until_clean(two_labs, before)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_gang_across_labs_is_cancelled_as_one(two_labs: Lab, jobs: Jobs, systems: Systems, system: str) -> None:
+    before = residue(two_labs)
+    job_id = jobs.submit(systems.cg(system, 20000, 1000000), **THREE_AND_THREE)
+    jobs.becomes(job_id, "running")
+    give_up_s = time.monotonic() + 60
+    while len([node for node in two_labs.nodes if groups_of(two_labs, job_id).get(node)]) < 6:
+        assert time.monotonic() < give_up_s, jobs.error(job_id)
+        time.sleep(0.05)
+    jobs.client.cancel(job_id)
+    assert jobs.ended(job_id).state == "cancelled"
+    assert not any(groups_of(two_labs, job_id).values())
+    wait_until_clean(two_labs, before)
+
+
+def cut(lab: Lab) -> None:
+    assert lab.link("cut", ("c1", "c2"))["cut"] == [["c1", "c2"]]
+
+
+def mend(lab: Lab) -> None:
+    assert lab.link("mend", ("c1", "c2"))["cut"] == []
+    give_up_s = time.monotonic() + 60
+    with lab.client() as client:
+        while any(node.state != "up" for node in client.nodes()):
+            assert time.monotonic() < give_up_s, [(node.name, node.state, node.reason) for node in client.nodes()]
+            time.sleep(0.1)
+
+
+def nothing_left(lab: Lab, job_id: int) -> None:
+    give_up_s = time.monotonic() + 60
+    while left := [*groups_of(lab, job_id).values()]:
+        assert time.monotonic() < give_up_s, left
+        time.sleep(0.1)
+
+
+def told(lab: Lab, *arguments: object) -> str:
+    """The output of ``cosched …``, as it is on a terminal of some width."""
+    argv = [sys.executable, "-m", "cosched.apps.cli.main", *map(str, arguments), "--lab", lab.name]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    return ended.stdout
+
+
+def test_users_are_told_where_components_lie(two_labs: Lab, jobs: Jobs) -> None:
+    job_id = jobs.submit("exec sleep 300", tasks=3, components=(2, 1))
+    jobs.becomes(job_id, "running")
+    waits = jobs.submit("exec true", **THREE_AND_THREE)
+    shown = told(two_labs, "show", job_id)
+    assert "asked for     3 tasks, components 2+1, at most" in shown
+    assert re.search(r"nodes +(c1: node\d, node\d; c2: node\d|c2: node\d, node\d; c1: node\d)\n", shown), shown
+    assert "3 (2+1)" in told(two_labs, "queue")
+    explained = told(two_labs, "explain", waits)
+    assert "fewer processors are free than the job needs" in explained
+    assert "  components 3+3\n" in explained
+    nodes = told(two_labs, "nodes", "--wide")
+    assert re.search(r"node1\s+c1\s+up", nodes), nodes
+    assert re.search(r"node6\s+c2\s+up", nodes), nodes
+
+
+#: When the link is cut, and what holds of a job then.
+MOMENTS = ("prepare", "launch", "run")
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
+    two_labs: Lab, jobs: Jobs, systems: Systems, moment: str, requeue: bool
+) -> None:
+    before = residue(two_labs)
+    script = systems.cg("open_mpi_5", 20000, 1000000)
+    wishes = {**THREE_AND_THREE, "requeue": requeue, "time_limit_s": 600.0}
+    if moment == "prepare":  # agents of c2 cannot hear of it, and the scheduler does not know that yet
+        cut(two_labs)
+        job_id = jobs.submit(script, **wishes)
+        jobs.until(job_id, lambda job: job.state == "starting", 60)
+    else:
+        job_id = jobs.submit(script, **wishes)
+        jobs.becomes(job_id, "running")
+        ranks = 6 if moment == "run" else 1
+        give_up_s = time.monotonic() + 60
+        while len([node for node in two_labs.nodes if groups_of(two_labs, job_id).get(node)]) < ranks:
+            assert time.monotonic() < give_up_s, jobs.error(job_id)
+            time.sleep(0.01)
+        cut(two_labs)
+    # mpirun may fail by itself when it does not reach a node, before the lease is over: that is the script's own end
+    over = (
+        {"queued", "failed"} if requeue and moment == "launch" else {"queued"} if requeue else {"node lost", "failed"}
+    )
+    job = jobs.until(job_id, lambda job: job.state in over, 90)
+    give_up_s = time.monotonic() + 30
+    while any(groups_of(two_labs, job_id).get(node) for node in two_labs.clusters["c1"]):
+        assert time.monotonic() < give_up_s, "half a gang goes on beside the scheduler"
+        time.sleep(0.1)
+    mend(two_labs)
+    if job.state == "queued":
+        jobs.becomes(job_id, "running")
+        assert len(jobs.client.job(job_id).nodes) == 6
+        jobs.client.cancel(job_id)
+        job = jobs.ended(job_id)
+        assert job.state == "cancelled"
+    assert [step.state for step in job.history if step.state in ENDED] == [job.state]
+    nothing_left(two_labs, job_id)
+    wait_until_clean(two_labs, before)
+
+
+def test_a_scheduler_cut_off_from_a_lab_adopts_what_ran_wholly_there_and_starts_nothing_there(
+    two_labs: Lab, jobs: Jobs, systems: Systems
+) -> None:
+    before = residue(two_labs)
+    far = two_labs.clusters["c2"]
+    # both labs are as free: the first job lies on the first, the next on the other
+    near_id = jobs.submit("exec sleep 300", tasks=3, time_limit_s=600.0)
+    jobs.becomes(near_id, "running")
+    far_id = jobs.submit(systems.cg("open_mpi_5", 20000, 1000000), tasks=2, time_limit_s=600.0)
+    job = jobs.becomes(far_id, "running")
+    assert {share.name for share in job.nodes} < set(far)
+    jobs.client.cancel(near_id)
+    jobs.ended(near_id)
+    both_id = jobs.submit("exec sleep 300", tasks=2, components=(1, 1), time_limit_s=600.0)
+    assert len(jobs.becomes(both_id, "running").nodes) == 2
+    pids = groups_of(two_labs, far_id)
+    cut(two_labs)
+    assert jobs.until(both_id, lambda job: job.state == "node lost", 60).state == "node lost"
+    give_up_s = time.monotonic() + 60
+    while {node.state for node in jobs.client.nodes() if node.name in far} != {"lost"}:
+        assert time.monotonic() < give_up_s
+        time.sleep(0.1)
+    waits_id = jobs.submit("exec true", tasks=6, components=(3, 3))
+    own = jobs.ended(jobs.submit("exec hostname", tasks=1))
+    assert (own.state, own.nodes[0].name in two_labs.clusters["c1"]) == ("completed", True)
+    assert jobs.client.job(far_id).state == "running"
+    assert jobs.client.job(waits_id).state == "queued"
+    mend(two_labs)
+    assert jobs.client.job(far_id).state == "running"
+    assert {node: pids[node] & now for node, now in groups_of(two_labs, far_id).items() if pids[node] & now}.keys() == (
+        pids.keys()
+    ), "its processes are others"
+    jobs.client.cancel(far_id)
+    assert [step.state for step in jobs.ended(far_id).history] == [
+        "queued", "starting", "running", "ending", "cancelled"
+    ]  # fmt: skip
+    assert jobs.ended(waits_id).state == "completed"
+    for job_id in (far_id, both_id, near_id):
+        nothing_left(two_labs, job_id)
+    wait_until_clean(two_labs, before)
+
+
+def test_the_journal_of_two_labs_replays(two_labs: Lab, jobs: Jobs) -> None:
+    """The last of this file: of all that the others did, too."""
+    for wishes in ({"tasks": 1}, {"tasks": 2, "components": (1, 1)}):
+        assert jobs.ended(jobs.submit("exec true", **wishes)).state == "completed"
+    again = replay(two_labs.journal)
+    assert again.difference is None, str(again.difference)
+    assert again.instructions >= 2

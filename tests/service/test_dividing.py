@@ -1,0 +1,106 @@
+"""Jobs of components in the live service: as they say, or as the cluster's settings divide the wide ones."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from kit.service import Cluster, Running, running
+
+from cosched.config.cluster import ComponentSettings
+from cosched.model.components import Partition
+from cosched.model.width import Components, Flexible
+
+SCRIPT = {"script": "#!/bin/sh\n", "directory": "/tmp"}
+
+
+@asynccontextmanager
+async def two_labs(cluster: Cluster) -> AsyncIterator[Running]:
+    """A service with two nodes of two processors in lab a, one in lab b."""
+    async with running(cluster) as service, AsyncExitStack() as agents:
+        for name, lab in (("n1", "a"), ("n2", "a"), ("n3", "b")):
+            await agents.enter_async_context(service.agent(name, cluster=lab))
+        await service.until(
+            lambda: all(service.service.book.entry(each).size for each in ("n1", "n2", "n3")), "all nodes up"
+        )
+        yield service
+
+
+async def test_each_component_lies_on_a_cluster_of_its_own(cluster: Cluster) -> None:
+    async with two_labs(cluster) as service:
+        job_id = await service.submit(tasks=4, components=[1, 3])
+        job = await service.job_in(job_id, "running")
+        held = {share.name: share.tasks for share in job.nodes}
+        assert (held.pop("n3"), sum(held.values())) == (1, 3)
+        assert set(held) == {"n1", "n2"}
+        assert job.shape is not None
+        assert (job.shape.components, job.shape.most_components, job.shape.note) == ([1, 3], 2, "")
+        assert (await service.service.host.job(job_id)).job.shape == Components((1, 3))
+        waits = await service.submit(tasks=2, components=[2])  # one is free on each
+        explained = await service.get(f"/v1/jobs/{waits}/explain")
+        assert (explained["state"], explained["shape"]["components"]) == ("queued", [2])
+        assert explained["reason"]["why"] == "no_clusters", explained
+
+
+async def test_what_could_never_lie_on_these_clusters_is_refused_with_the_reason(cluster: Cluster) -> None:
+    async with two_labs(cluster) as service:
+        problem = await service.post("/v1/jobs", {**SCRIPT, "tasks": 5, "components": [5]}, 422)
+        assert problem["found"] == "wider_than_cluster"
+        problem = await service.post("/v1/jobs", {**SCRIPT, "tasks": 3, "components": [1, 1, 1]}, 422)
+        assert problem["found"] == "more_than_clusters"
+        problem = await service.post("/v1/jobs", {**SCRIPT, "tasks": 6}, 422)
+        assert problem["found"] == "wider_than_cluster"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tasks": 4, "components": [2, 1]}, "components: 2+1, 3 together, for 4 tasks; expected 4 tasks together"),
+        ({"tasks": 0, "components": [0]}, "components"),
+        ({"tasks": 2, "components": []}, "tasks of 1 to 1000 components, each at least 1"),
+        ({"tasks": 3, "components": [3, 0]}, "tasks of 1 to 1000 components, each at least 1"),
+        ({"components": [1, 1], "sizes": "1-4"}, "components: 1+1 beside other sizes"),
+        ({"components": [1, 1], "min_tasks": 1}, "components: 1+1 beside other sizes"),
+        ({"components": "2+2", "tasks": 4}, "components: found '2+2'; expected"),
+    ],
+)
+async def test_components_that_contradict_are_refused(service: Running, given: dict[str, Any], words: str) -> None:
+    problem = await service.post("/v1/jobs", {**SCRIPT, **given}, 400)
+    if given.get("tasks") != 0:
+        assert words in problem["message"]
+
+
+async def test_wide_jobs_are_divided_by_the_settings_and_the_draw_is_journalled(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    settings = ComponentSettings(threshold=2, partition=Partition.RANDOM, most_components=4)
+    cluster = make_cluster(components=settings)
+    async with two_labs(cluster) as service:
+        narrow, wide = await service.submit(tasks=2, hold=True), await service.submit(tasks=4, hold=True)
+        assert (await service.job(narrow)).shape is None
+        job = await service.job(wide)
+        assert job.shape is not None
+        # two at most, as there are two clusters
+        assert (job.shape.components, job.shape.most_components) == ([2, 2], 2)
+        own = await service.submit(tasks=4, components=[3, 1], hold=True)
+        assert (await service.service.host.job(own)).job.shape == Components((3, 1))
+    async with running(cluster) as service:
+        assert (await service.service.host.job(wide)).job.shape == Components((2, 2))
+
+
+async def test_a_division_may_be_chosen_when_the_job_starts(make_cluster: Callable[..., Cluster]) -> None:
+    settings = ComponentSettings(threshold=2, partition=Partition.ADAPTIVE)
+    async with two_labs(make_cluster(components=settings)) as service:
+        job_id = await service.submit(tasks=5)
+        job = await service.job_in(job_id, "running")
+        assert {share.name: share.tasks for share in job.nodes} == {"n1": 2, "n2": 1, "n3": 2}
+        assert job.shape is not None
+        assert (job.shape.components, job.shape.most_components) == ([], 2)
+        assert (await service.service.host.job(job_id)).job.shape == Flexible(5, 2)
+
+
+async def test_where_there_is_one_cluster_nothing_is_divided(make_cluster: Callable[..., Cluster]) -> None:
+    settings = ComponentSettings(threshold=1)
+    async with running(make_cluster(components=settings)) as service, service.agent("n1"), service.agent("n2"):
+        await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n2")), "up")
+        assert (await service.job_in(await service.submit(tasks=4), "running")).shape is None

@@ -1,0 +1,74 @@
+"""What a link costs: rates on one cluster and across it, made into slowdowns and the file that a scheduler reads."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed, between, slowdowns
+from cosched.config.between import read_between
+from cosched.config.cluster import load_cluster
+from cosched.errors import BadInput
+from cosched.model.components import Between
+from space_scheduler.service.launch.sharing import policy_of, rules_of
+
+RATES = {"cg": 10.0, "is": 8.0, "mg": 4.0, "bt": 2.0}
+SLOWER = {"cg": 2.0, "is": 1.6, "mg": 1.2, "bt": 0.9}
+
+
+def campaign(speed: float = 1.0) -> list[Crossed]:
+    runs = [Crossed(ONE_CLUSTER, name, speed * rate, 0.1) for name, rate in RATES.items()]
+    return runs + [Crossed(5_000, name, speed * RATES[name] / slower, 0.5) for name, slower in SLOWER.items()]
+
+
+def test_slowdowns_are_against_one_cluster_in_the_same_campaign() -> None:
+    found = slowdowns([campaign(), campaign(0.5), [Crossed(5_000, "cg", 1.0, 0.5)]])
+    assert {program: (each.median, runs) for (_, program), (each, runs) in found.items()} == {
+        name: (pytest.approx(slower), 2) for name, slower in SLOWER.items()
+    }
+
+
+def test_costs_are_by_kind_and_never_below_nothing() -> None:
+    found = slowdowns([campaign()])
+    assert between(found, 5_000) == Between({"": 450_000, "comm": 800_000, "cpu": 100_000})
+    assert between(found, 1_000) == Between()
+
+
+def test_a_scheduler_counts_with_the_costs_of_its_file(tmp_path: Path) -> None:
+    costs = tmp_path / "between-5ms.json"
+    costs.write_bytes(msgspec.json.encode(between(slowdowns([campaign()]), 5_000)))
+    settings = tmp_path / "cluster.yaml"
+    settings.write_text(f"name: dept\ncomponents: {{costs: {costs}}}\n")
+    config = load_cluster(settings)
+    found = rules_of(config, policy_of(config)).between
+    assert found is not None
+    assert (found.cost_ppm("comm", ["a", "b"]), found.cost_ppm("comm", ["a"])) == (800_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "a file that 'cosched calibrate --clusters' wrote"),
+        ('{"ppm": {"gpu": 1}}', "ppm: 'gpu': 1; expected cpu, comm or ''"),
+        ('{"ppm": {"cpu": -1}}', "ppm: 'cpu': -1"),
+        ('{"links": {"a b": {"cpu": 2000000000}}}', r"links.a b: 'cpu': 2000000000"),
+    ],
+)
+def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_between(costs)
+    settings = tmp_path / "cluster.yaml"
+    settings.write_text(f"name: dept\ncomponents: {{costs: {costs}}}\n")
+    with pytest.raises(BadInput, match=message):
+        load_cluster(settings)
+
+
+def test_a_file_of_costs_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        read_between(tmp_path / "none.json")
+    settings = tmp_path / "cluster.yaml"
+    settings.write_text("name: dept\ncomponents: {costs: link.json}\n")
+    with pytest.raises(BadInput, match=r"components\.costs: found .link\.json.; expected an absolute path"):
+        load_cluster(settings)

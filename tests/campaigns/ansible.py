@@ -30,7 +30,7 @@ PLAYBOOK_S = 900.0
 JOB_S = 120.0
 #: Whose change says nothing: logs, systemd's own notes, what ssh and Ansible leave with root, copies of account files.
 VOLATILE = re.compile(
-    r"^(var/log|var/tmp|tmp|run|root/[.]ansible|var/lib/systemd|var/lib/dbus|var/cache|etc/[.]pwd[.]lock|etc/(passwd|group|shadow|gshadow"
+    r"^(var/log|var/tmp|tmp|run|root/[.]ansible|var/lib/systemd|var/lib/dbus|var/cache|var/backups|etc/[.]pwd[.]lock|etc/(passwd|group|shadow|gshadow"
     r"|subuid|subgid)-)(/|$)"
 )
 JOB = """\
@@ -62,7 +62,7 @@ class Lab:
     """The hosts, the controller's directory, and what is asked of both."""
 
     def __init__(self, work: Path, base: Path, ansible: Path) -> None:
-        self.work, self.ansible = work, ansible
+        self.work, self.base, self.ansible = work, base, ansible
         self.hosts = SystemdHosts(work / "hosts", base, (HEAD, *DESKS, NEW))
         self.controller = work / "controller"
         self.times: dict[str, float] = {}
@@ -174,15 +174,21 @@ class Lab:
         top = self.hosts.written(name)
         for path in sorted(top.rglob("*")):
             inside = str(path.relative_to(top))
-            if not VOLATILE.match(inside) and not path.is_dir():
-                found[inside] = (
-                    run("sha256sum", path).split()[0] if path.is_file() and not path.is_symlink() else "special"
-                )
+            if VOLATILE.match(inside) or (path.is_dir() and not path.is_symlink()):
+                continue
+            is_file = path.is_file() and not path.is_symlink()
+            if not (is_file and same(path, self.base / inside)):
+                found[inside] = run("sha256sum", path).split()[0] if is_file else "link, device or removed"
         found["accounts"] = self.hosts.at(name, "getent passwd; getent group")
         found["units"] = self.hosts.at(name, "systemctl list-unit-files --no-legend | awk '{print $1, $2}'")
         found["groups"] = self.hosts.at(name, "find /sys/fs/cgroup -type d -name '*cosched*'")
         found["processes"] = self.hosts.at(name, "ps -eo args= | grep -c '[c]osched' || true")
         return found
+
+
+def same(path: Path, other: Path) -> bool:
+    """Whether both are files of the same content."""
+    return other.is_file() and not other.is_symlink() and path.read_bytes() == other.read_bytes()
 
 
 def changed(recap: dict[str, dict[str, int]]) -> dict[str, int]:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -385,6 +386,7 @@ def main() -> int:
         parser.error("needs root: namespaces, control groups and mounts")
     work = Path(tempfile.mkdtemp(prefix="hosts.", dir="/var/tmp")) if given.work is None else given.work
     work.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that hosts, networks and groups go
     begun_s = time.monotonic()
     times: dict[str, float] = {}
     base, ansible = image(given.image), controller_environment(given.ansible, given.image)

@@ -8,19 +8,21 @@ the same places. Ranks are kept to their core.
 
 All jobs of both kinds are there all the time, and stopped (SIGSTOP) but for one kind's *turn*. When it has gone on for
 a moment, each job has so many steps to do, and is stopped again when it has done them; a turn takes until the last has.
-Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Adaptive jobs are so in
-one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that compute, so what they
-cost is their points; *resized* ones are moved to the other core and back in each turn, at a third and at two thirds of
-their steps.
+Turns of both kinds are a pair; who is first changes from pair to pair. The first pair warms up. Processes may be some
+per cent faster or slower for as long as they live, so all jobs are started anew several times.
+
+Adaptive jobs are so in one of three ways: *asleep* is the paper's; *enabled* ones have no other ranks than those that
+compute, so what they cost is their points; *resized* ones are moved to the other core and back in each turn, at a third
+and at two thirds of their steps.
 
 *Longer* is the adaptive turn's time against the rigid one's of the same pair, less one (the paper's cost). Others' work
-on the machine makes that uncertain, and hardly changes two parts of it: *more CPU* is the same of the CPU time of all
+on the machine makes that uncertain, and changes two parts of it less: *more CPU* is the same of the CPU time of all
 ranks but the sleepers; *sleepers* is what all sleeping ranks use of the two cores. Medians have the interval that holds
 them with 95 % (order statistics).
 
 Then Fig. 4: a job has both cores, gives one to a newcomer, and gets it back.
 
-    ./run bench adaptive_jobs [--pairs N] [--steps N] [--jobs N ...] [--ways WAY ...]
+    ./run bench adaptive_jobs [--pairs N] [--starts N] [--steps N] [--jobs N ...] [--ways WAY ...]
 """
 
 import argparse
@@ -286,7 +288,9 @@ async def measure(options: argparse.Namespace) -> None:
     for count, processors in CASES:
         for way in options.ways if count in options.jobs else ():
             load = os.getloadavg()[0]
-            found = await pairs(count, processors, way, options.pairs, options.steps // count)
+            found = []
+            for _ in range(options.starts):
+                found += await pairs(count, processors, way, options.pairs // options.starts, options.steps // count)
             asleep = 0 if way == "enabled" else (count - 1) * processors
             cells = [
                 count, processors, way, f"{processors + asleep}, {asleep}",
@@ -313,6 +317,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(prog="./run bench adaptive_jobs", description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--starts", type=int, default=5, metavar="N", help="so often all jobs are started anew (5)")
     parser.add_argument("--steps", type=int, default=320, metavar="N", help="of a turn, by all jobs together (320)")
     parser.add_argument("--jobs", type=int, nargs="+", default=list(PAPER), choices=list(PAPER))
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)

@@ -14,8 +14,8 @@ _KINDS: Final = ("cpu", "comm", "")
 _MOST_PPM: Final = 1_000_000_000
 
 
-def read_between(path: Path) -> Between:
-    """The costs of a file. Raises :class:`BadInput`."""
+def read_between(path: Path, own: str = "") -> Between:
+    """The costs of a file. The cluster ``own`` is written by its name there, and has none here. Raises BadInput."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Between)
     except OSError as error:
@@ -27,4 +27,13 @@ def read_between(path: Path) -> Between:
         for kind, ppm in costs.items():
             if kind not in _KINDS or not 0 <= ppm <= _MOST_PPM:
                 raise BadInput(where, f"{kind!r}: {ppm}", "cpu, comm or '', each 0 to 1000000000 millionths")
-    return found
+    links = {" ".join(sorted("" if name == own else name for name in _pair(pair, path))): costs
+             for pair, costs in found.links.items()}  # fmt: skip
+    return msgspec.structs.replace(found, links=links)
+
+
+def _pair(text: str, path: Path) -> list[str]:
+    names = text.split(" ")
+    if len(set(names)) != 2 or len(names) != 2:
+        raise BadInput(f"{path}: links", repr(text), "two clusters' names with a space between")
+    return names

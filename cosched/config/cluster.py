@@ -84,9 +84,12 @@ class ComponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     bounds: list[int] = []
     costs: str = ""
 
-    def between(self) -> Between | None:
-        """What communication between clusters costs; None: nothing is known. Raises :class:`BadInput`."""
-        return read_between(Path(self.costs)) if self.costs else None
+    def between(self, own: str) -> Between | None:
+        """What communication between clusters costs; None: nothing is known. Raises :class:`BadInput`.
+
+        ``own`` is the name of the scheduler's own cluster, which its nodes do not carry.
+        """
+        return read_between(Path(self.costs), own) if self.costs else None
 
     def dividing(self) -> Dividing | None:
         """The same as a value; None: no job is divided."""
@@ -163,7 +166,7 @@ def cluster_config(raw: object, path: str) -> ClusterConfig:
     duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", found, expected)
-    config.components.between()
+    config.components.between(config.name)
     return config
 
 

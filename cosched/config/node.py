@@ -146,9 +146,14 @@ class OutputSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeCoscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For experiments: this node takes the cluster's clock for so much later than it is."""
+    """``watch_messages``: an agent with an account of its own may see which connections jobs' processes hold
+    (two capabilities), which ``ccs``, ``dcs`` and ``spin`` go by.
+
+    ``clock_shift_us``, for experiments: this node takes the cluster's clock for so much later than it is.
+    """
 
     clock_shift_us: int = 0
+    watch_messages: bool = False
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

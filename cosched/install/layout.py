@@ -5,6 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
+#: At the top of the file system: what ``ProtectHome=`` hides.
+_HOMES: Final = frozenset({"home", "root"})
+
 Role = Literal["node", "scheduler", "local-load"]
 ROLES: Final[tuple[Role, ...]] = ("node", "scheduler", "local-load")
 
@@ -89,4 +92,4 @@ class Layout(msgspec.Struct, frozen=True):
 
     def at_home(self) -> bool:
         """Whether the interpreter is in somebody's home, which services that see no homes could not run."""
-        return self.python.startswith(("/home/", "/root/", "/run/user/"))
+        return self.python.split("/")[1] in _HOMES

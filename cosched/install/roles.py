@@ -33,7 +33,7 @@ def node(config: NodeConfig, layout: Layout) -> Installation:
     texts = {units.SLICE: units.slice_unit(), units.JOBS: units.jobs_unit()} if placed else {}
     texts |= {
         units.GUARD_UNIT: units.guard_unit(layout, placed=placed),
-        units.AGENT_UNIT: units.agent_unit(layout),
+        units.AGENT_UNIT: units.agent_unit(layout, watch_messages=config.coscheduling.watch_messages),
     }
     return _installation(
         "node",

@@ -49,6 +49,11 @@ _CONFINED: Final = (
 )
 _FILTERED: Final = "SystemCallFilter=~@privileged @keyring @memlock"
 _ALONE: Final = ("ProtectHome=yes", "PrivateDevices=yes", "PrivateNetwork=yes", "RestrictAddressFamilies=none")
+#: ``/proc/PID/fd`` of another user: the directory takes the first, its links the second.
+_TO_SEE_DESCRIPTORS: Final = "CAP_DAC_READ_SEARCH CAP_SYS_PTRACE"
+_SEES_DESCRIPTORS: Final = tuple(
+    f"{key}={_TO_SEE_DESCRIPTORS}" for key in ("CapabilityBoundingSet", "AmbientCapabilities")
+)
 _NO_CAPABILITY: Final = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 
@@ -96,8 +101,11 @@ def guard_unit(layout: Layout, *, placed: bool) -> str:
     )
 
 
-def agent_unit(layout: Layout) -> str:
-    """The agent, as an account of its own without any capability: what it may read and write stands here."""
+def agent_unit(layout: Layout, *, watch_messages: bool = False) -> str:
+    """The agent, as an account of its own: what it may read and write stands here.
+
+    It has no capability, or, for coscheduling by messages, those to look at jobs' descriptors.
+    """
     return _service(
         "cosched's agent on this workstation",
         ["network-online.target", GUARD_UNIT],
@@ -105,7 +113,7 @@ def agent_unit(layout: Layout) -> str:
         [
             f"User={AGENT}",
             *_KEPT_UP,
-            *_NO_CAPABILITY,
+            *(_SEES_DESCRIPTORS if watch_messages else _NO_CAPABILITY),
             *_CONFINED,
             _FILTERED,
             _homes(layout),

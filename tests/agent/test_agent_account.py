@@ -1,10 +1,16 @@
 """An agent that is an account of its own, without any capability or new privileges, beside a guard that is root."""
 
+import os
 import pwd
+import shutil
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from kit.agents import Cluster, Node, until
+from kit.needs import ROOT
+from kit.waiting import BOUND_S
 
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
@@ -77,6 +83,31 @@ async def test_keys_are_heard_again_after_a_restart_of_the_guard(cluster: Cluste
             await until(lambda: _away(scheduler.beats.get("a")) and not scheduler.beats["a"].guard, "the next guard")
             press()
             await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the key to be seen")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "sees"),
+    [((), False), (("sys_ptrace",), False), (("dac_read_search",), False), (("dac_read_search", "sys_ptrace"), True)],
+)
+def test_connections_of_jobs_are_seen_with_two_capabilities(
+    cluster: Cluster, capabilities: tuple[str, ...], sees: bool
+) -> None:
+    """Of a process of another user: what an agent with ``coscheduling.watch_messages`` has, and one without it."""
+    python = next(path for path in map(Path, ("/usr/bin/python3", "/usr/local/bin/python3")) if path.exists())
+    lib = cluster.base / "lib"
+    shutil.copytree(ROOT / "cosched" / "linux", lib / "cosched" / "linux")
+    shutil.copy(ROOT / "cosched" / "__init__.py", lib / "cosched")
+    program = "import sys\nfrom cosched.linux.job_signs import sockets\nprint(bool(sockets(int(sys.argv[1])).inodes))"
+    rights = ",".join(["-all", *(f"+{each}" for each in capabilities)])
+    carried = [f"--inh-caps={rights}", *([f"--ambient-caps={rights}"] if capabilities else [])]
+    connection = socket.socket()
+    seen = subprocess.run(
+        ["setpriv", f"--reuid={ACCOUNT.pw_uid}", f"--regid={ACCOUNT.pw_gid}", "--clear-groups", "--no-new-privs",
+         f"--bounding-set={rights}", *carried, "env", f"PYTHONPATH={lib}", python, "-c", program, str(os.getpid())],
+        capture_output=True, text=True, check=False, timeout=BOUND_S,
+    )  # fmt: skip
+    connection.close()
+    assert (seen.stdout, seen.stderr) == (f"{sees}\n", "")
 
 
 def _away(beat: wire.Heartbeat | None) -> bool:

@@ -149,6 +149,7 @@ def compare(name: str, seeds: int, **more: Any) -> None:
     print(f"{name}: {seeds} workloads, {dict(counts)}")  # noqa: T201 (seen with -s)
     must = {"crossing", "waited", "overran"} | (set() if name in ("fcfs", "fpfs(0)") else {"passed"})
     assert all(counts[each] > seeds // 2 for each in must), counts
+    assert name != "easy" or counts["went_back"]
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from kit.service import Agent, Cluster, Running, running
+from kit.service import ME, Agent, Cluster, Running, running
 
 from cosched.wire import messages as wire
 
@@ -115,6 +115,16 @@ async def test_a_job_cancelled_meanwhile_is_ended_there_when_the_lab_is_back(
         await service.job_in(job_id, "cancelled")
         async with service.agent("n2", cluster="b", answers=False, **report(job_id)) as back:
             await back.heard(wire.Kill)
+
+
+async def test_an_operator_who_removes_a_node_of_it_ends_the_wait(make_cluster: Callable[..., Cluster]) -> None:
+    async with running(make_cluster(lease="5s", operators=[ME])) as service, AsyncExitStack() as stack:
+        first, _, _ = await up(stack, service, "n1", "n2", "n3")
+        job_id = await inside(service)
+        await service.passes(6, first)
+        assert (await service.job(job_id)).state == "running"
+        await service.post("/v1/nodes/n2/remove", {})
+        await service.job_in(job_id, "node lost")
 
 
 async def test_it_is_not_waited_for_longer_than_it_may_run(make_cluster: Callable[..., Cluster]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kit.service import Cluster, Running, running
 from cosched.config.cluster import ComponentSettings
 from cosched.model.components import Partition
 from cosched.model.width import Components, Flexible
+from cosched.wire import messages as wire
 
 SCRIPT = {"script": "#!/bin/sh\n", "directory": "/tmp"}
 
@@ -104,3 +106,23 @@ async def test_where_there_is_one_cluster_nothing_is_divided(make_cluster: Calla
     async with running(make_cluster(components=settings)) as service, service.agent("n1"), service.agent("n2"):
         await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n2")), "up")
         assert (await service.job_in(await service.submit(tasks=4), "running")).shape is None
+
+
+async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"ppm": {"comm": 1000000, "": 500000}}')
+    cluster = make_cluster(components=ComponentSettings(costs=str(costs)))
+    asked = {"comm": {"kind": "comm"}, "any": {}, "inside": {"components": [1], "tasks": 1}}
+    limits_us = {}
+    async with running(cluster) as service, service.agent("n1", cluster="a") as first, service.agent("n3", cluster="b"):
+        await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n3")), "up")
+        for name, given in asked.items():
+            job_id = await service.submit(**{"tasks": 2, "components": [1, 1], "time_limit_s": 100, **given})
+            await service.job_in(job_id, "running")
+            prepared = first.heard_already(wire.Prepare)
+            limits_us[name] = prepared[-1].limit_us
+            await service.post(f"/v1/jobs/{job_id}/cancel")
+            await service.job_in(job_id, "cancelled")
+    assert limits_us == {"comm": 200_000_000, "any": 150_000_000, "inside": 100_000_000}

@@ -111,6 +111,17 @@ def test_what_lacks_its_extra_names_it(tmp_path: Path, arguments: list[str], ext
     assert "Traceback" not in ran.stderr
 
 
+def test_the_schedulers_service_takes_no_arrays() -> None:
+    """With the extra ``scheduler`` alone."""
+    research = {"numpy", "scipy", "matplotlib", "pyarrow", "mpi4py"}
+    assert research <= missing()
+    names = [*modules("space_scheduler/service"), "cosched.apps.cli.scheduler", "cosched.apps.enrol.enrolment"]
+    program = f"import importlib\nfor name in {names!r}: importlib.import_module(name)\nprint('all of it')"
+    text = WITHOUT.format(missing=research, program=program)
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert (ran.stdout, ran.stderr) == ("all of it\n", "")
+
+
 def test_a_synthetic_user_takes_no_arrays() -> None:
     program = (
         "import cosched.apps.cli.local_load, cosched.apps.cli.local_load_run, local_load.seat, local_load.user\n"

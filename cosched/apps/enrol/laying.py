@@ -10,8 +10,10 @@ from typing import Final
 from cosched.errors import Failed
 from cosched.install.layout import SYSUSERS, UNITS, File, Installation
 
-#: What the agent keeps below ``state`` and ``run``. The rest there is the guard's, and stays root's.
-_AGENTS: Final = (("epoch", "attempts", "spool", "revoked", "bin"), ("bin", "jobs"))
+#: What the agent keeps in the directory that lasts, and in the one that is gone with each boot. The rest there is the
+#: guard's, and stays root's.
+_KEPT: Final = ("epoch", "attempts", "spool", "revoked", "bin")
+_VOLATILE: Final = ("bin", "jobs")
 
 
 def write(made: Installation, root: Path) -> None:
@@ -36,8 +38,7 @@ def lay(made: Installation) -> None:
         uid, gid = owner(directory.owner)
         os.chown(directory.path, uid, gid)
         if before == 0 != uid:
-            for names in _AGENTS:
-                _hand_over(Path(directory.path), names, uid, gid)
+            _hand_over(Path(directory.path), _VOLATILE if directory.volatile else _KEPT, uid, gid)
     own(made.identity)
 
 

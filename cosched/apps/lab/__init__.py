@@ -2,8 +2,8 @@
 
 ``Lab`` is the whole of it for other rooms. Inside: ``making`` claims the directory, writes ``files`` and starts the
 ``holder``, which finds out by trying which of the ``tiers`` can be had and makes the nodes: ``rooms`` (mounts),
-``netlink`` (network), ``cgroups``, and a process 1 each (``init``), which ``commands`` talk to. ``state`` knows what
-lives, and removes what a dead lab left.
+``wiring`` and ``netlink`` (network; between clusters the kernel or ``relay``, asked by ``link``), ``cgroups``, and a
+process 1 each (``init``), which ``commands`` talk to. ``state`` knows what lives, and removes what a dead lab left.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from cosched.apps.lab.link_orders import LinkOrders
 
+_TUN: Final = "/dev/net/tun"
 _TUNSETIFF: Final = 0x400454CA
 _TAP_WITHOUT_HEADER: Final = 0x0002 | 0x1000
 _REQUEST: Final = struct.Struct("16sH22x")
@@ -31,7 +32,11 @@ _KEPT: Final = 10_000
 
 def open_tap(name: str) -> int:
     """Make a TAP device in the network namespace that the caller is in; the descriptor of its other end."""
-    descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        remedy = f"chmod 666 {_TUN}" if isinstance(error, PermissionError) else "modprobe tun"
+        raise OSError(error.errno, f"{error.strerror}; remedy: as root: {remedy}", _TUN) from None
     try:
         fcntl.ioctl(descriptor, _TUNSETIFF, _REQUEST.pack(name.encode(), _TAP_WITHOUT_HEADER))
     except OSError as error:

@@ -39,8 +39,11 @@ class CutOff:
     def holds(self, entry: NodeEntry) -> bool:
         """Whether a node that was silent for a lease is on a cluster of which no node is heard, of several clusters.
 
-        The others have been silent for half a lease at least, for they do not all fall silent at one instant.
+        The others have been silent for half a lease at least, for they do not all fall silent at one instant. A node
+        that was removed is lost for good.
         """
+        if entry.name not in self._book.allowed:
+            return False
         if len({each.cluster for each in self._book if each.known or each.hello is not None}) < 2:
             return False
         since_s = self._book.now_s() - self._lease_s / 2

@@ -68,6 +68,7 @@ class Launches:
         self._owners = Owners()
         self._desks = AtDesks() if shared(config) else None
         self._limits = Limits(config, book)
+        self._between = config.components.between(config.name)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
         self.cut_off = CutOff(config, book, self.attempts, self._say, self._do)
@@ -141,8 +142,16 @@ class Launches:
         record = self._record_of(start.job.id)
         gang = Gang(tuple(share.node for share in start.allocation.nodes))
         launch = self.attempts[record.id] = LaunchAttempt(record, start.allocation, start.limit_us, gang)
+        launch.crossing = self._crossing(launch)
         self._set_timer(launch)
         self._do(launch, gang.begin())
+
+    def _crossing(self, launch: LaunchAttempt) -> float:
+        """How many times longer a job takes that lies on several clusters, by what the link is known to cost."""
+        if self._between is None:
+            return 1.0
+        clusters = {self.book.entry(node).cluster for node in launch.gang.nodes}
+        return 1.0 + self._between.cost_ppm(launch.record.job.kind, sorted(clusters)) / 1_000_000
 
     def _set_timer(self, launch: LaunchAttempt) -> None:
         launch.timed = True
@@ -218,6 +227,7 @@ class Launches:
         self.cut_off.heard(entry)
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases:
+                launch.crossing = self._crossing(launch)  # after a restart it was not known where its nodes are
                 self.comparison.found(entry.name, launch.job_id, launch.gang, reports.get(launch.key))
                 actions = launch.gang.reported(entry.name, reports.get(launch.key))
                 if actions:
@@ -303,6 +313,7 @@ class Launches:
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and self.cut_off.waited_for(launch, entry)):
                 self._do(launch, launch.gang.lost(entry.name, message))
+                self.cut_off.give_up(launch, message)
 
     def _heard_of_stray(
         self, entry: NodeEntry, key: tuple[int, int], message: wire.FromAgent, kind: OrderKind | None

@@ -51,6 +51,7 @@ class LaunchAttempt:
         self.held: dict[str, None] = {}  # nodes whose Prepare waits for the others' addresses
         self.timed = False  # the launch time-out counts
         self.reshaping: Reshaping | None = None  # what it holds is being changed
+        self.crossing = 1.0  # how many times longer it takes because its components are on several clusters
         self.cut_off_s: float | None = None  # since when no node of its cluster is heard (boot time); None: some are
         self.renewals = 0  # of its grant, by this scheduler
         self.given = 0  # how many processes more it was given of what it asked for
@@ -174,7 +175,7 @@ class Orders:
         """The run time at which a job's nodes end it: where its limit counts work, the last bound of that."""
         if launch.limit_us is None:
             return None
-        return math.ceil(launch.limit_us * self._stretch / (launch.slowest if self._reshaping else 1))
+        return math.ceil(launch.limit_us * self._stretch * launch.crossing / (launch.slowest if self._reshaping else 1))
 
     def _confined(self, launch: LaunchAttempt, share: Share) -> _Confined:
         """How many CPUs of a node are set aside for a job; where tasks of several share them, none are.

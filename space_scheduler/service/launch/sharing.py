@@ -53,7 +53,7 @@ def rules_of(config: ClusterConfig, policy: Policy) -> MachineRules:
         sharing=sharing_of(config),
         mpl=traits_of(policy).mpl,
         coscheduling=config.coscheduling.mode,
-        between=config.components.between(),
+        between=config.components.between(config.name),
         resize_retry_us=config.time_us("launch_timeout") if reshapes(policy) else 0,
     )
 

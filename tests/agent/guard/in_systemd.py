@@ -169,7 +169,7 @@ refused("moves its key", lambda: os.rename(etc + "/identity/node.key", etc + "/i
 refused("reads the guard's records", lambda: os.listdir(state + "/records"))
 refused("writes limits", lambda: open(side + "/cpu.max", "w"))
 refused("reads passwords", lambda: open("/etc/shadow"))
-refused("sees homes", lambda: os.listdir("/root"))
+refused("sees homes", lambda: os.listdir({home!r}))
 refused("writes to the system", lambda: open("/usr/bin/sh", "a"))
 refused("becomes root", lambda: os.setuid(0))
 refused("makes packets by hand", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
@@ -187,7 +187,8 @@ def test_the_agents_account_can_do_what_it_must_and_nothing_else(installed: tupl
     assert [int(status[key], 16) for key in ("CapEff", "CapPrm", "CapAmb", "CapBnd")] == [0] * 4
     assert status["NoNewPrivs"] == "1"
     assert Path(layout.run, "agent.sock").stat().st_uid == account.pw_uid  # it listens, and the guard answers it
-    text = TRIES.format(guard=main_pid("cosched-guard"), etc=layout.etc, state=config.paths.state, side=str(SIDE))
+    guard, home = main_pid("cosched-guard"), pwd.getpwuid(0).pw_dir
+    text = TRIES.format(guard=guard, etc=layout.etc, state=config.paths.state, side=str(SIDE), home=home)
     tried = subprocess.run(
         ["nsenter", f"--target={pid}", "--mount", "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}",
          "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", layout.python, "-c", text],

@@ -52,6 +52,7 @@ def test_a_scheduler_counts_with_the_costs_of_its_file(tmp_path: Path) -> None:
         ('{"ppm": {"gpu": 1}}', "ppm: 'gpu': 1; expected cpu, comm or ''"),
         ('{"ppm": {"cpu": -1}}', "ppm: 'cpu': -1"),
         ('{"links": {"a b": {"cpu": 2000000000}}}', r"links.a b: 'cpu': 2000000000"),
+        ('{"links": {"a": {"cpu": 1}}}', "links: 'a'; expected two clusters' names with a space between"),
     ],
 )
 def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -63,6 +64,13 @@ def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str, mess
     settings.write_text(f"name: dept\ncomponents: {{costs: {costs}}}\n")
     with pytest.raises(BadInput, match=message):
         load_cluster(settings)
+
+
+def test_the_schedulers_own_cluster_is_written_by_its_name(tmp_path: Path) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"ppm": {"": 5}, "links": {"lab-b dept": {"": 7}, "lab-a lab-b": {"": 9}}}')
+    found = read_between(costs, "dept")
+    assert [found.cost_ppm("cpu", pair) for pair in (["", "lab-b"], ["lab-a", "lab-b"], ["", "lab-a"])] == [7, 9, 5]
 
 
 def test_a_file_of_costs_that_is_not_there_is_said(tmp_path: Path) -> None:

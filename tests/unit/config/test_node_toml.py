@@ -44,7 +44,7 @@ WHOLE: dict[str, Any] = LEAST | {
         "busy_cpus": 1e6,
         "events": False,
     },
-    "coscheduling": {"clock_shift_us": 7},
+    "coscheduling": {"watch_messages": True, "clock_shift_us": 7},
     "contract": {"cpu_ratio": 1.0, "memory_ratio": 0.25, "mpl": 2},
     "weights": {"io": 10, "network_priority": 2},
     "parallel": False,

@@ -71,6 +71,18 @@ def test_units_have_what_the_guide_asks_for() -> None:
             assert there == (of == "all" or name == "guard"), f"{setting} in {name}"
 
 
+def test_coscheduling_by_messages_gives_the_agent_two_capabilities() -> None:
+    facts = NodeFacts(
+        "desk1", "office", FACTS.url, "desk1", 4, FACTS.memory_bytes, extra={"coscheduling": {"watch_messages": True}}
+    )
+    text = roles.node(node_settings(facts, LAYOUT), LAYOUT).text(f"{UNITS}/cosched-agent.service")
+    capabilities = [line for line in text.splitlines() if "Capabilit" in line]
+    assert capabilities == [
+        f"{key}=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE" for key in ("CapabilityBoundingSet", "AmbientCapabilities")
+    ]
+    assert "CAP_" not in made("node").text(f"{UNITS}/cosched-agent.service")
+
+
 def test_an_enrolment_writes_the_settings_that_are_rendered(tmp_path: Path) -> None:
     rendered = run(*NODE, "--slice", "yes", "--into", tmp_path)
     assert rendered.returncode == 0, rendered.stderr
@@ -175,3 +187,24 @@ def test_no_unit_is_more_exposed_than_the_guide_says(tmp_path: Path) -> None:
         score = re.search(r"Overall exposure level for \S+: (\d+\.\d)", scored.stdout)
         assert score is not None, scored.stderr
         assert float(score[1]) <= float(most) + 0.3, unit
+
+
+def test_there_is_one_source() -> None:
+    """Units are written in one module, and a node's settings by one function: of enrolments, of labs, of ``init``."""
+    root = Path(__file__).resolve().parents[3]
+    rooms = ("cosched", "node_agent", "space_scheduler", "local_load")
+    sources = [path for room in rooms for path in (root / room).rglob("*.py")]
+    texts = {str(path.relative_to(root)): path.read_text() for path in sources}
+    assert [name for name, text in texts.items() if "[Service]" in text] == ["cosched/install/units.py"]
+    assert [name for name, text in texts.items() if "tomli_w" in text] == ["cosched/config/templates.py"]
+    writers = {name for name, text in texts.items() if re.search(r"\bnode_toml\(", text)} - {
+        "cosched/config/templates.py"
+    }
+    assert writers == {
+        "cosched/apps/cli/init.py", "cosched/apps/enrol/enrolment.py", "cosched/apps/lab/files.py",
+        "cosched/install/roles.py",
+    }  # fmt: skip
+    started = {name for name, text in texts.items() if re.search(r"\bMODULES\[", text)}
+    assert started == {"cosched/apps/enrol/services.py", "cosched/apps/lab/holder.py", "cosched/install/units.py"}
+    named = {name for name, text in texts.items() if '"node_agent.guard"' in text}
+    assert named == {"cosched/install/units.py", "node_agent/guard/main.py"}  # the second is what its help calls it

@@ -98,14 +98,14 @@ def test_control_variates_are_of_these_jobs() -> None:
     for q in (0.7, 0.85):
         load = setup.workload(cells.at_q(q, Partition.RANDOM), 200_000)
         busy = setup._controls(load, q)
-        assert busy.shape == (200_000, 3)
+        assert busy.shape == (200_000, 4)
         known = np.abs(busy.min(axis=0))  # a job that does not wait is so far below the mean
         assert (np.abs(busy.mean(axis=0))[:2] < 0.15 * known[:2]).all()
-        assert known[0] < known[1] < known[2]
+        assert known[0] < known[1] < known[2] < known[3]
 
 
 def test_communication_makes_jobs_on_several_clusters_longer() -> None:
-    found = setup.simulated(cells.at_cost("random, above 11", 100_000), 500)
+    found = setup.simulated(cells.at_cost("balanced, above 11", 100_000), 500)
     longer = found.end_us - found.start_us - found.workload.run_us
     for row, shape in enumerate(found.workload.divided):
         assert longer[row] == (0 if shape is None else -(-int(found.workload.run_us[row]) // 10))

@@ -186,10 +186,14 @@ def _longer(cell: Cell) -> int:
     """How many times as long a first run is: guesses, of what would else be made in vain."""
     if cell.policy in (EASY, MOLDING):
         return 1
-    if cell.partition in (Partition.ADAPTIVE, Partition.NEAR) or cell.threshold > THRESHOLD:
-        return 2 if cell.policy != FCFS else 3
-    alone = cell == Cell(cell.policy, threshold=cell.threshold)
-    return {FCFS: 6, fpfs(1): 10, fpfs(2): 8, fpfs(5): 6}.get(cell.policy, 6 if alone else 3)
+    if cell.threshold > THRESHOLD:
+        busy = cell.partition is Partition.RANDOM and cell.policy != FCFS and cell.threshold > 14
+        return 8 if busy else 4 if cell.cost_ppm or cell.partition is Partition.RANDOM else 2
+    if cell.partition is Partition.ADAPTIVE:
+        return 3 if cell.policy == FCFS else 2
+    if cell.cost_ppm or cell.q != PAPERS.q or cell.partition is not Partition.RANDOM:
+        return {FCFS: 6, fpfs(2): 8, fpfs(5): 6}.get(cell.policy, 6 if cell.cost_ppm > 100_000 else 3)
+    return {fpfs(1): 13, fpfs(2): 13, fpfs(20): 4}.get(cell.policy, 6)
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:

@@ -1,0 +1,40 @@
+"""``calibrate --clusters``: what it makes of runs that are there, and what it refuses."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from kit.command import Call
+
+from cosched.apps.cli.link_costs import RUNS
+from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed
+from cosched.apps.experiments.run_log import RunLog
+from cosched.config.between import read_between
+from cosched.model.components import Between
+
+
+def test_kept_runs_are_made_into_tables_and_the_schedulers_files(cosched: Call, tmp_path: Path) -> None:
+    kept = RunLog(tmp_path, RUNS, Crossed)
+    kept.begin({}, add=False)
+    for delay_us, rate in ((ONE_CLUSTER, 8.0), (500, 6.4), (5_000, 2.0)):
+        kept.keep(Crossed(delay_us, "cg", rate, 0.3))
+    done = cosched("calibrate", "--clusters", "--rounds", "0", "--out", tmp_path)
+    assert done.status == 0, done.err
+    with (tmp_path / "link.csv").open(newline="") as file:
+        rows = [(row["delay_ms"], row["program"], row["kind"], float(row["slowdown"])) for row in csv.DictReader(file)]
+    assert rows == [("0.5", "cg", "comm", 1.25), ("5.0", "cg", "comm", 4.0)]
+    assert read_between(tmp_path / "between-0.5ms.json") == Between({"": 250_000, "comm": 250_000})
+    assert read_between(tmp_path / "between-5ms.json") == Between({"": 3_000_000, "comm": 3_000_000})
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--delays", "5"], 2, "--delays: '5'; expected a duration with its unit"),
+        (["--delays", "1ms,2s"], 2, "--delays: 2000000 us; expected up to 1000ms"),
+        (["--rounds", "0"], 1, "nothing to compare in"),
+    ],
+)
+def test_what_cannot_be_is_refused(cosched: Call, tmp_path: Path, options: list[str], status: int, words: str) -> None:
+    done = cosched("calibrate", "--clusters", "--out", tmp_path, *options)
+    assert (done.status, words in done.err) == (status, True), done.err

@@ -125,20 +125,27 @@ def issue(
         _same_or_new(into / GRANT_PUB, _public(load_grant_key(authority)))
 
 
-def sign_node(authority: Path, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]) -> dict[str, str]:
-    """A node's identity for a key that stays where it is: the texts of node.pem, ca.pem and grant.pub, by file name.
+def sign(
+    authority: Path, kind: Kind, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]
+) -> dict[str, str]:
+    """An identity for a key that stays where it is: the texts of KIND.pem and ca.pem, by file name.
 
     Raises :class:`BadInput`.
     """
-    checked_name("node", name)
+    checked_name(kind, name)
     issuer, signer = _authority(authority)
-    made = _signed(issuer, signer, key, "node", name, addresses, _LIFE, None)
-    _record(authority, "node", name, made)
+    made = _signed(issuer, signer, key, kind, name, addresses, _LIFE, None)
+    _record(authority, kind, name, made)
     return {
-        "node.pem": made.public_bytes(Encoding.PEM).decode(),
+        certificate(kind, authority)[0].name: made.public_bytes(Encoding.PEM).decode(),
         CA_PEM: (authority / CA_PEM).read_text(encoding="ascii"),
-        GRANT_PUB: _public(load_grant_key(authority)).decode(),
     }
+
+
+def sign_node(authority: Path, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]) -> dict[str, str]:
+    """The same of a node: the texts of node.pem, ca.pem and grant.pub. Raises :class:`BadInput`."""
+    grant_pub = _public(load_grant_key(authority)).decode()
+    return sign(authority, "node", key, name, addresses) | {GRANT_PUB: grant_pub}
 
 
 def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:

@@ -8,20 +8,46 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from cosched.errors import BadInput
 from cosched.identity.authority import write_new
+from cosched.identity.names import private
 
 
 def new_request(name: str, key_path: Path) -> str:
     """Make a key in a file that must not be there yet (mode 0600), and the request for its certificate, in PEM."""
     key = generate_private_key(SECP256R1())
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_new(key_path, pem, mode=0o600)
+    write_new(key_path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
+    return _request(name, key)
+
+
+def request_again(name: str, key_path: Path) -> str:
+    """The request for a certificate of a key that is there already. Raises :class:`BadInput` with the file."""
+    path = private(key_path)
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        raise BadInput(str(path), "not a key", "a key in PEM") from None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise BadInput(str(path), "a key of another kind", "ECDSA on P-256")
+    return _request(name, key)
+
+
+def _request(name: str, key: EllipticCurvePrivateKey) -> str:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return (
         x509.CertificateSigningRequestBuilder()

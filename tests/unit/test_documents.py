@@ -56,9 +56,13 @@ def table(page: str) -> list[list[str]]:
 
 
 def rooms(files: list[str]) -> set[str]:
-    """All folders that hold one of these files, but those within the tests."""
+    """All folders that hold one of these files, but those within the tests and within a role (Ansible names them)."""
     folders = {parent.as_posix() + "/" for name in files for parent in Path(name).parents if parent.name}
-    return {folder for folder in folders if re.match(r"(tests/.|docs/guide/results/.)", folder) is None}
+    return {
+        folder
+        for folder in folders
+        if re.match(r"(tests/.|docs/guide/results/.|ansible/(roles|examples)/.)", folder) is None
+    }
 
 
 def resolved(page: Path, target: str) -> Path:

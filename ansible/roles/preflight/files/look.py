@@ -1,0 +1,74 @@
+"""What preflight asks of a host, as one line of JSON; changes nothing, and runs with any Python 3."""
+
+import json
+import os
+import pwd
+import socket
+import sys
+import time
+
+
+def account(name):
+    """A user's uid and home, or nothing."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return {"uid": found.pw_uid, "home": found.pw_dir}
+
+
+def free_mib(path):
+    """What an ordinary user may still write below a directory, or below the nearest one above it that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize >> 20
+
+
+def taken(port):
+    """Whether something listens on a TCP port."""
+    for family, address in (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno == 98:
+                return True
+    return False
+
+
+def environments():
+    """Whether this Python can make environments."""
+    try:
+        import venv  # noqa: F401, PLC0415
+    except ImportError:
+        return False
+    return True
+
+
+def cgroups():
+    """The version of control groups that a guard finds; 0 for none."""
+    if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        return 2
+    return 1 if os.path.exists("/sys/fs/cgroup/cpu/cgroup.procs") else 0
+
+
+def main():
+    """Answer the question of the command line: ``{"users": [...], "ports": [...]}``."""
+    asked = json.loads(sys.argv[1])
+    answer = {
+        "time_s": time.time(),
+        "python": list(sys.version_info[:2]),
+        "venv": environments(),
+        "systemd": os.path.isdir("/run/systemd/system"),
+        "cgroups": cgroups(),
+        "free_mib": min(free_mib("/opt"), free_mib("/var/lib")),
+        "users": {name: account(name) for name in asked["users"]},
+        "ours": os.path.exists("/opt/cosched/current"),
+        "taken": [port for port in asked["ports"] if taken(port)],
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+main()

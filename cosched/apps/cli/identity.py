@@ -1,0 +1,86 @@
+"""``cosched identity``: an authority, and certificates of scheduler and users for keys that never leave their hosts."""
+
+import sys
+from pathlib import Path
+from typing import Final, cast
+
+import click
+import msgspec
+
+from cosched.apps.cli.values import one_of
+from cosched.errors import BadInput
+from cosched.identity.names import Kind
+
+_MOST_BYTES: Final = 1 << 16
+_kind = click.option(
+    "--kind",
+    default="scheduler",
+    show_default=True,
+    callback=one_of("scheduler", "user"),
+    help="scheduler or user.",
+)
+
+
+@click.group("identity")
+def command() -> None:
+    """Make an authority, a key with a request for its certificate, and the certificate (operators).
+
+    'cosched init' makes all of it in one place. A node's certificate comes from 'cosched node request' and 'node sign'.
+
+    \b
+    Example: cosched identity sign --authority office/authority scheduler <scheduler.csr
+    """
+
+
+@command.command("create")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", required=True, help="The cluster's name.")
+def create_command(directory: Path, name: str) -> None:
+    """Make a certificate authority in DIRECTORY, and the key by which jobs' grants are signed.
+
+    \b
+    Example: cosched identity create office/authority --name office
+    """
+    from cosched.identity.authority import create_authority  # noqa: PLC0415 (its library takes long to load)
+
+    create_authority(directory, name)
+    directory.chmod(0o700)
+    click.echo(f"{directory}: the authority of {name}; who has its keys makes certificates")
+
+
+@command.command("request")
+@click.argument("name")
+@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the key is kept.")
+@_kind
+def request_command(name: str, into: Path, kind: str) -> None:
+    """Print a request for a certificate of the key in DIR/KIND.key, which is made if it is missing.
+
+    \b
+    Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
+    """
+    from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
+    from cosched.identity.requests import new_request, request_again  # noqa: PLC0415
+
+    checked_name(cast(Kind, kind), name)
+    if not into.is_dir():
+        raise BadInput("--into", f"no directory {into}", "an existing one")
+    _, key = certificate(cast(Kind, kind), into)
+    click.echo(request_again(name, key) if key.exists() else new_request(name, key), nl=False)
+
+
+@command.command("sign")
+@click.argument("name")
+@click.option("--authority", type=click.Path(path_type=Path), metavar="DIR", required=True, help="With ca.key.")
+@click.option("--address", "addresses", metavar="ADDRESS", multiple=True, help="At which it is dialled; repeatable.")
+@_kind
+def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: str) -> None:
+    """Read a request from standard input; print the files of the identity as JSON, {file's name: text}.
+
+    \b
+    Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
+    """
+    from cosched.identity.authority import sign  # noqa: PLC0415
+    from cosched.identity.requests import requested_key  # noqa: PLC0415
+
+    key = requested_key(sys.stdin.read(_MOST_BYTES))
+    click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))

@@ -1,0 +1,132 @@
+"""The Ansible collection without Ansible: its files are what they promise to be."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cosched.config.cluster import ClusterConfig
+from cosched.config.load import convert
+from cosched.install import roles, units
+from cosched.install.layout import Layout
+from cosched.install.settings import NodeFacts, node_settings
+
+COLLECTION = Path(__file__).resolve().parents[2] / "ansible"
+ROLES = sorted(path.name for path in (COLLECTION / "roles").iterdir())
+PLAYBOOKS = sorted((COLLECTION / "playbooks").glob("*.yml"))
+
+
+KEYWORDS = {
+    "name", "when", "register", "changed_when", "failed_when", "check_mode", "loop", "loop_control", "notify", "listen",
+    "delegate_to", "become", "run_once", "until", "retries", "delay", "vars", "tags", "no_log", "diff", "block",
+    "throttle",
+}  # fmt: skip
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def tasks_of(found: Any) -> list[dict[str, Any]]:
+    """All tasks of a file, those in blocks and plays too."""
+    tasks = []
+    for each in found or []:
+        if "hosts" in each:
+            tasks += tasks_of(each.get("tasks"))
+        else:
+            tasks.append(each)
+            tasks += tasks_of(each.get("block"))
+    return tasks
+
+
+ALL_TASKS = {
+    path.relative_to(COLLECTION): tasks_of(read(path))
+    for path in [*PLAYBOOKS, *COLLECTION.glob("roles/*/tasks/*.yml"), *COLLECTION.glob("roles/*/handlers/*.yml")]
+}
+
+
+def test_every_file_is_yaml_and_says_where_it_begins() -> None:
+    files = [*COLLECTION.rglob("*.yml")]
+    assert len(files) > 30
+    for path in files:
+        assert path.read_text(encoding="utf-8").startswith("---\n"), path
+        assert read(path) is not None, path
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_takes_is_what_it_has_defaults_for(role: str) -> None:
+    defaults = read(COLLECTION / "roles" / role / "defaults/main.yml")
+    options = read(COLLECTION / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert {name: option["default"] for name, option in options.items()} == defaults
+    for name, option in options.items():
+        assert name.startswith(f"{role}_")
+        assert option["description"].strip().endswith("."), name
+    kinds = {"str": str, "path": str, "int": int, "bool": bool, "list": list, "dict": dict}
+    for name, option in options.items():
+        if "{{" not in str(option["default"]):
+            assert type(option["default"]) is kinds[option["type"]], name
+
+
+def test_only_modules_that_ansible_core_has() -> None:
+    modules = {module for tasks in ALL_TASKS.values() for task in tasks for module in task if module not in KEYWORDS}
+    assert "ansible.builtin.copy" in modules
+    assert [module for module in modules if not module.startswith("ansible.builtin.")] == []
+    assert read(COLLECTION / "galaxy.yml")["dependencies"] == {}
+
+
+def test_what_is_notified_is_listened_to() -> None:
+    heard = {
+        topic
+        for path, tasks in ALL_TASKS.items()
+        if "handlers" in path.parts
+        for task in tasks
+        for topic in ([task["listen"]] if isinstance(task.get("listen"), str) else task.get("listen", []))
+    }
+    said = {task["notify"] for tasks in ALL_TASKS.values() for task in tasks if "notify" in task}
+    given = [task.get("vars", {}) for tasks in ALL_TASKS.values() for task in tasks]
+    said |= {words["layout_topic"] for words in given if "layout_topic" in words}
+    assert said - {"{{ layout_topic }}"} == heard
+
+
+def test_a_secret_is_in_no_log() -> None:
+    copies = [task for tasks in ALL_TASKS.values() for task in tasks if "ansible.builtin.copy" in task]
+    secret = [task for task in copies if "grant.key" in task["ansible.builtin.copy"].get("src", "")]
+    assert secret
+    assert all(task["no_log"] and task["diff"] is False for task in secret)
+
+
+def test_roles_know_no_unit_and_no_settings_of_their_own() -> None:
+    """Units, settings, accounts and directories are what the software renders: none is written a second time."""
+    installed = roles.node(
+        node_settings(NodeFacts("desk1", "office", "wss://head:7420/v1/agent", "desk1", 2, 1 << 30), Layout()), Layout()
+    )
+    written = [line for file in installed.files for line in file.text.splitlines()]
+    lines = {line for line in written if re.match(r"[A-Za-z]+ ?=", line) and len(line) > 12}
+    assert len(lines) > 20
+    for path in (COLLECTION / "roles").rglob("*"):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert [line for line in lines if line in text] == [], path
+            assert "[Service]" not in text, path
+
+
+def test_services_that_roles_name_are_the_ones_that_are_installed() -> None:
+    named = set()
+    for path in (COLLECTION / "roles").rglob("*.yml"):
+        named |= set(re.findall(r"cosched-[a-z-]+\.service", path.read_text(encoding="utf-8")))
+    assert named == {units.GUARD_UNIT, units.AGENT_UNIT, units.SCHEDULER_UNIT, units.LOCAL_LOAD_UNIT}
+
+
+def test_the_example_is_what_settings_take() -> None:
+    inventory = COLLECTION / "examples/inventory"
+    groups = read(inventory / "hosts.yml")["all"]["children"]
+    assert set(groups) == {"cosched_scheduler", "cosched_nodes", "cosched_local_load"}
+    extra = read(inventory / "group_vars/cosched_nodes.yml")["node_agent_extra"]
+    import tomllib  # noqa: PLC0415
+
+    facts = NodeFacts("desk1", "office", "wss://head:7420/v1/agent", "desk1", 2, 1 << 30, extra=tomllib.loads(extra))
+    assert node_settings(facts, Layout()).presence.preset == "desktop"
+    given = read(inventory / "group_vars/all.yml")
+    convert({"name": given["cosched_cluster"], "network": given["cosched_network"]}, ClusterConfig, "all.yml")

@@ -44,15 +44,16 @@ class Changes(msgspec.Struct):
     asked: bool = False
 
     def __bool__(self) -> bool:
+        return bool(self.submitted or self._more_than_submissions())
+
+    @property
+    def only_submissions(self) -> bool:
+        """Whether jobs were submitted and nothing else happened: who had no place has none now."""
+        return bool(self.submitted) and not self._more_than_submissions()
+
+    def _more_than_submissions(self) -> bool:
         return bool(
-            self.submitted
-            or self.vacated
-            or self.withdrawn
-            or self.released
-            or self.due
-            or self.disturbed
-            or self.resized
-            or self.asked
+            self.vacated or self.withdrawn or self.released or self.due or self.disturbed or self.resized or self.asked
         )
 
 

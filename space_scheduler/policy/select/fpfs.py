@@ -38,6 +38,8 @@ class FitProcessorsFirstServed:
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Start heads while they fit, then let others past the blocked head as far as its count allows."""
+        if (plan := self._short_cut(snapshot)) is not None:
+            return plan
         future = future_of(snapshot)
         starts: list[PlannedStart] = []
         start_heads(iter(snapshot.queue), future, starts)
@@ -57,14 +59,41 @@ class FitProcessorsFirstServed:
             if not future.by_company or jumps == before:
                 return Plan(starts, jumps)
 
+    def _short_cut(self, snapshot: Snapshot) -> Plan | None:
+        """The plan of a pass before which nothing but submissions has happened, or None.
+
+        Who waited before that does not fit now, or may not pass the head: the newcomers alone are asked.
+        """
+        jumps, head = snapshot.memory, snapshot.queue.head()
+        if not isinstance(jumps, Jumps) or head is None or head.id != jumps.head_id:
+            return None
+        newcomers = snapshot.changes.submitted
+        if not snapshot.changes.only_submissions or head in newcomers:
+            return None
+        if jumps.count >= self.max_jumps:
+            return Plan((), jumps)
+        future = future_of(snapshot)
+        if future.by_company:
+            return None
+        starts: list[PlannedStart] = []
+        for job in sorted(newcomers, key=lambda job: snapshot.queue.key(job.id)):
+            if jumps.count < self.max_jumps and future.now(job):
+                jumps = Jumps(jumps.head_id, jumps.count + 1)
+                starts.append(future.start(job, _jumped(jumps)))
+        return Plan(starts, jumps)
+
     def _past(self, snapshot: Snapshot, future: Future, starts: list[PlannedStart], jumps: Jumps) -> Jumps:
         """Let others past the blocked head, one alone where it might fit after that; returns the count then."""
         taken = {start.job.id for start in starts}
         scan = snapshot.queue.scan(future.free_procs)
         while jumps.count < self.max_jumps and (job := next_fitting(scan, future, taken)) is not None:
             jumps = Jumps(jumps.head_id, jumps.count + 1)
-            starts.append(future.start(job, Reason(Why.JUMPED, {"head": jumps.head_id, "jumps": jumps.count})))
+            starts.append(future.start(job, _jumped(jumps)))
             if future.by_company:
                 break
             scan.advance()
         return jumps
+
+
+def _jumped(jumps: Jumps) -> Reason:
+    return Reason(Why.JUMPED, {"head": jumps.head_id, "jumps": jumps.count})

@@ -23,7 +23,9 @@ class JustFirst:
     shares: ClassVar = True
 
     def plan(self, snapshot: Snapshot) -> Plan:
-        """Start heads while they fit."""
+        """Start heads while they fit; none, if the head did not fit before and nothing but submissions has happened."""
+        if snapshot.changes.only_submissions and snapshot.queue.head() not in snapshot.changes.submitted:
+            return Plan()
         starts: list[PlannedStart] = []
         start_heads(iter(snapshot.queue), future_of(snapshot), starts)
         return Plan(starts)

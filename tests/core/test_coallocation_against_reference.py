@@ -26,7 +26,7 @@ from space_scheduler.simulator.host import Site
 from space_scheduler.simulator.host import simulate as simulate_core
 
 #: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
-SEEDS = max(200, settings().max_examples)
+SEEDS = max(100, settings().max_examples)
 #: Those of the variants, for each policy.
 FEWER = SEEDS // 4
 

@@ -22,6 +22,13 @@ from tests.live.test_launchers import SYSTEMS, Systems, residue, wait_until_clea
 pytestmark = [pytest.mark.xdist_group("two labs")]
 
 DELAY_US = 2_000
+#: Each message library is launched across labs in every run of the tests; cancelled there is one of MPI, and PVM.
+SOME = [
+    pytest.param(
+        *each.values, marks=each.marks if each.values[0] in ("open_mpi_5", "pvm") else (*each.marks, pytest.mark.long)
+    )
+    for each in SYSTEMS
+]
 THREE_AND_THREE = {"tasks": 6, "components": (3, 3)}
 
 
@@ -65,7 +72,7 @@ def test_six_ranks_over_two_labs_give_the_verified_answer_and_leave_nothing(
     wait_until_clean(two_labs, before)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", SOME)
 def test_a_gang_across_labs_is_cancelled_as_one(two_labs: Lab, jobs: Jobs, systems: Systems, system: str) -> None:
     before = residue(two_labs)
     job_id = jobs.submit(systems.cg(system, 20000, 1000000), **THREE_AND_THREE)
@@ -124,11 +131,13 @@ def test_users_are_told_where_components_lie(two_labs: Lab, jobs: Jobs) -> None:
 
 
 #: When the link is cut, and what holds of a job then.
-MOMENTS = ("prepare", "launch", "run")
+OTHERS = (("prepare", False), ("launch", False), ("launch", True), ("run", True))
 
 
-@pytest.mark.parametrize("requeue", [False, True])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("moment", "requeue"),
+    [("prepare", True), ("run", False), *(pytest.param(*each, marks=pytest.mark.long) for each in OTHERS)],
+)
 def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
     two_labs: Lab, jobs: Jobs, systems: Systems, moment: str, requeue: bool
 ) -> None:

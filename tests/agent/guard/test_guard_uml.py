@@ -93,8 +93,9 @@ def test_cgroup_v2_passes_the_same_tests(memory: Path, names: tuple[str, ...], d
 @pytest.mark.system("user-mode-linux")
 @pytest.mark.system("gcc")
 @pytest.mark.system("systemd")
-def test_guard_and_agent_are_services_of_systemds(memory: Path) -> None:
-    output, passed = ran(memory, ["in_systemd.py"], SYSTEMD_S, "cosched_systemd=yes")
+@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.long)])
+def test_guard_and_agent_are_services_of_systemds(memory: Path, kills: int) -> None:
+    output, passed = ran(memory, ["in_systemd.py"], SYSTEMD_S, "cosched_systemd=yes", f"cosched_kills={kills}")
     assert passed == 7, output
 
 

@@ -32,7 +32,7 @@ from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
 from kit.needs import need_namespaces
-from kit.waiting import BOUND_S
+from kit.waiting import BOUND_S, wait_for
 
 DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32
@@ -183,12 +183,18 @@ class Node:
         self.environment: dict[str, str] = {}  # more of it, for agent and guard
         self._within: list[str] = []
         self._confined: list[str] = []
+        self._account_uid: int | None = None
 
     def start_guard(self) -> None:
         self.guard = self._start("node_agent.guard", self.base / "guard.log")
 
     def start_agent(self) -> None:
+        if self._account_uid is not None:  # systemd starts it when the guard has said that it is ready
+            wait_for(lambda: self._given_to(self._account_uid), "the guard to give the agent its places")
         self.agent = self._start("node_agent", self.log, self._confined)
+
+    def _given_to(self, uid: int | None) -> bool:
+        return all(place.is_dir() and place.stat().st_uid == uid for place in (self.run, self.state))
 
     def own_account(self, account: str) -> None:
         """From its next start on the agent is that account, without capabilities or new privileges, as an installation
@@ -196,6 +202,7 @@ class Node:
         """
         need_namespaces()
         entry = pwd.getpwnam(account)
+        self._account_uid = entry.pw_uid
         os.chown(self.identity / "node.key", entry.pw_uid, -1)
         raw = tomllib.loads(self.config.read_text())
         raw.setdefault("security", {})["agent_user"] = account

@@ -158,9 +158,9 @@ def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
             time.sleep(0.01)
         cut(two_labs)
     # mpirun may fail by itself when it does not reach a node, before the lease is over: that is the script's own end
-    over = (
-        {"queued", "failed"} if requeue and moment == "launch" else {"queued"} if requeue else {"node lost", "failed"}
-    )
+    # and while nodes prepare, a lost one fails the launch, which there are no other nodes to try again on
+    ends = {"node lost", "failed", *(["launch failed"] if moment == "prepare" else [])}
+    over = {"queued", *(["failed"] if moment == "launch" else [])} if requeue else ends
     job = jobs.until(job_id, lambda job: job.state in over, 90)
     give_up_s = time.monotonic() + 30
     while any(groups_of(two_labs, job_id).get(node) for node in two_labs.clusters["c1"]):

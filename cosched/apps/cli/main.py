@@ -49,7 +49,7 @@ _SECTIONS: Final = {
         "nodes": ("nodes:command", "List the nodes."),
         "desk": ("desk:command", "At your own desk: pause parallel work on this machine."),
         "node": ("nodes:node_command", "Add, remove, drain or resume a node."),
-        "identity": ("identity:command", "Make an authority, keys with requests, and certificates for them."),
+        "identity": ("identity:command", "Make an authority, keys, requests and certificates."),
         "policy": ("policy:command", "Show the live system's policy, or choose another."),
         "token": ("token:command", "Tokens for users of other machines."),
         "bench": ("bench:command", "Measure what is claimed of the live system."),

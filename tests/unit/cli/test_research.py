@@ -236,7 +236,13 @@ def test_commas_in_parentheses_are_a_policys_own(cosched: Call, log: Path) -> No
 
 def test_policies_lists_all_that_can_be_named(cosched: Call) -> None:
     found = json.loads(cosched("policies", "--json").out)
-    assert {row["variant"] for row in found["variants"]} == {"overcommit=X", "subset", "any-owners", "mpl=N"}
+    assert {row["variant"] for row in found["variants"]} == {
+        "overcommit=X",
+        "subset",
+        "any-owners",
+        "mpl=N",
+        "share-clusters",
+    }
     assert {"fcfs", "easy", "sjbf", "conservative", "fpfs"} <= {row["policy"] for row in found["policies"]}
     assert [row["order"] for row in found["orders"]] == ["fcfs", "sjf", "ljf"]
 

@@ -10,7 +10,6 @@ from fractions import Fraction
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
-from cosched.model.allocation import Allocation
 from cosched.model.components import Between, Placed, narrowest, nearest_division, worst_fit
 from cosched.model.job import Job
 from cosched.model.width import Components, Flexible, Range
@@ -129,8 +128,3 @@ def slowed(speed: int | Fraction, cost_ppm: int) -> int | Fraction:
         return speed
     exact = Fraction(speed) * _PPM / (_PPM + cost_ppm)
     return exact.numerator if exact.denominator == 1 else exact
-
-
-def node_clusters(allocation: Allocation, cluster_of: Callable[[str], str]) -> list[str]:
-    """The clusters of an allocation's nodes, each once, in the order of the nodes."""
-    return list(dict.fromkeys(cluster_of(share.node) for share in allocation.nodes))

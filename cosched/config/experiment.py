@@ -101,8 +101,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             yield "threshold", self.threshold, f"1 to {largest}, the processors of the largest cluster"
         if self.partition not in (None, Partition.USER) and self.threshold is None:
             yield "threshold", f"none beside {self.partition}", "the size above which jobs are divided, such as 11"
-        if self.most_components < 1:
-            yield "most_components", self.most_components, "1 or more"
+        if not 1 <= self.most_components <= MOST_CLUSTERS:
+            yield "most_components", self.most_components, f"1 to {MOST_CLUSTERS}"
         if not 0 <= self.cross_cluster_cost <= 1000:
             yield "cross_cluster_cost", self.cross_cluster_cost, "the part of its time that it adds, such as 0.25"
 

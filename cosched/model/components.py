@@ -15,11 +15,12 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from cosched.errors import BadInput
 from cosched.model.width import Components, Flexible
 
 #: Into how many components a job is divided at most, where nobody says (the paper's section 4.1).
 MOST_COMPONENTS: Final = 4
+#: Among so many clusters the nearest division is looked for: 4 095 sets of them.
+NEAR_CLUSTERS: Final = 12
 
 
 class Partition(StrEnum):
@@ -96,15 +97,6 @@ class Dividing(msgspec.Struct, frozen=True, kw_only=True):
             return Components(divided(procs, min(procs, chance.randint(2, self.most))))
         count = min(procs, 2 + bisect_left(self.bounds, procs))
         return Components((balanced if self.partition is Partition.BALANCED else divided)(procs, count))
-
-    def check(self, largest_cluster: int, where: str = "--threshold") -> None:
-        """Raises :class:`BadInput` where a job that is not divided could be wider than every cluster."""
-        if not 1 <= self.threshold <= largest_cluster:
-            raise BadInput(
-                where, f"found {self.threshold}", f"1 to {largest_cluster}, the processors of the largest cluster"
-            )
-        if self.most < 1:
-            raise BadInput("--most-components", f"found {self.most}", "1 or more")
 
 
 class Between(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -199,23 +191,26 @@ def narrowest(procs: int, most: int, free: Sequence[int]) -> tuple[int, ...] | N
 
 def _least_level(procs: int, free: Sequence[int]) -> int | None:
     """The least width up to which clusters (the freest first) have to be filled to hold so many; None: they cannot."""
-    if procs > sum(free):
-        return None
     for count in range(len(free), 0, -1):  # the last ones are filled to the brim, the first ``count`` to one level
         rest = procs - sum(free[count:])
         level = -(-rest // count)
         if rest > 0 and (count == len(free) or level >= free[count]) and level <= free[count - 1]:
             return level
-    return free[0]
+    return None
 
 
 def nearest_division(
     procs: int, most: int, free: Sequence[int], names: Sequence[str], kind: str, between: Between
 ) -> Placed | None:
-    """As :func:`narrowest`, but among the divisions whose communication between clusters costs the job the least."""
+    """As :func:`narrowest`, but among the divisions whose communication between clusters costs the job the least.
+
+    Of divisions that cost the same and are as wide it takes the one on the freest clusters. Of more clusters than
+    :data:`NEAR_CLUSTERS` the freest are looked at: each set of them is a division of its own.
+    """
     best: tuple[tuple[int, tuple[int, ...]], Placed] | None = None
-    for count in range(1, min(most, len(free)) + 1):
-        for chosen in combinations(range(len(free)), count):
+    freest = sorted(range(len(free)), key=lambda at: (-free[at], at))[:NEAR_CLUSTERS]
+    for count in range(1, min(most, len(freest)) + 1):
+        for chosen in combinations(freest, count):
             widths = narrowest(procs, count, [free[index] for index in chosen])
             if widths is None or len(widths) < count:
                 continue

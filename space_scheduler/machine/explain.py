@@ -69,7 +69,8 @@ def explain(machine: MachineView, record: Record) -> Reason:
     if head is None or head is job:
         return Reason(Why.NOT_CHOSEN, {"free_procs": machine.capacity.free_procs})
     promised_us = machine.jobs.records[head.id].promise_us
-    if promised_us is not None and machine.now_us + job.estimate_us > promised_us:
+    longest_us = job.estimate_us if machine.nodes is None else machine.nodes.room().longest_us(job)
+    if promised_us is not None and machine.now_us + longest_us > promised_us:
         return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
     return Reason(Why.BEHIND_HEAD, {"head": head.id})
 

@@ -60,8 +60,15 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
     """A node is new, back, or of another size."""
     if event.node.procs < 0 or event.node.memory_bytes < 0:
         raise ValueError(f"a node cannot have less than nothing: {event.node}")
-    if machine.joinable(event).join(event.node):
-        machine.see([event.node.name])
+    capacity, name = machine.joinable(event), event.node.name
+    before = capacity.members.get(name)
+    cluster = None if before is None else before.node.cluster
+    if capacity.join(event.node):
+        machine.see([name])
+        if cluster not in (None, event.node.cluster) and machine.rates is not None:
+            for record in machine.jobs.running():
+                if record.goes_with and any(share.node == name for share in record.goes_with.nodes):
+                    machine.rates.regrouped(record)
         machine.disturbed(Why.CAPACITY_CHANGED, event)
         return holdings.put_back(machine, event)
     return []

@@ -49,6 +49,14 @@ class Rates:
         self.occupancy.enter(record.job, record.allocation)
         self._touched.update(share.node for share in (*old.nodes, *record.allocation.nodes))
 
+    def regrouped(self, record: Record) -> None:
+        """A node of a job's belongs to another cluster: what the link costs it may be something else."""
+        allocation = record.goes_with
+        assert allocation is not None
+        self.occupancy.leave(record.job.id)
+        self.occupancy.enter(record.job, allocation)
+        self._touched.update(share.node for share in allocation.nodes)
+
     def answered(self, record: Record) -> None:
         """A job waits for an answer from now on, or no more; it goes with what it went with."""
         allocation = record.goes_with

@@ -96,7 +96,7 @@ def resolve(
 def _argument(text: str) -> tuple[str, str, str]:
     """The number before the variants in a name's parentheses, if there is one, and the variants with their bracket."""
     first, _, rest = text.removesuffix(")").partition(",")
-    if not first.strip().isdecimal():
+    if not first.strip().isdecimal() or not text.endswith(")"):
         return "", "(", text
     return (first.strip(), "(", f"{rest})") if rest else (first.strip(), "", "")
 

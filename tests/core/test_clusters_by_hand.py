@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from cosched.model.components import Between, Dividing, Partition
 from cosched.model.coscheduling import Mode
@@ -13,6 +14,7 @@ from cosched.model.node import Node
 from cosched.model.width import Components, Flexible, Range
 from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Boundary, JobSubmitted, NodeDrained, NodeJoined
+from space_scheduler.machine.instructions import Start
 from space_scheduler.machine.record import Infeasible
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
@@ -200,6 +202,48 @@ def test_a_moldable_job_is_as_wide_as_has_a_place_on_its_clusters() -> None:
     assert (first.procs, len(first.nodes)) == (4, 1)
     assert second is not None
     assert second.procs == 4
+
+
+def test_a_reason_knows_that_the_link_makes_a_job_longer() -> None:
+    """Job 2 needs all at 11. Job 3 would be done by then on one lab, and is not on two; job 2 has a place beside it."""
+    told: list[tuple[int, Why]] = []
+    where = site(6, 6, between=Between({"": 250_000}))
+    rows = ((0, 11, (5,)), (0, 10, (5, 5)), (0, 10, (1, 1)))
+    simulate(
+        workload(rows), EASY, site=where, validate=True,
+        observer=lambda _now, _event, found: told.extend(
+            (each.job.id, each.reason.why) for each in found if isinstance(each, Start)
+        ),
+    )  # fmt: skip
+    assert told == [(1, Why.FITS), (3, Why.BACKFILLED_BESIDE), (2, Why.FITS)]
+
+
+def test_a_job_that_waits_is_told_that_it_would_be_in_the_way_over_the_link() -> None:
+    state = SchedulerState(EASY, MachineRules(between=Between({"": 500_000})))
+    for name in ("a", "b"):
+        state.handle(NodeJoined(Node(name, 2, 1 << 30, cluster=name)), 0)
+    for number, procs, for_s, shape in (
+        (1, 1, 12, None), (2, 4, 10, Components((2, 2))), (3, 2, 10, Components((1, 1)))
+    ):  # fmt: skip
+        state.handle(JobSubmitted(Job(number, procs, for_s * S, 0, shape=shape)), 0)
+    state.handle(Boundary(), 0)
+    assert state.explain(3).why is Why.WOULD_DELAY_RESERVATION
+
+
+def test_a_node_that_joins_another_lab_makes_its_jobs_slower() -> None:
+    state = SchedulerState(resolve("3dbf-light"), MachineRules(sharing=Sharing(), between=COST))
+    nodes = [Node(name, 1, 1 << 30, 1, cluster=lab) for name, lab in (("a", "x"), ("b", "x"), ("c", "y"))]
+    for node in nodes:
+        state.handle(NodeJoined(node), 0)
+    submit(state, 1, 2, None)
+    assert state.records[1].end_us == 10 * S
+    state.handle(NodeJoined(structs.replace(nodes[1], cluster="y")), 2 * S)
+    state.handle(Boundary(), 2 * S)
+    state.validate()
+    assert state.records[1].end_us == 12 * S
+    again = SchedulerState.restore(state.policy, state.rules, state.snapshot())
+    again.validate()
+    assert again.records[1].end_us == 12 * S
 
 
 def test_phased_bounds_are_told_by_the_workload() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosched.model.components import Between, Dividing, Partition
+from cosched.model.coscheduling import Mode
 from cosched.model.node import Node
 from cosched.workload.rules import Workload
 from space_scheduler.machine.events import Boundary, Event, JobEnded, JobSubmitted, NodeJoined
@@ -17,6 +18,7 @@ from space_scheduler.machine.instructions import Instruction, Start
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.presets import compose
+from space_scheduler.progress import Sharing
 from space_scheduler.simulator.fitting import fitting
 from space_scheduler.simulator.host import Site, simulate, site_rules
 
@@ -151,19 +153,20 @@ def test_in_every_selection(
         assert longer[row] == (-(-run_us * (1_000_000 + cost_ppm) // 1_000_000) if apart else run_us)
 
 
+@pytest.mark.parametrize(("name", "sharing"), [("easy", None), ("3dbf-light", Sharing(Mode.NONE))])
 @given(seed=st.integers(0, 1 << 20), partition=st.sampled_from(PARTITIONS))
-@settings(max_examples=40)
-def test_a_restored_machine_goes_on_alike(seed: int, partition: Partition) -> None:
+@settings(max_examples=30)
+def test_a_restored_machine_goes_on_alike(name: str, sharing: Sharing | None, seed: int, partition: Partition) -> None:
     """A core that is written down and restored between any two events decides as one that was not."""
-    site = site_of((5, 4, 4), 2, 250_000)
-    load = fitting(workload_of(seed, (5, 4, 4), partition), [EASY], site)
+    policy, site = resolve(name), site_of((5, 4, 4), 2, 250_000)._replace(sharing=sharing)
+    load = fitting(workload_of(seed, (5, 4, 4), partition), [policy], site)
     told: list[tuple[int, Event]] = []
-    simulate(load, EASY, site=site, observer=lambda now_us, event, _: told.append((now_us, event)))
-    rules = site_rules(EASY, site)
-    states = [SchedulerState(EASY, rules) for _ in range(2)]
+    simulate(load, policy, site=site, observer=lambda now_us, event, _: told.append((now_us, event)))
+    rules = site_rules(policy, site)
+    states = [SchedulerState(policy, rules) for _ in range(2)]
     for now_us, event in told:
         plain = states[0].handle(event, now_us)
-        states[1] = SchedulerState.restore(EASY, rules, states[1].snapshot())
+        states[1] = SchedulerState.restore(policy, rules, states[1].snapshot())
         assert states[1].handle(event, now_us) == plain
         states[1].validate()
 

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from cosched.errors import BadInput
 from cosched.model.components import (
     Between,
     Dividing,
@@ -72,12 +71,6 @@ def test_random_counts_are_drawn_evenly_and_again_from_the_same_seed() -> None:
         assert 900 < sum(shape == Components(divided(20, count)) for shape in drawn) < 1100
 
 
-def test_a_threshold_wider_than_every_cluster_is_refused() -> None:
-    Dividing(threshold=20).check(20)
-    with pytest.raises(BadInput, match="found 21"):
-        Dividing(threshold=21).check(20)
-
-
 def test_worst_fit_puts_the_widest_where_most_is_free() -> None:
     assert worst_fit((3, 3, 2), (5, 3, 4)) == Placed((3, 3, 2), (0, 2, 1))
     assert worst_fit((5, 4, 4), (5, 3, 4)) is None
@@ -119,6 +112,13 @@ def test_the_near_division_avoids_the_slow_link() -> None:
     assert nearest_division(6, 3, (6, 5, 5), names, "", between) == Placed((6,), (0,))
     assert nearest_division(8, 2, (6, 5, 5), names, "", between) == Placed((4, 4), (0, 2))
     assert nearest_division(17, 3, (6, 5, 5), names, "", between) is None
+
+
+def test_among_very_many_clusters_the_freest_are_looked_at() -> None:
+    names, free = [f"c{at}" for at in range(1000)], [5] * 1000
+    free[900] = free[901] = 9
+    assert nearest_division(18, 4, free, names, "", Between({"": 1})) == Placed((5, 5, 4, 4), (900, 901, 0, 1))
+    assert nearest_division(9, 4, free, names, "", Between({"": 1})) == Placed((9,), (900,))
 
 
 def test_a_job_pays_for_its_kind_and_for_the_worst_link_it_uses() -> None:

@@ -73,6 +73,10 @@ class CountedFuture:
             profile = self._profile or self._whole_profile()
             profile.change(start_us, start_us + job.estimate_us, -job.procs)
 
+    def lasts_us(self, job: Job) -> int:
+        """Its estimate."""
+        return job.estimate_us
+
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its processors now."""
         start = PlannedStart(job, reason)

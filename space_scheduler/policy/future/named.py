@@ -112,6 +112,11 @@ class NamedFuture:
         if start_us != FOREVER_US:
             self._take(job, start_us, self._place_found(job))
 
+    def lasts_us(self, job: Job) -> int:
+        """Its estimate, and what the link between clusters costs it there."""
+        assert self._found is not None
+        return self._room.lasts_us(job, self._found[1])
+
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its place now."""
         start = PlannedStart(job, reason, self._place_found(job))

@@ -43,6 +43,10 @@ class Future(Protocol):
         """Set the place aside that :meth:`earliest` has just found; at FOREVER_US there is none."""
         ...
 
+    def lasts_us(self, job: Job) -> int:
+        """How long a job is predicted to take alone where :meth:`now` has just found a place for it."""
+        ...
+
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its place now. Raises ValueError where there is none."""
         ...

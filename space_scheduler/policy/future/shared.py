@@ -68,6 +68,12 @@ class SharedFuture:
         if start_us != FOREVER_US:
             self._reserved = job, start_us
 
+    def lasts_us(self, job: Job) -> int:
+        """Its estimate, and what the link between clusters costs it there."""
+        assert self._found is not None
+        assert self._found[1] is not None
+        return self._room.lasts_us(job, self._found[1])
+
     def start(self, job: Job, reason: Reason) -> PlannedStart:
         """Give a job its place now."""
         start = PlannedStart(job, reason, self._place_found(job))

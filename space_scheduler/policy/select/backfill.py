@@ -134,7 +134,7 @@ class Backfill:
             return _in_hole(future)
         if shadow_us == FOREVER_US:
             return FIRST_FIT
-        if future.now_us + job.estimate_us <= shadow_us:
+        if future.now_us + future.lasts_us(job) <= shadow_us:
             return Reason(Why.BACKFILLED_BEFORE_SHADOW, {"shadow_us": shadow_us})
         return future.beside(shadow_us)
 

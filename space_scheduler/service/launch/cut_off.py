@@ -14,11 +14,13 @@ from space_scheduler.service.launch.effects import Speaks
 from space_scheduler.service.launch.gang import Action, Phase
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.orders import LaunchAttempt
-from space_scheduler.service.launch.sharing import stretch
 
 
 class CutOff:
-    """Which attempts are cut off, and since when (``LaunchAttempt.cut_off_s``). ``do`` carries a gang's actions out."""
+    """Which attempts are cut off, and since when (``LaunchAttempt.cut_off_s``).
+
+    ``do`` carries a gang's actions out, ``limit_us`` is the run time at which a job's nodes end it.
+    """
 
     def __init__(
         self,
@@ -27,14 +29,15 @@ class CutOff:
         attempts: Mapping[int, LaunchAttempt],
         say: Speaks,
         do: Callable[[LaunchAttempt, list[Action]], None],
+        limit_us: Callable[[LaunchAttempt], int | None],
     ) -> None:
         self._book = book
         self._attempts = attempts
         self._say = say
         self._do = do
+        self._limit_us = limit_us
         self._lease_s = config.time_us("lease") / US_PER_S
         self._more_s = (config.time_us("grace") + config.time_us("lease")) / US_PER_S
-        self._stretch = stretch(config)
 
     def holds(self, entry: NodeEntry) -> bool:
         """Whether a node that was silent for a lease is on a cluster of which no node is heard, of several clusters.
@@ -72,9 +75,9 @@ class CutOff:
     def give_up_overdue(self) -> None:
         """Whoever has been cut off for longer than it may run is not heard of any more."""
         for launch in list(self._attempts.values()):
-            if launch.cut_off_s is None or launch.limit_us is None:
+            if launch.cut_off_s is None or (limit_us := self._limit_us(launch)) is None:
                 continue
-            most_s = launch.limit_us / US_PER_S * self._stretch + self._more_s
+            most_s = limit_us / US_PER_S + self._more_s
             if self._book.now_s() - launch.cut_off_s > most_s:
                 self.give_up(launch, "it was cut off for longer than its time limit")
 

@@ -15,6 +15,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
+from space_scheduler.clusters import crossing_ppm
 from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer, Instruction, Kill, RateChanged, Resize, Start
@@ -71,7 +72,7 @@ class Launches:
         self._between = config.components.between(config.name)
         self._effects: list[Effect] = []
         self._reshapes = Reshapes(config, book, orders, self._do, self._add)
-        self.cut_off = CutOff(config, book, self.attempts, self._say, self._do)
+        self.cut_off = CutOff(config, book, self.attempts, self._say, self._do, orders.limit_us)
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; from now on somebody else's task."""
@@ -148,10 +149,8 @@ class Launches:
 
     def _crossing(self, launch: LaunchAttempt) -> float:
         """How many times longer a job takes that lies on several clusters, by what the link is known to cost."""
-        if self._between is None:
-            return 1.0
         clusters = {self.book.entry(node).cluster for node in launch.gang.nodes}
-        return 1.0 + self._between.cost_ppm(launch.record.job.kind, sorted(clusters)) / 1_000_000
+        return 1.0 + crossing_ppm(launch.record.job, clusters, self._between) / ALONE_PPM
 
     def _set_timer(self, launch: LaunchAttempt) -> None:
         launch.timed = True

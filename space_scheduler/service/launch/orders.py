@@ -126,7 +126,7 @@ class Orders:
             peers=peers,
             tasks=_tasks(name, peers),
             memory_bytes=record.job.memory_bytes or None,
-            limit_us=self._limit_us(launch),
+            limit_us=self.limit_us(launch),
             grace_us=self._grace_us,
             directory=submission.directory,
             environment=job_environment(context),
@@ -171,7 +171,7 @@ class Orders:
         enabled = {share.node: share.procs for share in launch.wanted.nodes}
         return wire.JobMap(self.map_number(launch), enabled)
 
-    def _limit_us(self, launch: LaunchAttempt) -> int | None:
+    def limit_us(self, launch: LaunchAttempt) -> int | None:
         """The run time at which a job's nodes end it: where its limit counts work, the last bound of that."""
         if launch.limit_us is None:
             return None

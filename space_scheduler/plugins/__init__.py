@@ -58,6 +58,8 @@ def resolve(
     if base in PRESETS:
         preset = PRESETS[base]
         if bracket and preset.argument:
+            if not variants.endswith(")"):
+                raise BadInput(where, f"{name!r}", f"a number of jumps in parentheses: {base}(10)")
             number, bracket, variants = _argument(variants)
             select = select or (f"{preset.argument}({number})" if number else None)
         if bracket and not preset.place:
@@ -96,7 +98,7 @@ def resolve(
 def _argument(text: str) -> tuple[str, str, str]:
     """The number before the variants in a name's parentheses, if there is one, and the variants with their bracket."""
     first, _, rest = text.removesuffix(")").partition(",")
-    if not first.strip().isdecimal() or not text.endswith(")"):
+    if not first.strip().isdecimal():
         return "", "(", text
     return (first.strip(), "(", f"{rest})") if rest else (first.strip(), "", "")
 

@@ -1,6 +1,7 @@
 """A cluster that is cut off: who lies wholly on it goes on, who has a component elsewhere does not."""
 
 import msgspec
+from kit.drive import happen
 
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
@@ -12,17 +13,6 @@ from space_scheduler.plugins import resolve
 from space_scheduler.reasons import Why
 
 S = 1_000_000
-
-
-def happen(state: SchedulerState, at_s: int, *events: ev.Event) -> list[Instruction]:
-    told: list[Instruction] = []
-    for event in (*events, ev.Boundary()):
-        told += state.handle(event, at_s * S)
-    for each in told:
-        if isinstance(each, Start):
-            state.handle(ev.JobLaunched(each.job.id), at_s * S)
-    state.validate()
-    return told
 
 
 def two_labs() -> SchedulerState:

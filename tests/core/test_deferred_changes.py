@@ -1,6 +1,7 @@
 """A change that is planned and cannot be sent yet: until it is, a job goes with what it holds."""
 
 import pytest
+from kit.drive import happen
 
 from cosched.model.job import Job
 from cosched.model.node import Node
@@ -18,18 +19,6 @@ POLICY = resolve("equipartition(wait)")
 def malleable(number: int, most: int, *, ask_more: int = 0, resident: bool = False) -> Job:
     """A job that asks for two processors, from one up to so many."""
     return Job(number, 2, 100 * S, 0, shape=Range(1, most, malleable=True, ask_more=ask_more, resident=resident))
-
-
-def happen(state: SchedulerState, at_s: int, *events: ev.Event) -> list[Instruction]:
-    """Take in events and the end of their batch; starts are launched, nothing is resized."""
-    told: list[Instruction] = []
-    for event in (*events, ev.Boundary()):
-        told += state.handle(event, at_s * S)
-    for each in told:
-        if isinstance(each, Start):
-            state.handle(ev.JobLaunched(each.job.id), at_s * S)
-    state.validate()
-    return told
 
 
 def rates(told: list[Instruction]) -> dict[int, int]:

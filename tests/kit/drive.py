@@ -28,6 +28,18 @@ def policy_named(name: str) -> Policy:
     return compose(preset.order, preset.select, preset.place, preset.mpl) if preset else compose("fcfs", name)
 
 
+def happen(state: SchedulerState, at_s: int, *events: ev.Event) -> list[Instruction]:
+    """Take in events and the end of their batch; starts are launched, nothing is resized."""
+    told: list[Instruction] = []
+    for event in (*events, ev.Boundary()):
+        told += state.handle(event, at_s * SECOND)
+    for each in told:
+        if isinstance(each, Start):
+            state.handle(ev.JobLaunched(each.job.id), at_s * SECOND)
+    state.validate()
+    return told
+
+
 class Drive:
     """A machine and its clock. Each call is one event at the present second; ``decide`` closes the batch."""
 

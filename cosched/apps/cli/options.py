@@ -1,5 +1,6 @@
 """The options that ``simulate`` and ``compare`` share, and the settings they make."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -112,10 +113,9 @@ def _site(path: Path) -> SiteSettings:
 
 def _sizes(text: str) -> list[int]:
     """Numbers with commas between."""
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise BadInput("--clusters", f"{text!r}", "processors of each cluster, such as 4,4,4")
-    return [int(part) for part in parts]
+    if not re.fullmatch(r"\s*[0-9]{1,10}\s*(,\s*[0-9]{1,10}\s*)*", text):
+        raise BadInput("--clusters", f"{text[:80]!r}", "processors of each cluster, such as 4,4,4")
+    return [int(part) for part in text.split(",")]
 
 
 def _check_choice(key: str, value: str) -> None:

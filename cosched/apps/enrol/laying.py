@@ -36,9 +36,9 @@ def lay(made: Installation) -> None:
     write(made, Path("/"))
     for directory, before in zip(made.directories, owners, strict=True):
         uid, gid = owner(directory.owner)
-        os.chown(directory.path, uid, gid)
-        if before == 0 != uid:
+        if before == 0 != uid:  # while nobody but root can move anything in it
             _hand_over(Path(directory.path), _VOLATILE if directory.volatile else _KEPT, uid, gid)
+        os.chown(directory.path, uid, gid)
     own(made.identity)
 
 

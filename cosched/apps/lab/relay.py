@@ -28,6 +28,8 @@ _ADDRESS_BYTES: Final = 6
 _MULTICAST: Final = 0x01
 _AT_ONCE: Final = 64
 _KEPT: Final = 10_000
+#: More senders than a lab has are somebody's invention: then all are learnt anew.
+_MOST_SENDERS: Final = 4096
 
 
 def open_tap(name: str) -> int:
@@ -89,6 +91,8 @@ class Relay:
                 frame = os.read(descriptor, _MAX_FRAME_BYTES)
             except OSError:  # there is no more
                 return
+            if len(self._places) >= _MOST_SENDERS:
+                self._places.clear()
             self._places[frame[_ADDRESS_BYTES : 2 * _ADDRESS_BYTES]] = source
             for target in self._targets(frame, source):
                 self._held.append(Held(due_s, source, target, frame))

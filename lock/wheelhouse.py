@@ -118,10 +118,17 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def is_ours(directory: Path) -> bool:
+    """Whether nothing is there but what was made here before."""
+    if not directory.is_dir():
+        return False
+    names = {path.name for path in directory.iterdir() if path.suffix != ".whl"}
+    return not any(directory.iterdir()) or names == {"requirements.txt", "SHA256SUMS"}
+
+
 def make(directory: Path, pythons: list[str], machine: str, extras: list[str]) -> int:
     """Make it, whole or not at all; how many wheels it has. Raises :class:`Refused`."""
-    taken = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
-    if taken and not (directory / "SHA256SUMS").is_file():
+    if directory.exists() and not is_ours(directory):
         raise Refused(f"{directory} is there and no wheelhouse: nothing is written over")
     lock = (ROOT / "lock" / "requirements.txt").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

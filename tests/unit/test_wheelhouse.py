@@ -61,7 +61,13 @@ def test_nothing_is_written_over_that_is_no_wheelhouse(tmp_path: Path) -> None:
     precious.write_text("all of it")
     with pytest.raises(wheelhouse.Refused, match="nothing is written over"):
         wheelhouse.make(tmp_path, ["3.11"], "x86_64", [])
+    for name in ("SHA256SUMS", "requirements.txt"):  # as beside an image of somebody else's
+        (tmp_path / name).write_text("")
+        with pytest.raises(wheelhouse.Refused, match="nothing is written over"):
+            wheelhouse.make(tmp_path, ["3.11"], "x86_64", [])
     assert precious.read_text() == "all of it"
+    precious.unlink()
+    assert wheelhouse.is_ours(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,14 @@
+"""All dashboards, and the files that an installation gets."""
+
+from cosched.monitoring.dashboards.build import text
+from cosched.monitoring.dashboards.cluster import CLUSTER
+from cosched.monitoring.dashboards.desk import DESK
+from cosched.monitoring.dashboards.jobs import JOBS
+from cosched.monitoring.dashboards.policies import POLICIES
+
+ALL = (CLUSTER, DESK, JOBS, POLICIES)
+
+
+def files(runbooks: dict[str, str]) -> dict[str, str]:
+    """The text of each dashboard by its file's name; ``runbooks`` has the address of each alert's section."""
+    return {f"{made.uid}.json": text(made, runbooks) for made in ALL}

@@ -104,6 +104,12 @@ def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
     return f"{int(shown['serialNumber'], 16):x}" if "serialNumber" in shown else ""
 
 
+def expiry_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float | None:
+    """When the other side's certificate expires, in seconds since 1970; None where it showed none."""
+    shown: dict[str, Any] = connection.getpeercert() or {}
+    return ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
+
+
 def expect(connection: ssl.SSLObject | ssl.SSLSocket, kind: Kind, name: str | None = None) -> Peer:
     """The other side, if it is of that kind (and name). Raises :class:`BadInput`."""
     peer = peer_of(connection)

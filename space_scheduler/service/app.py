@@ -39,7 +39,6 @@ from space_scheduler.service.api.administration import Administration
 from space_scheduler.service.api.api import Api
 from space_scheduler.service.api.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.api.heavy import Heavy
-from space_scheduler.service.api.metrics import Metrics, Timed
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
@@ -51,6 +50,8 @@ from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
+from space_scheduler.service.metrics.exposition import Metrics
+from space_scheduler.service.metrics.timed import Timed
 from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
@@ -125,7 +126,7 @@ class Service:
             )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
-        self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
+        self.metrics = self._measured(core, identity)
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -138,7 +139,6 @@ class Service:
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log), callers.gate()])
         api = Api(
             config,
             self.host,
@@ -152,11 +152,9 @@ class Service:
             self.launches.comparison,
             bodies,
         )
-        app.add_routes(openapi.routes(Heavy(callers), api, administration))
-        app.router.add_get(AGENTS, self.link.accept)
-        app.on_response_prepare.append(_anonymous)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=2.0,
+            self._application(callers, api, administration),
+            access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
             max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
         )  # fmt: skip
@@ -173,6 +171,25 @@ class Service:
             self._warn_of_expiry()
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    def _application(self, callers: Callers, *holders: object) -> web.Application:
+        """Every address with its handler, a method of one of the holders, behind what all requests pass."""
+        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate()]
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
+        app.add_routes(openapi.routes(Heavy(callers), *holders))
+        app.router.add_get(AGENTS, self.link.accept)
+        app.on_response_prepare.append(_anonymous)
+        return app
+
+    def _measured(self, core: Timed, identity: Path) -> Metrics:
+        """What counts, and is told what to count."""
+        metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted, self.host.path, identity)
+        core.journalled = metrics.service.commit.observe
+        self.host.tell_passes(metrics.service.passes.observe)
+        metrics.disk.look()
+        metrics.certificates.look()
+        metrics.http.expect((each.method, each.path) for each in openapi.ROUTES)
+        return metrics
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
@@ -193,12 +210,15 @@ class Service:
         """What has to be looked at from time to time."""
         assert runner.server is not None
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
-        self.metrics.slow_readers = lambda: self.readers.cut
-        self.metrics.refused = lambda: self.acceptor.refused
+        self.metrics.service.slow_readers = lambda: self.readers.cut
+        self.metrics.service.refused = lambda: self.acceptor.refused
         discarder = Discarder(self.config, self.host, self.shell, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
-            for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
+            for each in (
+                *(self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run()),
+                *(self.metrics.disk.watch(), self.metrics.certificates.watch()),
+            )
         ]
 
     async def stop(self) -> None:

@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import serial_of
+from cosched.identity.tls import expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
@@ -150,6 +150,7 @@ class Link:
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
+        entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
         self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())

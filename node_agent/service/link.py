@@ -135,7 +135,10 @@ class Link:
             proxy=None,
             user_agent_header=None,
         ) as connection:
-            tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
+            secured = connection.transport.get_extra_info("ssl_object")
+            tls.expect(secured, "scheduler")
+            if tls.serial_of(secured) in self._revocations:
+                raise LinkEnded("its certificate was revoked")
             hello = _in_version(self._hello(), self._speaks)
             self._speaks = VERSION
             await connection.send(encode(hello))

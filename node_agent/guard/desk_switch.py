@@ -74,7 +74,7 @@ class Desk:
 
     def status_fields(self) -> dict[str, Any]:
         """For ``status``, the agent's too: why nothing runs here, and until when."""
-        return {"paused": self.pause.why, "paused_until_us": self.pause.until_us}
+        return {"paused": self.pause.why, "paused_until_us": self.pause.until_us, "pauses": self.pause.count}
 
     def _heard(self, packet: bytes, uid: int) -> bytes:
         return json.dumps(self._answered(packet, uid)).encode()

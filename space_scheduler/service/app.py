@@ -20,7 +20,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
 from cosched.identity.authority import WARN_DAYS, validities
 from cosched.identity.grants import load_grant_key
-from cosched.identity.tls import server_context
+from cosched.identity.tls import Peer, server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
@@ -30,6 +30,7 @@ from space_scheduler.service.access import listen
 from space_scheduler.service.access.accepting import Acceptor
 from space_scheduler.service.access.admission import Limits
 from space_scheduler.service.access.callers import AGENTS, Callers
+from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import told
 from space_scheduler.service.access.readers import Readers
@@ -39,6 +40,7 @@ from space_scheduler.service.api.administration import Administration
 from space_scheduler.service.api.api import Api
 from space_scheduler.service.api.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.api.heavy import Heavy
+from space_scheduler.service.api.identities import Identities
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
@@ -104,6 +106,7 @@ class Service:
             logging.getLogger(name).addHandler(self._bridge)
         identity = Path(config.identity)
         secured = server_context(identity, tokens=config.listen.tokens) if config.listen.address else None
+        self.certificates = Certificates(identity if config.listen.address else None)
         # without TLS there are no agents: nobody is ever given a grant
         key = load_grant_key(Path(config.identity)) if config.listen.address else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
@@ -139,6 +142,7 @@ class Service:
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
+        identities = Identities(self.link, members, self.certificates, callers, bodies, self.log)
         api = Api(
             config,
             self.host,
@@ -153,14 +157,14 @@ class Service:
             bodies,
         )
         self._runner = web.AppRunner(
-            self._application(callers, api, administration),
+            self._application(callers, api, administration, identities),
             access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
             max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
         )  # fmt: skip
         await self._runner.setup()
         self.acceptor = self._acceptor(self._runner, members)
-        callers.proven = self.acceptor.proven
+        callers.proven, identities.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
             self.acceptor.listen_unix(listening)
         if secured is not None:
@@ -203,8 +207,12 @@ class Service:
             runner.server,
             limits,
             self.log,
-            lambda name, serial: name in self.book.allowed and not members.is_revoked(serial),
+            lambda peer, serial: self._belongs(peer) and not members.is_revoked(serial),
+            self.certificates.was_shown,
         )
+
+    def _belongs(self, peer: Peer) -> bool:
+        return peer.kind == "user" or (peer.kind == "node" and peer.name in self.book.allowed)
 
     def _watch(self, runner: web.AppRunner) -> None:
         """What has to be looked at from time to time."""

@@ -22,7 +22,15 @@ from cosched.wire.sequence import OutOfTurn, Turn
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Disconnected, Heard, Removed, Ticked
+from space_scheduler.service.launch.inputs import (
+    AnyInput,
+    Connected,
+    Disconnected,
+    Heard,
+    Removed,
+    RevocationsChanged,
+    Ticked,
+)
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.link.joining import checked_hello
 from space_scheduler.service.link.session import Session
@@ -262,6 +270,11 @@ class Link:
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""
         self.feed(Removed(name, tuple(self.members.revoked) if self.members else ()))
+
+    def tell_revoked(self) -> None:
+        """All agents are told which certificates count no more."""
+        if self.members is not None:
+            self.feed(RevocationsChanged(self.members.revoked))
 
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""

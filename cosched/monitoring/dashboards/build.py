@@ -12,17 +12,20 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models import heatmap as heatmap_model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from cosched.monitoring import alerts
 from cosched.monitoring.dashboards.values import Dashboard, Named, Panel, Query, Variable
+from cosched.monitoring.rules import Alert
 
 _TAG = "cosched"
 _SOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
+_ALERTS = {alert.name: alert for alert in alerts.ALL}
 _ALL = dashboard.VariableOption(text="All", value="$__all")
 _DESK = "/d/cosched-desk?var-datasource=${datasource}&${cluster:queryparam}&var-node=${__field.labels.node}"
 _EITHER = heatmap.Panel | stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
 
 
-def text(made: Dashboard, runbooks: dict[str, str]) -> str:
-    """The JSON of a dashboard; ``runbooks``: the address of each alert's section. Raises KeyError for another alert."""
+def text(made: Dashboard, runbooks: str) -> str:
+    """The JSON of a dashboard; ``runbooks`` is the address of the page of runbooks."""
     builder = (
         builders.Dashboard(made.title)
         .uid(made.uid)
@@ -74,7 +77,7 @@ def _other_dashboards() -> builders.DashboardLink:
     )
 
 
-def _panel(panel: Panel, number: int, runbooks: dict[str, str]) -> Builder[dashboard.Panel]:
+def _panel(panel: Panel, number: int, runbooks: str) -> Builder[dashboard.Panel]:
     builder = _OF_KIND[panel.kind](panel)
     (
         builder.id(number)
@@ -87,15 +90,19 @@ def _panel(panel: Panel, number: int, runbooks: dict[str, str]) -> Builder[dashb
     )
     for at, query in enumerate(panel.queries):
         builder.with_target(_target(panel, query, chr(ord("A") + at)))
-    if panel.alert:
-        runbook = builders.DashboardLink(f"Runbook of {panel.alert}").url(runbooks[panel.alert])
-        builder.links([runbook.type(dashboard.DashboardLinkType.LINK).target_blank(True)])
+    if panel.alerts:
+        builder.links([_runbook(_ALERTS[alert], runbooks) for alert in panel.alerts])
     if panel.opens_desk:
         builder.data_links([builders.DashboardLink("This desk").url(_DESK).type(dashboard.DashboardLinkType.LINK)])
     if panel.names:
         builder.mappings([_mapping(panel.names)])
     builder.thresholds(_thresholds(panel))
     return builder
+
+
+def _runbook(alert: Alert, runbooks: str) -> builders.DashboardLink:
+    link = builders.DashboardLink(f"Runbook of {alert.name}").url(f"{runbooks}#{alert.anchor}")
+    return link.type(dashboard.DashboardLinkType.LINK).target_blank(True)
 
 
 def _target(panel: Panel, query: Query, letter: str) -> prometheus.Dataquery:

@@ -1,8 +1,8 @@
 """The dashboard *desk*: what parallel work takes at one workstation, and whether its owner's contract is kept."""
 
-from cosched.monitoring import series
+from cosched.monitoring import recordings, series
 from cosched.monitoring.dashboards import node_states
-from cosched.monitoring.dashboards.queries import increase, least, most, quantile, total
+from cosched.monitoring.dashboards.queries import increase, least, most, quantile, recorded, total
 from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable
 
 _NODE = "$node"
@@ -29,7 +29,7 @@ _NOW = (
         height=4,
         queries=(Query(least(series.NODE_GUARD_UP, node=_NODE), "answers"),),
         names=node_states.YES_IS_GOOD,
-        alert="CoschedGuardLost",
+        alerts=("CoschedGuardLost",),
     ),
     Panel(
         title="Paused",
@@ -94,7 +94,16 @@ _FELT = (
             )
             for share in (50, 99)
         ),
-        alert="CoschedLatencyBudget",
+    ),
+    Panel(
+        title="Wake-ups that are late",
+        description="The share of wake-ups at the desk that took more than 10 ms, in the 5 minutes and in the hour "
+        "before each point. The budget is one in a hundred; alerts fire when a month's budget would be gone in days.",
+        unit="percentunit",
+        queries=tuple(
+            Query(recorded(recordings.LATE[window], node=_NODE), f"{{{{node}}}}: {window}") for window in ("5m", "1h")
+        ),
+        alerts=("CoschedOwnerLatencyFast", "CoschedOwnerLatencySlow"),
     ),
     Panel(
         title="Pressure",

@@ -12,7 +12,7 @@ ALIVE = Panel(
     unit="none",
     kind="stacked",
     queries=(Query(total(series.JOBS, "state"), "{{state}}"),),
-    alert="CoschedQueueStuck",
+    alerts=("CoschedQueueStuck",),
 )
 
 
@@ -34,7 +34,7 @@ _QUEUE = (
         "waits.",
         unit="s",
         queries=(Query(most(series.QUEUE_OLDEST_WAIT), "waits"),),
-        alert="CoschedQueueStuck",
+        alerts=("CoschedQueueStuck",),
     ),
     _quantiles(
         series.QUEUE_WAIT,

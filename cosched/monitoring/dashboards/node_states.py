@@ -32,7 +32,7 @@ def states(node: str, height: int, *, opens_desk: bool = False) -> Panel:
         queries=(Query(coded(series.NODE_STATE, "state", STATES, "cluster", "node", node=node), "{{node}}"),),
         names=STATES,
         height=height,
-        alert="CoschedAgentLost",
+        alerts=("CoschedAgentLost",),
         opens_desk=opens_desk,
     )
 
@@ -65,7 +65,7 @@ def cpus_by_side(node: str) -> Panel:
             Query(total(series.NODE_CPUS_USED, "side", node=node), "{{side}}"),
             Query(total(series.NODE_CONTRACT_CPUS, node=node), "left to parallel work by contracts"),
         ),
-        alert="CoschedDeskOverContract",
+        alerts=("CoschedDeskOverContract",),
     )
 
 
@@ -92,5 +92,5 @@ def last_heard(node: str) -> Panel:
         "drawn.",
         unit="s",
         queries=(Query(f"time() - ({heard} > 0)", "{{node}}"),),
-        alert="CoschedAgentLost",
+        alerts=("CoschedAgentLost",),
     )

@@ -1,7 +1,7 @@
 """The dashboard *policies*: what the scheduling policy decides, for which reasons, and how good its promises are."""
 
-from cosched.monitoring import series
-from cosched.monitoring.dashboards.queries import SELDOM, beyond, increase, quantile, rate, total
+from cosched.monitoring import recordings, series
+from cosched.monitoring.dashboards.queries import SELDOM, beyond, increase, quantile, rate, recorded
 from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row
 
 _PAST_THE_HEAD = "backfilled.*|jumped|first_fit|best_fit"
@@ -12,7 +12,7 @@ PASS_LENGTH = Panel(
     description="Half of them take less than p50, 99 of 100 less than p99.",
     unit="s",
     queries=tuple(Query(quantile(share / 100, series.PASS_DURATION), f"p{share}") for share in (50, 99)),
-    alert="CoschedSchedulerLag",
+    alerts=("CoschedSchedulerLag",),
 )
 
 _DECISIONS = (
@@ -70,18 +70,13 @@ _QUALITY = (
         title="Processors in use",
         description="The share of the processors in service that jobs hold.",
         unit="percentunit",
-        queries=(Query(f"1 - {total(series.PROCS_FREE)} / ({total(series.PROCS)} > 0)", "held by jobs"),),
+        queries=(Query(recorded(recordings.PROCS_USED), "{{cluster}}: held by jobs"),),
     ),
     Panel(
         title="Mean bounded slowdown",
         description="Of jobs that ended in the hour before; 1: none of them waited.",
         unit="none",
-        queries=(
-            Query(
-                f"{increase(series.JOB_SLOWDOWN, part='_sum')} / {increase(series.JOB_SLOWDOWN, part='_count')}",
-                "bounded slowdown",
-            ),
-        ),
+        queries=(Query(recorded(recordings.MEAN_SLOWDOWN), "{{cluster}}"),),
     ),
     Panel(
         title="Starts later than promised",

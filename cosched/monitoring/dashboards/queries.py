@@ -5,6 +5,7 @@ Whatever is asked is of the chosen cluster, whose name the scrape configuration 
 """
 
 from cosched.monitoring.dashboards.values import Named
+from cosched.monitoring.rules import Recording
 from cosched.monitoring.series import Series
 
 #: Over which rates of what happens often are taken: by Grafana, from the scrape interval and the zoom.
@@ -15,9 +16,7 @@ SELDOM = "1h"
 
 def picked(series: Series, part: str = "", **labels: str) -> str:
     """A selector; ``part`` is that of a histogram: ``_bucket``, ``_sum``, ``_count``."""
-    chosen = {"cluster": "$cluster"} | labels
-    inside = ", ".join(f'{name}=~"{value}"' for name, value in chosen.items())
-    return f"{series.name}{part}{{{inside}}}"
+    return _selected(f"{series.name}{part}", labels)
 
 
 def total(series: Series, *by: str, **labels: str) -> str:
@@ -58,10 +57,20 @@ def beyond(bound: float, series: Series, window: str = SELDOM) -> str:
     return f"1 - {within} / {increase(series, window=window, part='_count')}"
 
 
+def recorded(recording: Recording, **labels: str) -> str:
+    """A selector of what the rules record."""
+    return _selected(recording.name, labels)
+
+
 def coded(series: Series, label: str, names: tuple[Named, ...], *by: str, **labels: str) -> str:
     """The number of the one value of ``label`` whose series is 1, as ``names`` counts its values."""
     parts = (f"{name.value} * {_by('sum', by, picked(series, **labels, **{label: name.text}))}" for name in names)
     return " + ".join(parts)
+
+
+def _selected(name: str, labels: dict[str, str]) -> str:
+    inside = ", ".join(f'{label}=~"{value}"' for label, value in ({"cluster": "$cluster"} | labels).items())
+    return f"{name}{{{inside}}}"
 
 
 def _by(how: str, by: tuple[str, ...], inside: str) -> str:

@@ -26,7 +26,7 @@ class Named(msgspec.Struct, frozen=True):
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """One panel. ``unit`` is Grafana's identifier of it; widths are in the grid's 24 columns, heights in its rows.
 
-    ``alert`` names the alert that the panel is about, whose runbook it links to. ``warn`` and ``fail`` colour a number
+    ``alerts`` names those that the panel is about; it links to their runbooks. ``warn`` and ``fail`` colour a number
     from that value on, or down from it where ``fail`` is the smaller one. ``names`` are those of states.
     ``opens_desk``: a click on a node's row opens the dashboard of that desk.
     """
@@ -38,7 +38,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "graph"
     width: int = 12
     height: int = 8
-    alert: str = ""
+    alerts: tuple[str, ...] = ()
     warn: float | None = None
     fail: float | None = None
     names: tuple[Named, ...] = ()

@@ -13,13 +13,15 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from grafana_foundation_sdk.models import units
 from kit.waiting import BOUND_S
 
-from cosched.monitoring import series
+from cosched.monitoring import alerts, recordings, series
 from cosched.monitoring.dashboards.queries import beyond
 from cosched.monitoring.dashboards.render import ALL, files
 from cosched.monitoring.dashboards.values import Dashboard, Panel
+from cosched.monitoring.rules import Pace
 
 PANELS = [pytest.param(panel, id=f"{made.uid}: {panel.title}") for made in ALL for panel in made.panels]
 UNITS = {value for value in vars(units).values() if isinstance(value, str)}
+KEPT = Path(__file__).resolve().parents[2] / "ansible/roles/grafana/files/dashboards"
 #: Labels that Prometheus gives to what it scrapes, and to what it finds.
 GIVEN = {"cluster", "job"}
 #: Series that Prometheus itself has.
@@ -36,6 +38,9 @@ def labels_of_series() -> dict[str, set[str]]:
             found |= {f"{each.name}_bucket": labels | {"le"}, f"{each.name}_sum": labels, f"{each.name}_count": labels}
         else:
             found[each.name] = labels
+    for recording in recordings.ALL:
+        of = next(each for each in series.ALL if each.name in recording.expression(Pace()))
+        found[recording.name] = set(of.label_names) | GIVEN
     return found
 
 
@@ -48,8 +53,7 @@ def plain(expr: str) -> str:
 
 def written() -> dict[str, dict[str, Any]]:
     """The dashboards as Grafana reads them, by their identifier."""
-    alerts = {panel.alert for made in ALL for panel in made.panels if panel.alert}
-    texts = files({alert: f"https://example.org/runbooks#{alert}" for alert in alerts})
+    texts = files("https://example.org/runbooks")
     return {name.removesuffix(".json"): json.loads(text) for name, text in texts.items()}
 
 
@@ -74,8 +78,9 @@ def test_a_panel_asks_for_series_and_labels_that_there_are(panel: Panel) -> None
             assert asked <= there[name], name
         shown = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
         by = {label.strip() for labels in re.findall(r"by \(([^)]*)\)", query.expr) for label in labels.split(",")}
-        assert shown <= by | {"node"}, "a legend shows what the sum has kept"
-        assert by <= {label for name, _ in found for label in there[name]}
+        had = {label for name, _ in found for label in there[name]}
+        assert by <= had
+        assert shown <= (by or had), "a legend shows what the sum has kept"
         # every name that is no function stands before its labels
         bare = re.sub(r"\{[^}]*\}|\"[^\"]*\"|\[[^\]]*\]", "", query.expr)
         assert set(re.findall(r"\b(?:cosched|process)[\w:]*", bare)) == {
@@ -134,7 +139,7 @@ def test_a_dashboard_has_its_variables_links_and_runbooks(made: Dashboard) -> No
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in shown)
     for panel, value in zip(shown, made.panels, strict=True):
         runbooks = [link["url"] for link in panel.get("links", [])]
-        assert runbooks == ([f"https://example.org/runbooks#{value.alert}"] if value.alert else [])
+        assert runbooks == [f"https://example.org/runbooks#{alert.lower()}" for alert in value.alerts]
 
 
 def test_dashboards_are_told_apart() -> None:
@@ -148,6 +153,13 @@ def test_grafana_s_own_types_read_what_was_written() -> None:
         assert again["templating"] == found["templating"]
 
 
-def test_the_same_values_give_the_same_bytes() -> None:
-    runbooks = {panel.alert: "https://example.org" for made in ALL for panel in made.panels if panel.alert}
-    assert files(runbooks) == files(dict(reversed(list(runbooks.items()))))
+def test_what_an_installation_gets_is_what_is_made_of_the_values_now() -> None:
+    """Made anew by ``python -m cosched.monitoring.dashboards ansible/roles/grafana/files/dashboards``."""
+    assert {path.name for path in KEPT.iterdir()} == set(files())
+    assert {name: (KEPT / name).read_text() for name in files()} == files()
+
+
+def test_every_alert_has_a_panel_that_shows_why_it_fires() -> None:
+    assert {alert for made in ALL for panel in made.panels for alert in panel.alerts} == {
+        each.name for each in alerts.ALL
+    }

@@ -51,6 +51,17 @@ class Heard(Input, frozen=True):
     message: wire.FromAgent
 
 
+class OwnerSaid(Input, frozen=True):
+    """An agent that was welcomed tells its owner's word.
+
+    ``banned`` are the users of it that this host knows, by number, in order.
+    """
+
+    node: str
+    word: wire.OwnersWord
+    banned: tuple[int, ...] = ()
+
+
 class Disconnected(Input, frozen=True):
     """An agent's connection has ended."""
 
@@ -90,4 +101,4 @@ class Discarded(Input, frozen=True):
     attempt: int
 
 
-AnyInput = Started | Connected | Heard | Disconnected | Removed | Ticked | InJournal | TimedOut | Discarded
+AnyInput = Started | Connected | Heard | OwnerSaid | Disconnected | Removed | Ticked | InJournal | TimedOut | Discarded

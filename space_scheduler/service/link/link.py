@@ -19,6 +19,7 @@ from cosched.identity.tls import expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
@@ -27,6 +28,7 @@ from space_scheduler.service.launch.inputs import (
     Connected,
     Disconnected,
     Heard,
+    OwnerSaid,
     Removed,
     RevocationsChanged,
     Ticked,
@@ -253,6 +255,11 @@ class Link:
             peer, future = self._asked.get(message.request, ("", None))
             if future is not None and peer == entry.name and not future.done():
                 future.set_result(message)
+        elif isinstance(message, wire.Heartbeat):
+            entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
+        elif isinstance(message, wire.OwnersWord):
+            self.feed(OwnerSaid(entry.name, message, _numbers(message.bans)))
+            return
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:
@@ -291,3 +298,8 @@ async def _say(socket: web.WebSocketResponse, message: wire.ToAgent) -> None:
             await socket.close()
     except (ConnectionError, TimeoutError, RuntimeError):
         pass
+
+
+def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
+    """The users that this host knows, in order: others cannot submit here."""
+    return tuple(sorted({number for name in names if (number := user_number(name)) >= 0}))

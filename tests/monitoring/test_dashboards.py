@@ -11,12 +11,14 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as grafana
 from grafana_foundation_sdk.models import units
+from kit.command import Call, cosched  # noqa: F401 (a fixture)
 from kit.waiting import BOUND_S
 
 from cosched.monitoring import alerts, recordings, series
 from cosched.monitoring.dashboards.queries import beyond
 from cosched.monitoring.dashboards.render import ALL, files
 from cosched.monitoring.dashboards.values import Dashboard, Panel
+from cosched.monitoring.rendering import Site, rendered
 from cosched.monitoring.rules import Pace
 
 PANELS = [pytest.param(panel, id=f"{made.uid}: {panel.title}") for made in ALL for panel in made.panels]
@@ -154,9 +156,26 @@ def test_grafana_s_own_types_read_what_was_written() -> None:
 
 
 def test_what_an_installation_gets_is_what_is_made_of_the_values_now() -> None:
-    """Made anew by ``python -m cosched.monitoring.dashboards ansible/roles/grafana/files/dashboards``."""
+    """Made anew by ``cosched monitoring render --dashboards --into DIR``."""
     assert {path.name for path in KEPT.iterdir()} == set(files())
     assert {name: (KEPT / name).read_text() for name in files()} == files()
+
+
+def test_the_command_writes_the_dashboards_where_they_are_asked_for(cosched: Call, tmp_path: Path) -> None:  # noqa: F811
+    asked = ("monitoring", "render", "--into", tmp_path, "--runbooks", "https://example.org/runbooks")
+    assert cosched(*asked).status == 0
+    assert {path.name for path in tmp_path.iterdir()} == set(rendered(Site()))
+    assert cosched(*asked, "--dashboards").status == 0
+    assert {path.name for path in tmp_path.iterdir()} == set(rendered(Site())) | set(files())
+    assert json.loads((tmp_path / "cosched-cluster.json").read_text()) == written()["cosched-cluster"]
+
+
+def test_the_command_prints_the_same_for_programs(cosched: Call) -> None:  # noqa: F811
+    printed = cosched("monitoring", "render", "--json", "--cluster", "office")
+    assert json.loads(printed.out) == rendered(Site(cluster="office"))
+    refused = cosched("monitoring", "render")
+    assert refused.status == 2
+    assert refused.err == "cosched: --into: none; expected a directory, or --json\n"
 
 
 def test_every_alert_has_a_panel_that_shows_why_it_fires() -> None:

@@ -21,7 +21,7 @@ PLAYBOOKS = sorted((COLLECTION / "playbooks").glob("*.yml"))
 KEYWORDS = {
     "name", "when", "register", "changed_when", "failed_when", "check_mode", "loop", "loop_control", "notify", "listen",
     "delegate_to", "become", "run_once", "until", "retries", "delay", "vars", "tags", "no_log", "diff", "block",
-    "throttle",
+    "rescue", "throttle",
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def tasks_of(found: Any) -> list[dict[str, Any]]:
             tasks += tasks_of(each.get("tasks"))
         else:
             tasks.append(each)
-            tasks += tasks_of(each.get("block"))
+            tasks += tasks_of(each.get("block")) + tasks_of(each.get("rescue"))
     return tasks
 
 
@@ -86,8 +86,8 @@ def test_what_is_notified_is_listened_to() -> None:
     }
     said = {task["notify"] for tasks in ALL_TASKS.values() for task in tasks if "notify" in task}
     given = [task.get("vars", {}) for tasks in ALL_TASKS.values() for task in tasks]
-    said |= {words["layout_topic"] for words in given if "layout_topic" in words}
-    assert said - {"{{ layout_topic }}"} == heard
+    said |= {words[topic] for words in given for topic in ("layout_topic", "package_topic") if topic in words}
+    assert said - {"{{ layout_topic }}", "{{ package_topic }}"} == heard
 
 
 def test_a_secret_is_in_no_log() -> None:
@@ -122,7 +122,7 @@ def test_services_that_roles_name_are_the_ones_that_are_installed() -> None:
 def test_the_example_is_what_settings_take() -> None:
     inventory = COLLECTION / "examples/inventory"
     groups = read(inventory / "hosts.yml")["all"]["children"]
-    assert set(groups) == {"cosched_scheduler", "cosched_nodes", "cosched_local_load"}
+    assert set(groups) == {"cosched_scheduler", "cosched_nodes", "cosched_local_load", "cosched_monitoring"}
     extra = read(inventory / "group_vars/cosched_nodes.yml")["node_agent_extra"]
     import tomllib  # noqa: PLC0415
 

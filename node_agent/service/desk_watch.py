@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from cosched.model.desk import ContractReason, DeskReport, Wakeups
 from cosched.model.desk import Pressure as PressureShares
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
-from cosched.wire.messages import Heartbeat
+from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
 from node_agent.core.lease import Lease
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
@@ -38,6 +38,7 @@ _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
+_REST_S = 1.0  # between two words of the owner's that end nothing
 _UNHEARD_S = 0.5  # somebody who comes is noticed within a second also where nothing is heard
 
 
@@ -79,6 +80,9 @@ class Desk:
         self.limited_cpus: float | None = None
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
+        self.word = NO_WORD  # what the owner has said, beside a pause
+        self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
+        self._worded_s = -_REST_S
         self._asked: Arm | Relax | None = None
         self._wanted: Arm | Relax = Arm("just started", ContractReason.UNKNOWN)
         self._tightened = False
@@ -233,6 +237,19 @@ class Desk:
         else:
             self.sources.guard_tells = True
 
+    def decided(self, status: dict[str, Any]) -> None:
+        """Somebody at the desk has decided something, says the guard: have the scheduler know.
+
+        What was ended is told before anything that comes of it; else once a second is enough.
+        """
+        word = _word(status.get("word") or {})
+        now_s = time.monotonic()
+        if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):
+            return
+        _log.info("the desk's owner has said: %s", word)
+        self.word, self._worded_s = word, now_s
+        self.tell_word(word)
+
     def take(self, status: dict[str, Any]) -> None:
         """What the guard says of its limits."""
         self._problem = ""
@@ -241,6 +258,7 @@ class Desk:
         if paused != self.paused:
             _log.info("%s", paused or "parallel work goes on at this desk")
         self.paused = paused
+        self.decided(status)
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:
             can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not
@@ -265,3 +283,10 @@ def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
 def _wakeups(found: dict[str, Any] | None) -> Wakeups | None:
     """What the guard's probe has counted; None where there is none."""
     return Wakeups(tuple(found["counts"]), found["late_us"]) if found else None
+
+
+def _word(found: dict[str, Any]) -> OwnersWord:
+    """What the owner has said, as the guard has it."""
+    ratio = found.get("cpu_ratio")
+    ended = tuple((int(job), int(attempt)) for job, attempt in found.get("ended", ()))
+    return OwnersWord(1.0 if ratio is None else float(ratio), tuple(map(str, found.get("bans", ()))), ended)

@@ -18,6 +18,7 @@ from cosched.identity import tls
 from cosched.identity.names import SCHEDULER
 from cosched.wire.messages import (
     MAX_FRAME_BYTES,
+    NO_WORD,
     RIGID_VERSION,
     VERSION,
     WRONG_VERSION,
@@ -86,6 +87,7 @@ class Link:
         self._url, self._identity = url, identity
         self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
         shell.tell, shell.hang_up = self.tell, self._hang_up
+        desk.tell_word = self.tell
         self._speaks = VERSION  # in the next hello
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
@@ -135,7 +137,10 @@ class Link:
             proxy=None,
             user_agent_header=None,
         ) as connection:
-            tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
+            secured = connection.transport.get_extra_info("ssl_object")
+            tls.expect(secured, "scheduler")
+            if tls.serial_of(secured) in self._revocations:
+                raise LinkEnded("its certificate was revoked")
             hello = _in_version(self._hello(), self._speaks)
             self._speaks = VERSION
             await connection.send(encode(hello))
@@ -143,6 +148,8 @@ class Link:
             self._problem = ""
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
+            if self._desk.word != NO_WORD:
+                self.tell(self._desk.word)
             self._shell.hand_in(happened.Joined())
             # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
             # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.

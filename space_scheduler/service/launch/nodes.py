@@ -7,6 +7,7 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
+from cosched.model.desk import Availability, ContractReason
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
@@ -68,6 +69,29 @@ class NodeEntry:
         if self.size is not None:
             return "up"
         return "lost" if self.known else "unknown"
+
+    @property
+    def availability(self) -> Availability:
+        """What everybody may know of the desk: whether parallel work may run there, and whether within limits."""
+        beat = self.beat
+        if self.size is None or self.drained or beat is None or beat.paused or beat.guard:
+            return Availability.NOT_AVAILABLE
+        limited = beat.presence.counts_as_present or beat.limited_cpus is not None
+        return Availability.LIMITED if limited else Availability.FREE
+
+    @property
+    def contract_reason(self) -> ContractReason:
+        """Which contract is in force there and why, as far as it is known here."""
+        beat = self.beat
+        if beat is None:
+            return ContractReason.AGENT_SILENT
+        if beat.desk is not None:
+            return beat.desk.reason
+        if beat.paused:  # an agent of a version that does not say
+            return ContractReason.PAUSED
+        if beat.guard:
+            return ContractReason.NO_GUARD
+        return ContractReason.UNKNOWN if beat.armed else ContractReason.RELAXED
 
     def offers(self, contract: SocialContract) -> Node:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.journal.records import View
+
+#: The reason of a node that is drained because its machine is suspended.
+ASLEEP: Final = "asleep: the machine is suspended"
 
 
 class NodeEntry:
@@ -37,6 +41,7 @@ class NodeEntry:
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
+        self.asleep = False  # its machine is suspended, by its agent's last word
         self.reason = ""
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
@@ -64,6 +69,8 @@ class NodeEntry:
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
+        if self.asleep:
+            return "asleep"
         if self.drained:
             return "draining" if busy else "drained"
         if self.size is not None:
@@ -83,6 +90,8 @@ class NodeEntry:
     def contract_reason(self) -> ContractReason:
         """Which contract is in force there and why, as far as it is known here."""
         beat = self.beat
+        if self.asleep:
+            return ContractReason.ASLEEP
         if beat is None:
             return ContractReason.AGENT_SILENT
         if beat.desk is not None:
@@ -159,6 +168,7 @@ class NodeBook:
             entry.known = True
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
+            entry.asleep = status.drained and status.reason == ASLEEP
             entry.owner = status.owner
             entry.cluster_before = status.node.cluster
             if entry.size is not None:

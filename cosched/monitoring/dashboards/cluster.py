@@ -105,6 +105,14 @@ _NODES = (
         alerts=("CoschedGuardLost",),
     ),
     Panel(
+        title="Desks by availability",
+        description="How many are free for parallel work, limited by their contracts, or not available. Where a site "
+        "has no series of single desks, this is what is told of them.",
+        unit="none",
+        kind="stacked",
+        queries=(Query(total(series.CLUSTER_AVAILABLE, "availability"), "{{availability}}"),),
+    ),
+    Panel(
         title="Nodes that the scheduler drained",
         description="Since its start, by cause: launches that failed there one after another, or losses.",
         unit="none",

@@ -2,7 +2,7 @@
 
 from cosched.monitoring import recordings, series
 from cosched.monitoring.dashboards import node_states
-from cosched.monitoring.dashboards.queries import increase, least, most, quantile, recorded, total
+from cosched.monitoring.dashboards.queries import coded, increase, least, most, quantile, recorded, total
 from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable
 
 _NODE = "$node"
@@ -62,15 +62,20 @@ _CONTRACT = (
     node_states.memory_by_side(_NODE),
     Panel(
         title="Why the contract leaves so much",
-        description="The reason that is in force at each desk: the owner's word, hours, the share for a desk that is "
-        "used.",
+        description="armed: the ceiling holds, as for a desk that is used; relaxed: nobody is there, and there is "
+        "none; not_relaxed: it is about to be lifted; paused: by the owner's word; scheduler_silent, "
+        "agent_silent, no_guard: one of them was not heard, and the ceiling holds if a guard is there; "
+        "asleep: the machine is suspended.",
         unit="none",
         kind="states",
         height=6,
         queries=(
-            Query(most(series.NODE_CONTRACT_REASON, "cluster", "node", "reason", node=_NODE), "{{node}}: {{reason}}"),
+            Query(
+                coded(series.NODE_CONTRACT_REASON, "reason", node_states.REASONS, "cluster", "node", node=_NODE),
+                "{{node}}",
+            ),
         ),
-        names=node_states.YES_IS_NEUTRAL,
+        names=node_states.REASONS,
     ),
     Panel(
         title="Pauses",
@@ -98,7 +103,8 @@ _FELT = (
     Panel(
         title="Wake-ups that are late",
         description="The share of wake-ups at the desk that took more than 10 ms, in the 5 minutes and in the hour "
-        "before each point. The budget is one in a hundred; alerts fire when a month's budget would be gone in days.",
+        "before each point. The budget is one in a hundred; alerts fire when a month's budget would be "
+        "gone in days.",
         unit="percentunit",
         queries=tuple(
             Query(recorded(recordings.LATE[window], node=_NODE), f"{{{{node}}}}: {window}") for window in ("5m", "1h")

@@ -1,22 +1,40 @@
 """States of nodes as graphs show them: names and colours, and the panels that more than one dashboard has."""
 
+from cosched.model.desk import PUBLIC_REASONS
 from cosched.monitoring import series
 from cosched.monitoring.dashboards.queries import coded, picked, total
 from cosched.monitoring.dashboards.values import Named, Panel, Query
 
-STATES = tuple(
-    Named(at, state, colour)
-    for at, (state, colour) in enumerate(
-        zip(series.NODE_STATES, ("green", "yellow", "blue", "red", "dark-red"), strict=True), 1
-    )
-)
-AVAILABILITY = tuple(
-    Named(at, name, colour)
-    for at, (name, colour) in enumerate(zip(series.AVAILABILITIES, ("green", "yellow", "red"), strict=True), 1)
-)
+_COLOURS = {
+    "up": "green",
+    "draining": "yellow",
+    "drained": "blue",
+    "lost": "red",
+    "asleep": "purple",
+    "unknown": "dark-red",
+    "free": "green",
+    "limited": "yellow",
+    "not_available": "red",
+    "armed": "yellow",
+    "scheduler_silent": "orange",
+    "not_relaxed": "dark-yellow",
+    "relaxed": "green",
+    "paused": "blue",
+    "no_guard": "red",
+    "agent_silent": "dark-red",
+}
+
+
+def _named(values: tuple[str, ...]) -> tuple[Named, ...]:
+    """The values of a label, numbered from 1."""
+    return tuple(Named(at, value, _COLOURS.get(value, "text")) for at, value in enumerate(values, 1))
+
+
+STATES = _named(series.NODE_STATES)
+AVAILABILITY = _named(series.AVAILABILITIES)
+REASONS = _named(PUBLIC_REASONS)
 #: Of series that are 1 or 0.
 YES_IS_BAD = (Named(0, "no", "green"), Named(1, "yes", "red"))
-YES_IS_NEUTRAL = (Named(0, "no", "text"), Named(1, "yes", "blue"))
 YES_IS_GOOD = (Named(0, "no", "red"), Named(1, "yes", "green"))
 
 
@@ -25,8 +43,8 @@ def states(node: str, height: int, *, opens_desk: bool = False) -> Panel:
     return Panel(
         title="States of nodes",
         description="What each node is to the scheduler: up; draining and drained, by a person's or the scheduler's "
-        "own word; lost, when it was not heard for a lease; unknown, when it has not joined since the "
-        "scheduler's start.",
+        "own word; lost, when it was not heard for a lease; asleep, when it said that it was to be "
+        "suspended; unknown, when it has not joined since the scheduler's start.",
         unit="none",
         kind="states",
         queries=(Query(coded(series.NODE_STATE, "state", STATES, "cluster", "node", node=node), "{{node}}"),),

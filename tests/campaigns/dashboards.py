@@ -1,0 +1,123 @@
+"""Every panel of every dashboard on a real Prometheus that watches a lab: it shows something, or stands in a list.
+
+    ./run campaign dashboards [--seconds S]
+
+A lab of two clusters with four desks: a user sits at the first, the second is paused by its owner, and in the end the
+link between the clusters is cut, so that an alert fires. Jobs of one and two tasks queue up behind each other; some
+fail, one is cancelled.
+A Prometheus (Debian's) scrapes it as a site's does. Then each query of each panel is asked, Grafana's variables
+standing for everything: it must give a number. ``EMPTY`` has the panels that cannot here, each with the reason; one
+of them that shows something after all is an error, too. Needs root, for a lab of tier 1; takes about three minutes.
+"""
+
+import argparse
+import math
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kit.prometheus import LabPrometheus
+
+from cosched.apps.lab.lab import Lab
+from cosched.errors import Failed
+from cosched.monitoring.dashboards.render import ALL
+from cosched.wire.api import Submission
+
+PAUSED, CUT = "node2", ("c1", "c2")
+FASTER = 30.0
+#: What Grafana would put there: an interval of some scrapes, all of what there is.
+STANDS_FOR = {"$__rate_interval": "30s", "$__range": "10m"}
+#: Panels that show nothing in this lab, and why.
+EMPTY: dict[tuple[str, str], str] = {}
+_BURN = "#!/bin/sh\nend=$(($(date +%s) + {seconds}))\nwhile [ $(date +%s) -lt $end ]; do :; done\nexit {status}\n"
+_ALERT_S = 120.0
+
+
+def plain(expr: str) -> str:
+    """A query as Prometheus takes it."""
+    for name, value in STANDS_FOR.items():
+        expr = expr.replace(name, value)
+    return re.sub(r"\$\w+", ".*", expr)
+
+
+def submit(lab: Lab, seconds: int, tasks: int = 1, status: int = 0) -> int:
+    """Submit a job that computes for so long; its number."""
+    with lab.client() as client:
+        return client.submit(
+            Submission(
+                script=_BURN.format(seconds=seconds, status=status),
+                tasks=tasks,
+                time_limit_s=seconds + 20,
+                directory="/",
+                output="/dev/null",
+            )
+        ).job_id
+
+
+def load(lab: Lab, seconds: float) -> None:
+    """Jobs one after another for so long, more than there is room for; each fourth fails, one is cancelled."""
+    end_s = time.monotonic() + seconds
+    number, last = 0, 0
+    while time.monotonic() < end_s:
+        with lab.client() as client:
+            queued = sum(job.state == "queued" for job in client.jobs())
+        if queued < 3:
+            number += 1
+            last = submit(lab, 4 + number % 3, tasks=1 + number % 2, status=int(number % 4 == 0))
+        time.sleep(1)
+    with lab.client() as client:
+        client.cancel(last)
+
+
+def shows(found: LabPrometheus, query: str) -> bool:
+    """Whether a query gives a number now."""
+    return any(not math.isnan(value) for _, value in found.ask(plain(query)))
+
+
+def looked_at(found: LabPrometheus) -> list[str]:
+    """Ask all of it; what is wrong."""
+    wrong, asked, excused = [], 0, set(EMPTY)
+    for made in ALL:
+        for panel in made.panels:
+            silent = [query.expr for query in panel.queries if not shows(found, query.expr)]
+            asked += len(panel.queries)
+            if (made.uid, panel.title) not in EMPTY:
+                wrong += [f"{made.uid}: {panel.title}: nothing: {query}" for query in silent]
+            elif silent:
+                excused.discard((made.uid, panel.title))
+    wrong += [f"{uid}: {title}: shows something, or is no panel, and is said to be empty" for uid, title in excused]
+    print(f"{asked} queries of {sum(len(made.panels) for made in ALL)} panels asked, {len(EMPTY)} panels excused")
+    return wrong
+
+
+def main() -> int:
+    """Make the lab, let it work, and look; the exit status is 1 where a panel is empty without a reason."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=75.0, help="for how long jobs are submitted")
+    given = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="watch-", dir="/var/tmp") as folder,
+        Lab.up(4, name="dashboards", clusters="2,2", users=1, keep=[folder], say=print) as lab,
+        LabPrometheus(lab, Path(folder), FASTER) as found,
+    ):
+        if lab.tier != 1:
+            raise Failed(f"this lab is of tier {lab.tier}: {lab.why}")
+        paused = lab.run(PAUSED, [sys.executable, "-m", "cosched.apps.cli.main", "desk", "pause"])
+        if paused.returncode:
+            raise Failed(f"{PAUSED} is not paused: {paused.stderr.decode()}")
+        load(lab, given.seconds)
+        lab.link("cut", CUT)
+        end_s = time.monotonic() + _ALERT_S
+        while not found.firing():
+            if time.monotonic() > end_s:
+                raise Failed(f"no alert within {_ALERT_S:g} s of the cut")
+            time.sleep(1)
+        wrong = looked_at(found)
+    print("\n".join(wrong) or "all of them show something")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

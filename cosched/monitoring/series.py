@@ -190,6 +190,7 @@ NODE_OWNER_WAKEUP: Final = _histogram(
 # the service
 
 ACCEPTING: Final = _gauge("cosched_accepting", "Whether jobs are accepted.")
+POLICY_FAILING: Final = _gauge("cosched_policy_failing", "1 while passes fail: nothing new starts.")
 PROCS: Final = _gauge("cosched_procs", "Processors in service.")
 PROCS_FREE: Final = _gauge("cosched_procs_free", "Processors that no job holds.")
 PASSES: Final = _counter("cosched_passes_total", "Scheduling passes.")

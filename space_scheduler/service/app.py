@@ -178,7 +178,7 @@ class Service:
 
     def _application(self, callers: Callers, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate()]
+        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate(openapi.READABLE)]
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
         app.add_routes(openapi.routes(Heavy(callers), *holders))
         app.router.add_get(AGENTS, self.link.accept)

@@ -30,7 +30,8 @@ class NodeSeries:
         members = [(entry, entry.state(busy=entry.name in tasks)) for entry in self._book.members(tasks)]
         yield from self._counted(members)
         yield from self._places(members, tasks)
-        yield from _signs([(entry.name, entry.beat) for entry, _ in members if entry.beat is not None])
+        here = (entry for entry, _ in members if entry.connected)
+        yield from _signs([(entry.name, entry.beat) for entry in here if entry.beat is not None])
 
     def _counted(self, members: Sequence[tuple[NodeEntry, str]]) -> Iterator[Family]:
         states = Counter(state for _, state in members)
@@ -68,7 +69,7 @@ class NodeSeries:
 
 
 def _signs(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:
-    """What agents said with their last heartbeats."""
+    """What agents that are here said with their last heartbeats: what an agent said that has gone holds no more."""
     cpus, memory = family(series.NODE_CPUS_USED), family(series.NODE_MEMORY_USED)
     limited = family(series.NODE_LIMITED_CPUS)
     for name, beat in beats:

@@ -187,7 +187,9 @@ class Service:
 
     def _measured(self, core: Timed, identity: Path) -> Metrics:
         """What counts, and is told what to count."""
-        metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted, self.host.path, identity)
+        metrics = Metrics(
+            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
+        )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
         metrics.disk.look()

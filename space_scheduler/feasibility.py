@@ -233,7 +233,8 @@ class Room:
         if job.avoid or job.user in self.bans:
             each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
             return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
-        if needed := job.memory_bytes:
+        needed = job.memory_bytes
+        if needed and needed * max(self.procs, default=0) > min(self.memory_bytes, default=0):  # else it is no limit
             both = zip(self.procs, self.memory_bytes, strict=True)
             return [
                 (procs if memory >= procs * needed else memory // needed) if procs > 0 and memory >= needed else 0

@@ -38,6 +38,7 @@ import msgspec
 
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.desk import DeskReport
 from cosched.model.effort import Effort
 from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
@@ -194,7 +195,8 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     ``blind``: sources of presence that fail, each as "name: why". ``paused``: why nothing may run here now,
     by its owner's word; empty where it may. ``guard``: why the guard does not answer; empty where it does (a scheduler
     that does not know the field is sent none then). ``asked_us`` is the node's clock, for which
-    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all).
+    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all). ``desk`` is
+    not sent to schedulers of version 1, which do not know it.
     """
 
     usage: Usage
@@ -209,6 +211,7 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     raises: int = 0
     jobs: tuple[JobSigns, ...] = ()
     guard: str = ""
+    desk: DeskReport | None = None
 
 
 class OwnersWord(Message, frozen=True, omit_defaults=True):

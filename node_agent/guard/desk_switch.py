@@ -107,7 +107,7 @@ class Desk:
         """For the agent's ``status``: why nothing runs here, until when, and what its owner has said."""
         word = self._word.status_fields(whole=True)
         said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
-        return {**self._paused(), "word": said}
+        return {**self._paused(), "pauses": self._pause.count, "word": said}
 
     def _paused(self) -> dict[str, Any]:
         return {"paused": self.why, "paused_until_us": self._until_us()}

@@ -143,6 +143,7 @@ class Limiter:
             "until_us": self.until_us,
             "epoch": self.epoch,
             "contract": self.contract._asdict(),
+            "contract_cpus": limits(self.contract, True, *self._machine).cpus,
             "tight": self._tight,
             "limits": {**self.limits._asdict(), "problems": self.problems},
         }

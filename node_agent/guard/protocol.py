@@ -46,8 +46,9 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               memory_bytes, problems}, can: {capability: yes | why not}, levers: [[job, attempt, percent, idle]] of
               jobs that are not as they were made, raises: how often jobs were given more weight, levers_problem,
               paused: why nothing may run here, or "", paused_until_us: null where no end is set,
+              pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
               word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
-              jobs are refused (owner), ended: [[job, attempt]] that he has ended and that are not forgotten yet}}
+              jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events
     exited    {job, attempt, n, status | signal, cause}  a command has ended (cause as in wire.messages.Exit)
     empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
+from cosched.model.desk import ContractReason, DeskReport
+from cosched.model.desk import Pressure as PressureShares
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
 from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
@@ -26,7 +28,7 @@ from node_agent.core.lease import Lease
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
-from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
+from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load
@@ -69,6 +71,9 @@ class Desk:
         self.usage = Usage()
         self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
+        self._shares: dict[str, float] = {}
+        self._pauses = 0
+        self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
@@ -78,6 +83,7 @@ class Desk:
         self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
         self._worded_s = -_REST_S
         self._asked: Arm | Relax | None = None
+        self._wanted: Arm | Relax = Arm("just started", ContractReason.UNKNOWN)
         self._tightened = False
         self._problem = ""
         self._contract: SocialContract | None = None
@@ -109,7 +115,19 @@ class Desk:
             blind,
             self.paused,
             guard="" if self._guard.ready.is_set() else self._guard.problem,
+            desk=self._report(),
         )
+
+    def _report(self) -> DeskReport:
+        """What the owner feels, and which contract is in force."""
+        reason = reason_of(
+            self._wanted,
+            armed=self.armed,
+            tight=self.backoff.step > 0,
+            paused=bool(self.paused),
+            guarded=self._guard.ready.is_set(),
+        )
+        return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares))
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -155,7 +173,7 @@ class Desk:
     def _feel(self) -> None:
         """Whether the owner waits though the contract is kept."""
         before = self.backoff
-        shares = self._pressure.look(time.monotonic())
+        shares = self._shares = self._pressure.look(time.monotonic())
         self.backoff = backed_off(before, self.watched.presence is Presence.PRESENT, shares, now_us())
         if self.backoff.step != before.step:
             _log.info("the contract: %g of its ceiling (waiting: %s)", self.backoff.ratio, self.backoff.why or "nobody")
@@ -184,6 +202,7 @@ class Desk:
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
+        self._wanted = wanted
         try:
             if self._asked is None and self.sources.wants_guard:
                 await self._have_keys_told()
@@ -244,8 +263,19 @@ class Desk:
             can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not
         self.enforces = can
         limits = status.get("limits") or {}
-        cpus = limits.get("cpus")
-        self.limited_cpus = float(cpus) if isinstance(cpus, int | float) else None
+        self.limited_cpus = _cpus(limits.get("cpus"))
+        self._contract_cpus = _cpus(status.get("contract_cpus"))
+        self._pauses = int(status.get("pauses") or 0)
+
+
+def _cpus(found: object) -> float | None:
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
+    """For the scheduler; None where the kernel tells none."""
+    by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
+    return PressureShares(**by_kind) if by_kind else None
 
 
 def _word(found: dict[str, Any]) -> OwnersWord:

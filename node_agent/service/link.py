@@ -24,6 +24,7 @@ from cosched.wire.messages import (
     WRONG_VERSION,
     AskAnswered,
     FromAgent,
+    Heartbeat,
     Hello,
     Order,
     OutputChunk,
@@ -136,7 +137,10 @@ class Link:
             proxy=None,
             user_agent_header=None,
         ) as connection:
-            tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
+            secured = connection.transport.get_extra_info("ssl_object")
+            tls.expect(secured, "scheduler")
+            if tls.serial_of(secured) in self._revocations:
+                raise LinkEnded("its certificate was revoked")
             hello = _in_version(self._hello(), self._speaks)
             self._speaks = VERSION
             await connection.send(encode(hello))
@@ -212,7 +216,7 @@ class Link:
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(self._coscheduler.signed(self._desk.heartbeat()))
+            self.tell(_beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), welcome.version))
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
@@ -287,6 +291,11 @@ def _in_version(hello: Hello, version: int) -> Hello:
     if version == RIGID_VERSION:
         return msgspec.structs.replace(hello, version=version, cluster=msgspec.UNSET)
     return msgspec.structs.replace(hello, version=version)
+
+
+def _beat_in_version(beat: Heartbeat, version: int) -> Heartbeat:
+    """A heartbeat as a scheduler of that version understands it."""
+    return msgspec.structs.replace(beat, desk=None) if version == RIGID_VERSION else beat
 
 
 def _binary(data: str | bytes) -> bytes:

@@ -29,7 +29,6 @@ from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
 from space_scheduler.service.api.desks import paused_on
-from space_scheduler.service.api.metrics import CONTENT_TYPE, Metrics, Timed
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.waiting import Jobs
@@ -43,6 +42,8 @@ from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.sharing import reshaping
 from space_scheduler.service.link.link import Link
+from space_scheduler.service.metrics.exposition import CONTENT_TYPE, Metrics
+from space_scheduler.service.metrics.timed import Timed
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.

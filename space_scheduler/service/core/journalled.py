@@ -240,7 +240,8 @@ class JournalledCore:
         self._entries.append(entry)
         self.timer_us = timer_after(self.timer_us, event, instructions)
         told = tuple((job_id, step) for job_id, _, step in steps)
-        committed = Committed(seq, now_us, event, tuple(instructions), told)
+        ended = tuple(self._changed[job_id] for job_id, step in told if step.state in TERMINAL)
+        committed = Committed(seq, now_us, event, tuple(instructions), told, ended)
         self._committed.append(committed)
         return committed
 

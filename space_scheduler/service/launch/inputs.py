@@ -75,6 +75,12 @@ class Removed(Input, frozen=True):
     revoked: tuple[str, ...] = ()
 
 
+class RevocationsChanged(Input, frozen=True):
+    """Other certificates count no more, and no node was removed; ``revoked`` are all of them."""
+
+    revoked: tuple[str, ...]
+
+
 class Ticked(Input, frozen=True):
     """Another heartbeat's time has passed: leases are counted."""
 
@@ -101,4 +107,16 @@ class Discarded(Input, frozen=True):
     attempt: int
 
 
-AnyInput = Started | Connected | Heard | OwnerSaid | Disconnected | Removed | Ticked | InJournal | TimedOut | Discarded
+AnyInput = (
+    Started
+    | Connected
+    | Heard
+    | OwnerSaid
+    | Disconnected
+    | Removed
+    | RevocationsChanged
+    | Ticked
+    | InJournal
+    | TimedOut
+    | Discarded
+)

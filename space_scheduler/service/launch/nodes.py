@@ -32,6 +32,7 @@ class NodeEntry:
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
+        self.expires_s: float | None = None  # that certificate, in seconds since 1970
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False

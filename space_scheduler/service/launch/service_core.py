@@ -65,6 +65,8 @@ class ServiceCore:
                 self.launches.discard(node, job_id, attempt)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
+            case given.RevocationsChanged(revoked):
+                self._tell_revoked(revoked)
             case given.Started():
                 self._adopt(happened)
         self._effects += self.launches.take()
@@ -154,9 +156,7 @@ class ServiceCore:
         self.book.remove(name)
         entry = self.book.get(name)
         if revoked:
-            self._effects += [
-                Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not entry and each.connected
-            ]
+            self._tell_revoked(revoked, entry)
         if entry is None:
             return
         if entry.connected:
@@ -164,6 +164,11 @@ class ServiceCore:
             self._effects += [Send(name, rejected), Cut(name, _LAST_WORDS_S)]
             entry.connected = False
         self._lose(entry)
+
+    def _tell_revoked(self, revoked: tuple[str, ...], but: NodeEntry | None = None) -> None:
+        self._effects += [
+            Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not but and each.connected
+        ]
 
     # leases
 

@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import serial_of
+from cosched.identity.tls import expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
@@ -23,7 +23,16 @@ from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Disconnected, Heard, OwnerSaid, Removed, Ticked
+from space_scheduler.service.launch.inputs import (
+    AnyInput,
+    Connected,
+    Disconnected,
+    Heard,
+    OwnerSaid,
+    Removed,
+    RevocationsChanged,
+    Ticked,
+)
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.link.joining import checked_hello
 from space_scheduler.service.link.session import Session
@@ -151,6 +160,7 @@ class Link:
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
+        entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
         self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())
@@ -267,6 +277,11 @@ class Link:
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""
         self.feed(Removed(name, tuple(self.members.revoked) if self.members else ()))
+
+    def tell_revoked(self) -> None:
+        """All agents are told which certificates count no more."""
+        if self.members is not None:
+            self.feed(RevocationsChanged(self.members.revoked))
 
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""

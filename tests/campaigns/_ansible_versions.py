@@ -95,7 +95,8 @@ def stops(lab: Lab, newest: Path, earlier: Path) -> tuple[int, dict[str, str]]:
     """
     was = journal_format(lab)
     number, ranks = waiting(lab, lab.tasks(("desk1", "desk2")), ("desk1", "desk2"))
-    lab.hosts.at("desk2", f"mkdir -p {Path(BROKEN).parent}; printf '[Service]\\nExecStartPre=/bin/false\\n' >{BROKEN}; systemctl daemon-reload")
+    broken = "[Service]\\nExecStartPre=/bin/false\\n"
+    lab.hosts.at("desk2", f"mkdir {Path(BROKEN).parent}; printf '{broken}' >{BROKEN}; systemctl daemon-reload")
     lab.inventory(DESKS, newest)
     lab.play("upgrade", fails=True)
     for words in ("desk2 does not work with the new version", "rollback.yml --limit desk2", "run upgrade.yml again"):

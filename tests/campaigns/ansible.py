@@ -73,7 +73,7 @@ def half_done(lab: Lab) -> None:
     after = lab.hosts.at("desk1", began)
     need(not set(after.split()) & set(before.split()), f"not both were restarted: {before} -> {after}")
     need(not changed(lab.play("site", "--limit", "desk1", "-e", json.dumps(extra))), "restarted twice")
-    lab.play("site")
+    lab.play("site", "--limit", "desk1")
 
 
 def unmeant(lab: Lab) -> None:

@@ -51,6 +51,9 @@ from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
+from space_scheduler.service.page.page import Page
+from space_scheduler.service.page.rows import Rows
+from space_scheduler.service.page.streams import Streams
 from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
@@ -152,9 +155,7 @@ class Service:
             self.launches.comparison,
             bodies,
         )
-        app.add_routes(openapi.routes(Heavy(callers), api, administration))
-        app.router.add_get(AGENTS, self.link.accept)
-        app.on_response_prepare.append(_anonymous)
+        self._add_routes(app, callers, api, administration)
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
@@ -173,6 +174,15 @@ class Service:
             self._warn_of_expiry()
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    def _add_routes(self, app: web.Application, callers: Callers, api: Api, administration: Administration) -> None:
+        rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
+        self.streams = Streams(self.host, rows)
+        page = Page(callers, api, self.streams)
+        app.add_routes(openapi.routes(Heavy(callers), api, administration, page))
+        app.add_routes(page.routes())
+        app.router.add_get(AGENTS, self.link.accept)
+        app.on_response_prepare.append(_anonymous)
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
@@ -198,7 +208,13 @@ class Service:
         discarder = Discarder(self.config, self.host, self.shell, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
-            for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
+            for each in (
+                self.link.watch(),
+                self.readers.watch(),
+                self.acceptor.watch(),
+                discarder.run(),
+                self.streams.run(),
+            )
         ]
 
     async def stop(self) -> None:
@@ -207,6 +223,7 @@ class Service:
             if hasattr(self, "acceptor"):
                 self.acceptor.close()
             self.jobs.stop()
+            self.streams.stop()
             self.link.close()
             self.shell.close()
             for task in self._tasks:
@@ -239,6 +256,7 @@ class Service:
         try:
             self.metrics.committed(committed)
             self.jobs.committed(committed)
+            self.streams.committed()
             view = self.host.view()
             starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
             started = {job_id: view.jobs[job_id] for job_id in starts}

@@ -1,0 +1,45 @@
+"""``cosched page``: what runs, waits and is promised, in a browser."""
+
+import threading
+
+import click
+
+from cosched.apps.cli.service import service
+from cosched.client.client import Client
+from cosched.client.find import connect
+from cosched.client.page import Browser, PageProxy
+from cosched.model.time import humanised, us
+
+
+@click.command("page")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Of 127.0.0.1 [any that is free].")
+@click.option("--no-browser", is_flag=True, help="Print the link, and open nothing.")
+@service
+def command(port: int, no_browser: bool, server: str | None, lab: str | None) -> None:
+    """Show the cluster in a browser of this machine: nodes and time, the queue, each job's story.
+
+    The link opens the page once, and soon. The page lives as long as this command: end it with Ctrl-C.
+
+    \b
+    Example: cosched page
+    """
+    with connect(server, lab) as client:
+        show(client, port, no_browser=no_browser)
+
+
+def show(client: Client, port: int = 0, *, no_browser: bool = False) -> None:
+    """Serve the page to this machine's browsers until this is interrupted."""
+    with PageProxy(client.transport, port) as proxy, Browser() as browser:
+        told = tell(client, proxy)
+        if not no_browser and browser.open(told):
+            click.echo("A browser was asked to open it.")
+        click.echo("It lives as long as this command; Ctrl-C ends it.")
+        threading.Event().wait()
+
+
+def tell(client: Client, proxy: PageProxy) -> str:
+    """Print a link; its address."""
+    link = client.page_link()
+    url = proxy.url(link.path)
+    click.echo(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
+    return url

@@ -1,11 +1,12 @@
 """The page for this machine's browser: a reverse proxy on the loopback interface, to a service that was found.
 
-A browser has neither the user's certificate nor his place at a Unix socket; this process has. It passes on GETs of the
+A browser has no certificate of its user, and no Unix socket that tells who it is; this process has. It passes on GETs of the
 page and nothing else, under its user's name; what they may see wants the cookie of a one-time link (the service says
 so), for every user of this machine can connect to a port of the loopback interface.
 """
 
 import http.client
+import re
 import threading
 import webbrowser
 from contextlib import suppress
@@ -21,7 +22,8 @@ from urllib.parse import urlsplit
 from cosched.client.transport import Transport
 from cosched.errors import Failed, NoAnswer
 
-_PREFIX: Final = "/page/"
+#: Addresses of the page: nothing in them is encoded, and none leads elsewhere by dots.
+_PATH: Final = re.compile(r"/page(?:/[A-Za-z0-9_-]+(?:\.[a-z]+)?)+/?")
 #: Of a request, what the page needs. ``Host`` is for comparing with ``Origin``.
 _PASSED_ON: Final = ("Cookie", "Host", "Last-Event-ID", "Origin", "Sec-Fetch-Site")
 _OF_THE_CONNECTION: Final = frozenset({"connection", "keep-alive", "transfer-encoding"})
@@ -135,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         """The only method."""
         if not _is_local(self.headers.get("Host", "")):
             return self._refuse(403, "this is for browsers of this machine")
-        if not self.path.startswith(_PREFIX) or len(self.path) > _LONGEST_PATH or not _is_plain(self.path):
+        if len(self.path) > _LONGEST_PATH or not _PATH.fullmatch(self.path):
             return self._refuse(404, "there is nothing at this address")
         headers = {name: value for name in _PASSED_ON if (value := self.headers.get(name)) is not None}
         try:
@@ -177,7 +179,3 @@ def _is_local(host: str) -> bool:
         return urlsplit(f"//{host}").hostname in _LOCAL
     except ValueError:
         return False
-
-
-def _is_plain(path: str) -> bool:
-    return path.isascii() and path.isprintable() and " " not in path

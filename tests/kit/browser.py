@@ -17,7 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from kit.waiting import BOUND_S
 
-_KEYS = {"Enter": 13, "Escape": 27, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9}
+_ARROWS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, **_ARROWS}
 _LONGEST_MESSAGE = 64 << 20
 
 

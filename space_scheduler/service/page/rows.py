@@ -29,7 +29,8 @@ When = Callable[[int], datetime]
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why`` it was started or waits again."""
+    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why``: of its last
+    step that was decided."""
 
     id: int
     name: str
@@ -120,7 +121,7 @@ class Rows:
         """A job's row, alive or ended."""
         allocation, promised_us = record.allocation, record.promised_us
         waits = record.state is JobState.QUEUED
-        reason = record.history[-1].reason if record.history else None
+        reason = next((step.reason for step in reversed(record.history) if step.reason is not None), None)
         return JobRow(
             record.id,
             shown(record.submission.name),

@@ -55,7 +55,7 @@ export function fitting(data) {
       aheadMs = Math.max(aheadMs, job.startMs + job.limitMs - nowMs);
       behindMs = Math.max(behindMs, nowMs - job.startMs);
     } else if (job.promisedMs !== null) {
-      aheadMs = Math.max(aheadMs, job.promisedMs - nowMs);
+      aheadMs = Math.max(aheadMs, job.promisedMs + job.limitMs / 2 - nowMs);
     }
   }
   aheadMs = Math.min(aheadMs, 7 * 86400e3);

@@ -6,8 +6,12 @@ import { count, lasting, moment, places, size } from "./format.js";
 
 const STEP = 100;
 
+/** The roles are said: style may lay rows out as cards, and they stay a table's for who hears them. */
+const ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };
+
 function element(name, className, text) {
   const made = document.createElement(name);
+  if (name in ROLES) made.setAttribute("role", ROLES[name]);
   if (className) made.className = className;
   if (text !== undefined) made.textContent = text;
   return made;
@@ -20,16 +24,17 @@ class Table {
 
   constructor(section, columns, empty, redraw) {
     this.columns = columns;
-    this.body = document.createElement("tbody");
+    this.body = element("tbody");
     const head = element("tr");
     for (const each of columns) {
       const cell = element("th", each.kind, each.head);
       cell.scope = "col";
+      cell.setAttribute("role", "columnheader");
       head.append(cell);
     }
-    const thead = document.createElement("thead");
+    const thead = element("thead");
     thead.append(head);
-    this.table = document.createElement("table");
+    this.table = element("table");
     this.table.setAttribute("aria-labelledby", section.getAttribute("aria-labelledby"));
     this.table.append(thead, this.body);
     this.empty = element("p", "empty", empty);
@@ -67,19 +72,20 @@ class Table {
   }
 
   #made() {
-    const row = document.createElement("tr");
+    const row = element("tr");
     for (const each of this.columns) {
-      const cell = element(each.kind === "job" ? "th" : "td", each.kind === "job" ? "" : each.kind);
-      if (each.kind === "job") {
+      const names = each.kind === "job" || each.kind === "name";
+      const cell = element(names ? "th" : "td", names ? "" : each.kind);
+      cell.dataset.head = each.head;
+      if (names) {
         cell.scope = "row";
-        cell.append(element("button", "job"));
-        cell.firstChild.type = "button";
-        cell.firstChild.append(document.createElement("bdi"));
-      } else if (each.kind === "name") {
-        const name = document.createElement("th");
-        name.scope = "row";
-        row.append(name);
-        continue;
+        cell.setAttribute("role", "rowheader");
+      }
+      if (each.kind === "job") {
+        const button = element("button", "job");
+        button.type = "button";
+        button.append(element("span"), " ", document.createElement("bdi"));
+        cell.append(button);
       }
       row.append(cell);
     }
@@ -92,21 +98,17 @@ class Table {
       const cell = row.children[at];
       const text = each.of(item);
       if (each.kind === "job") {
-        const button = cell.firstChild;
-        if (button.firstChild.textContent !== text) {
-          button.firstChild.textContent = text;
-          button.title = text;
+        const [number, name] = cell.firstChild.children;
+        if (number.textContent !== text || name.textContent !== item.name) {
+          number.textContent = text;
+          name.textContent = cell.firstChild.title = item.name;
+          cell.firstChild.dataset.job = text;
         }
-        button.dataset.job = item.id;
       } else if (cell.textContent !== text) {
         cell.textContent = text;
       }
     });
   }
-}
-
-function jobName(job) {
-  return job.name ? `${job.id} ${job.name}` : `${job.id}`;
 }
 
 /** All tables of the page. */
@@ -116,7 +118,7 @@ export class Tables {
     const now = () => data.nowMs();
     const when = (ms) => moment(ms, now());
     const section = (id) => document.getElementById(id);
-    const job = { head: "Job", kind: "job", of: jobName };
+    const job = { head: "Job", kind: "job", of: (each) => `${each.id}` };
     const user = { head: "User", kind: "", of: (each) => (data.isMine(each) ? "you" : each.user) };
     const tasks = { head: "Tasks", kind: "number", of: (each) => `${each.tasks}` };
     const why = { head: "Why it waits", kind: "", of: (each) => data.why(each) };
@@ -128,8 +130,8 @@ export class Tables {
       { head: "Nodes, or why it waits", kind: "", of: (each) => (isWaiting(each) ? data.why(each) : places(each.nodes)) },
     ], "You have no jobs here. On a terminal, cosched submit gives one.", redraw);
     this.queue = new Table(section("queue"), [
-      { head: "Place", kind: "number", of: (each) => (each.state === "held" ? "–" : `${data.queue.indexOf(each.id) + 1}`) },
       job,
+      { head: "Place", kind: "number", of: (each) => (each.state === "held" ? "–" : `${data.queue.indexOf(each.id) + 1}`) },
       user,
       tasks,
       { head: "Time limit", kind: "short wide", of: (each) => lasting(each.limitMs) },

@@ -12,6 +12,7 @@ import msgspec
 from cosched.client.transport import ANSWER_S, Answer, Transport
 from cosched.errors import BadInput, Failed
 from cosched.wire.api import (
+    CertificateList,
     ClusterDoc,
     DrainRequest,
     Explanation,
@@ -26,6 +27,8 @@ from cosched.wire.api import (
     PolicyRequest,
     Problem,
     RemoveRequest,
+    RevokedDoc,
+    RevokeRequest,
     Submission,
     SurveyDoc,
     TokenDoc,
@@ -185,6 +188,14 @@ class Client:
     def revoke_token(self, number: str) -> TokenDoc:
         """POST /v1/tokens/ID/revoke."""
         return self._document("POST", f"/v1/tokens/{quote(number, safe='')}/revoke", TokenDoc)
+
+    def certificates(self) -> CertificateList:
+        """GET /v1/certificates: those that were shown or revoked, and until when each identity is valid."""
+        return self._document("GET", "/v1/certificates", CertificateList)
+
+    def revoke_certificates(self, request: RevokeRequest) -> RevokedDoc:
+        """POST /v1/certificates/revoke: they count no more."""
+        return self._document("POST", "/v1/certificates/revoke", RevokedDoc, request)
 
     def cluster(self) -> ClusterDoc:
         """GET /v1/cluster."""

@@ -1,8 +1,8 @@
 """The page for this machine's browser: a reverse proxy on the loopback interface, to a service that was found.
 
-A browser has no certificate of its user, and no Unix socket that tells who it is; this process has. It passes on GETs of the
-page and nothing else, under its user's name; what they may see wants the cookie of a one-time link (the service says
-so), for every user of this machine can connect to a port of the loopback interface.
+A browser has no certificate of its user, and no Unix socket that tells who it is; this process has. It passes on GETs
+of the page and nothing else, under its user's name; what they may see wants the cookie of a one-time link (the service
+says so), for every user of this machine can connect to a port of the loopback interface.
 """
 
 import http.client

@@ -18,11 +18,13 @@ from cosched.linux.cgroups import YES, NoCgroups
 from cosched.linux.notify import Watchdog, notify
 from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
-from node_agent.guard.desk_switch import Desk
+from node_agent.guard.desk_jobs import DeskJobs
+from node_agent.guard.desk_switch import Desk, Reach
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.keys import Keys
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Duty, Loop
+from node_agent.guard.owners_word import OwnersWord
 from node_agent.guard.pause import Pause
 from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
@@ -73,17 +75,31 @@ class Guard:
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._jobs.adopt()
-        pause = Pause(self._records, process.boot_id(), opted_out=not settings.parallel)
-        self._jobs.paused = lambda: pause.why
+        shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
         self._desk = Desk(
             self._loop,
             settings.paths.run,
-            pause,
+            self._records,
+            Pause(self._records, process.boot_id(), opted_out=not settings.parallel),
+            OwnersWord(self._records),
             settings.security.desk_users,
-            self._jobs.freeze,
-            self._limiter.status_fields,
-            lambda: self._server.emit({"event": "desk"}),
+            Reach(
+                self._jobs.freeze,
+                lambda ratio: self._limiter.set_share(ratio, process.boottime_us()),
+                shown.listing,
+                shown.end,
+                shown.ended,
+                shown.has,
+                self._limiter.status_fields,
+                self._tell_desk,
+            ),
         )
+        self._jobs.paused = lambda: self._desk.why
+        self._jobs.banned = self._desk.banned
+
+    def _tell_desk(self) -> None:
+        """The agent hears at once what the owner has decided, before anything that comes of it."""
+        self._server.emit({"event": "desk", **self._desk.status_fields()})
 
     def run(self) -> None:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from cosched.identity.tls import Peer, peer_of, serial_of
+from cosched.identity.tls import Expired, Peer, peer_of, serial_of
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.access.tokens import NoToken, Tokens
@@ -64,6 +64,13 @@ class Callers:
             return Caller(f"uid {uid}", uid == 0, named=False)
         return Caller(user, uid == 0 or user in self._operators)
 
+    def operator(self, request: web.Request, what: str) -> Caller:
+        """The operator who sent a request; ``what`` is done by operators alone. Raises :class:`Refusal`."""
+        caller = self.of(request)
+        if not caller.operator:
+            raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
+        return caller
+
     def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
         peer = certificate_of(request)
         if peer is None:
@@ -114,8 +121,14 @@ def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:
 
 
 def certificate_of(request: web.Request) -> Peer | None:
-    """Kind and name of the client certificate, or None where there is none. Raises :class:`BadInput`."""
+    """Kind and name of the client certificate, or None where there is none.
+
+    Raises :class:`BadInput`, and :class:`Refusal` for one that has expired.
+    """
     secured = secured_by(request)
     if secured is None or not secured.getpeercert():
         return None
-    return peer_of(secured)
+    try:
+        return peer_of(secured)
+    except Expired as error:
+        raise Refusal(403, f"{error} ('cosched identity request' and 'sign' renew it)") from None

@@ -222,6 +222,22 @@ ROUTES: Final = (
         status=201,
     ),
     Route(
+        method="GET",
+        path="/v1/certificates",
+        name="certificates",
+        summary="Certificates that the service knows, and until when each identity is valid (operators)",
+        answers=api.CertificateList,
+    ),
+    Route(
+        method="POST",
+        path="/v1/certificates/revoke",
+        name="revoke_certificates",
+        summary="Certificates count no more, connections on which they were shown are ended (operators)",
+        takes=api.RevokeRequest,
+        answers=api.RevokedDoc,
+        errors=(404, 503),
+    ),
+    Route(
         method="GET", path="/v1/cluster", name="cluster", summary="The service and its cluster", answers=api.ClusterDoc
     ),
     Route(method="GET", path="/v1/openapi.json", name="openapi", summary="This document", answers=JSON),

@@ -9,7 +9,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
-from cosched.wire.messages import Heartbeat, Hello, Peer, spoken
+from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.journal.records import View
@@ -32,16 +32,20 @@ class NodeEntry:
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
+        self.expires_s: float | None = None  # that certificate, in seconds since 1970
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
         self.reason = ""
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
+        self.paused_at: datetime | None = None  # since when heartbeats say that its owner has paused parallel work
         self.stale: set[tuple[int, int]] = set()
         self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
+        self.word = NO_WORD  # of its owner, beside a pause
+        self.banned: tuple[int, ...] = ()  # users whose jobs its owner does not take
         self.owner: Owner | None = None  # who is there, as the core knows it
         self.cluster_before = ""  # its cluster by the journal, at this start of the service
 
@@ -69,14 +73,16 @@ class NodeEntry:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
         assert self.hello is not None
         hello = self.hello
-        return offered(
-            contract.stricter(hello.owner),
+        allowed = contract.stricter(hello.owner)
+        node = offered(
+            msgspec.structs.replace(allowed, cpu_ratio=min(allowed.cpu_ratio, self.word.cpu_ratio)),
             self.name,
             hello.procs,
             hello.memory_bytes,
             memory_is_relaxed=False,
             cluster=self.cluster,
         )
+        return msgspec.structs.replace(node, bans=self.banned) if self.banned else node
 
 
 class NodeBook:

@@ -41,7 +41,8 @@ HEADERS: Final = {
 #: A page of its own goes on to the page: the cookie is sent where a link of another site has led to this one.
 _ENTERED: Final = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>cosched</title>'
-    '<link rel="icon" href="../static/icon.svg"><meta http-equiv="refresh" content="0; url=../s/{visit}/"><p><a href="../s/{visit}/">The page</a></p></html>'
+    '<link rel="icon" href="../static/icon.svg"><meta http-equiv="refresh" content="0; url=../s/{visit}/">'
+    '<p><a href="../s/{visit}/">The page</a></p></html>'
 )
 _SORRY: Final = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

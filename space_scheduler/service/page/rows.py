@@ -140,9 +140,10 @@ class Rows:
 
     def nodes(self, view: View) -> tuple[dict[str, NodeRow], int]:
         """The nodes by name, and how many more there are."""
-        members = self._book.members(view.used())
-        used = view.used()
-        sent = {each.name: self._node(each, busy=each.name in used) for each in members[:MOST_NODES]}
+        allocations = (record.allocation for record in view.jobs.values() if record.allocation is not None)
+        busy = {share.node for each in allocations for share in each.nodes}
+        members = self._book.members(busy)
+        sent = {each.name: self._node(each, busy=each.name in busy) for each in members[:MOST_NODES]}
         return sent, len(members) - len(sent)
 
     def _node(self, entry: NodeEntry, *, busy: bool) -> NodeRow:

@@ -9,7 +9,8 @@ import http.client
 import re
 import threading
 import webbrowser
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from os import environ
 from pathlib import Path
@@ -19,8 +20,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import Failed, NoAnswer
+from cosched.model.time import humanised, us
 
 #: Addresses of the page: nothing in them is encoded, and none leads elsewhere by dots.
 _PATH: Final = re.compile(r"/page(?:/[A-Za-z0-9_-]+(?:\.[a-z]+)?)+/?")
@@ -96,6 +99,21 @@ class Browser:
         self.close()
 
 
+@contextmanager
+def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, browser: bool = True) -> Iterator[None]:
+    """The page of a service for as long as the block lasts: its link is said, and opened where there is a desktop.
+
+    Raises :class:`Failed` where the port is taken, and what ``Client.page_link`` raises.
+    """
+    with PageProxy(client.transport, port) as proxy, Browser() as desktop:
+        link = client.page_link()
+        url = proxy.url(link.path)
+        say(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
+        if browser and desktop.open(url):
+            say("A browser was asked to open it.")
+        yield
+
+
 class _Server(ThreadingHTTPServer):
     """A thread for each connection, so many at most: one more is closed at once."""
 
@@ -141,11 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(404, "there is nothing at this address")
         headers = {name: value for name in _PASSED_ON if (value := self.headers.get(name)) is not None}
         try:
-            answer = self._transport.opened(self.path, headers)
+            with self._transport.opened(self.path, headers) as answer:
+                self._pass_back(answer)
         except NoAnswer as error:
             return self._refuse(502, str(error))
-        with answer:
-            self._pass_back(answer)
         return None
 
     def _pass_back(self, answer: http.client.HTTPResponse) -> None:

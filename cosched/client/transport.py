@@ -5,7 +5,8 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Final
@@ -113,21 +114,28 @@ class Transport:
         response = self._connection.getresponse()
         return Answer(response.status, response.headers, response.read())
 
-    def opened(self, path: str, headers: Mapping[str, str], *, timeout_s: float = ANSWER_S) -> HTTPResponse:
+    @contextmanager
+    def opened(self, path: str, headers: Mapping[str, str], *, timeout_s: float = ANSWER_S) -> Iterator[HTTPResponse]:
         """GET by a connection of its own, whose answer is read as it comes: it takes ``timeout_s`` between two pieces.
 
-        From any thread. The connection ends with the answer, which its caller closes. Raises :class:`NoAnswer`.
+        From any thread. Raises :class:`NoAnswer`, before the block.
         """
         connection = _connection(self.server)
         try:
-            connection.connect()
-            assert connection.sock is not None
-            connection.sock.settimeout(timeout_s)
-            connection.request("GET", path, headers={**headers, **_authorization(connection), "Connection": "close"})
-            return connection.getresponse()
-        except (http.client.HTTPException, OSError) as error:
+            try:
+                connection.connect()
+                assert connection.sock is not None
+                connection.sock.settimeout(timeout_s)
+                connection.request(
+                    "GET", path, headers={**headers, **_authorization(connection), "Connection": "close"}
+                )
+                answer = connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
+            with answer:
+                yield answer
+        finally:
             connection.close()
-            raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
 
     def close(self) -> None:
         """Close the connection, if there is one."""

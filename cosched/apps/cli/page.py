@@ -7,8 +7,7 @@ import click
 from cosched.apps.cli.service import service
 from cosched.client.client import Client
 from cosched.client.find import connect
-from cosched.client.page import Browser, PageProxy
-from cosched.model.time import humanised, us
+from cosched.client.page import page_of
 
 
 @click.command("page")
@@ -24,22 +23,11 @@ def command(port: int, no_browser: bool, server: str | None, lab: str | None) ->
     Example: cosched page
     """
     with connect(server, lab) as client:
-        show(client, port, no_browser=no_browser)
+        show(client, port, browser=not no_browser)
 
 
-def show(client: Client, port: int = 0, *, no_browser: bool = False) -> None:
+def show(client: Client, port: int = 0, *, browser: bool = True) -> None:
     """Serve the page to this machine's browsers until this is interrupted."""
-    with PageProxy(client.transport, port) as proxy, Browser() as browser:
-        told = tell(client, proxy)
-        if not no_browser and browser.open(told):
-            click.echo("A browser was asked to open it.")
+    with page_of(client, click.echo, port, browser=browser):
         click.echo("It lives as long as this command; Ctrl-C ends it.")
         threading.Event().wait()
-
-
-def tell(client: Client, proxy: PageProxy) -> str:
-    """Print a link; its address."""
-    link = client.page_link()
-    url = proxy.url(link.path)
-    click.echo(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
-    return url

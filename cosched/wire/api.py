@@ -18,6 +18,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     POST /v1/tokens                    TokenRequest -> 201 NewToken
     GET  /v1/tokens                    TokenList
     POST /v1/tokens/ID/revoke          TokenDoc
+    POST /v1/page                      PageLink (201)
     GET  /v1/certificates              CertificateList
     POST /v1/certificates/revoke       RevokeRequest -> RevokedDoc
     GET  /v1/cluster                   ClusterDoc
@@ -363,6 +364,13 @@ class NewToken(msgspec.Struct, frozen=True):
     token: TokenDoc
     words: str
     authority: str  # ca.pem
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """POST /v1/page: where the page lets a browser in, once, for so long from now on (docs/guide/page.md)."""
+
+    path: str
+    life_s: float
 
 
 class RestartDoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ PLAYBOOKS = sorted((COLLECTION / "playbooks").glob("*.yml"))
 KEYWORDS = {
     "name", "when", "register", "changed_when", "failed_when", "check_mode", "loop", "loop_control", "notify", "listen",
     "delegate_to", "become", "run_once", "until", "retries", "delay", "vars", "tags", "no_log", "diff", "block",
-    "rescue", "throttle",
+    "throttle", "rescue", "ignore_unreachable",
 }  # fmt: skip
 
 

@@ -216,6 +216,14 @@ ROUTES: Final = (
         errors=(404, 503),
     ),
     Route(
+        method="POST",
+        path="/v1/page",
+        name="page_link",
+        summary="A link that opens the page in a browser: once, soon, and for whoever asks",
+        answers=api.PageLink,
+        status=201,
+    ),
+    Route(
         method="GET",
         path="/v1/certificates",
         name="certificates",

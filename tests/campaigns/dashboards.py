@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kit.prometheus import LabPrometheus
@@ -23,6 +24,7 @@ from kit.prometheus import LabPrometheus
 from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
 from cosched.monitoring.dashboards.render import ALL
+from cosched.monitoring.dashboards.values import Dashboard
 from cosched.wire.api import Submission
 
 PAUSED, CUT = "node2", ("c1", "c2")
@@ -76,20 +78,19 @@ def shows(found: LabPrometheus, query: str) -> bool:
     return any(not math.isnan(value) for _, value in found.ask(plain(query)))
 
 
-def looked_at(found: LabPrometheus) -> list[str]:
-    """Ask all of it; what is wrong."""
-    wrong, asked, excused = [], 0, set(EMPTY)
-    for made in ALL:
+def looked_at(found: LabPrometheus, dashboards: Sequence[Dashboard], empty: Collection[tuple[str, str]]) -> list[str]:
+    """Ask all of these dashboards; what is wrong: panels that are empty, or not and are said to be (``empty``)."""
+    wrong, excused = [], set(empty)
+    for made in dashboards:
         for panel in made.panels:
             silent = [query.expr for query in panel.queries if not shows(found, query.expr)]
-            asked += len(panel.queries)
-            if (made.uid, panel.title) not in EMPTY:
+            if (made.uid, panel.title) not in empty:
                 wrong += [f"{made.uid}: {panel.title}: nothing: {query}" for query in silent]
             elif silent:
                 excused.discard((made.uid, panel.title))
-    wrong += [f"{uid}: {title}: shows something, or is no panel, and is said to be empty" for uid, title in excused]
-    print(f"{asked} queries of {sum(len(made.panels) for made in ALL)} panels asked, {len(EMPTY)} panels excused")
-    return wrong
+    return wrong + [
+        f"{uid}: {title}: shows something, or is no panel, and is said to be empty" for uid, title in excused
+    ]
 
 
 def main() -> int:
@@ -114,7 +115,9 @@ def main() -> int:
             if time.monotonic() > end_s:
                 raise Failed(f"no alert within {_ALERT_S:g} s of the cut")
             time.sleep(1)
-        wrong = looked_at(found)
+        wrong = looked_at(found, ALL, EMPTY)
+    panels = [panel for made in ALL for panel in made.panels]
+    print(f"{sum(len(panel.queries) for panel in panels)} queries of {len(panels)} panels asked, {len(EMPTY)} excused")
     print("\n".join(wrong) or "all of them show something")
     return 1 if wrong else 0
 

@@ -186,15 +186,3 @@ def test_over_commitment_is_seen() -> None:
     assert not profile.over_committed(running)
     profile.take(Job(2, 1, 5, 0), 14, place)
     assert profile.over_committed(running)
-
-
-def test_a_copy_has_all_that_the_room_has() -> None:
-    """It is made without the constructor, so that what is added to a room must be added there, too."""
-    there = Room(
-        ["a", "b"], [4, 2], [100, 50], 1, PLACES["spread"], cpus=[4, 2], places=[4, 2], bans={7: frozenset({"a"})}
-    )  # fmt: skip
-    copied = there.copy()
-    for name in Room.__slots__:
-        assert getattr(copied, name) == getattr(there, name), name
-    copied.procs[0] = 0
-    assert there.procs == [4, 2]

@@ -18,12 +18,13 @@ from cosched.monitoring import alerts, recordings, series
 from cosched.monitoring.dashboards.queries import beyond
 from cosched.monitoring.dashboards.render import ALL, files
 from cosched.monitoring.dashboards.values import Dashboard, Panel
-from cosched.monitoring.rendering import Site, rendered
-from cosched.monitoring.rules import Pace
+from cosched.monitoring.rendering import RULES, Site, rendered
+from cosched.monitoring.rules import RUNBOOKS, Pace
 
 PANELS = [pytest.param(panel, id=f"{made.uid}: {panel.title}") for made in ALL for panel in made.panels]
 UNITS = {value for value in vars(units).values() if isinstance(value, str)}
-KEPT = Path(__file__).resolve().parents[2] / "ansible/roles/grafana/files/dashboards"
+ROLES = Path(__file__).resolve().parents[2] / "ansible/roles"
+KEPT = ROLES / "grafana/files/dashboards"
 #: Labels that Prometheus gives to what it scrapes, and to what it finds.
 GIVEN = {"cluster", "job"}
 #: Series that Prometheus itself has.
@@ -159,6 +160,13 @@ def test_what_an_installation_gets_is_what_is_made_of_the_values_now() -> None:
     """Made anew by ``cosched monitoring render --dashboards --into DIR``."""
     assert {path.name for path in KEPT.iterdir()} == set(files())
     assert {name: (KEPT / name).read_text() for name in files()} == files()
+    assert (ROLES / "prometheus/files" / RULES).read_text() == rendered(Site())[RULES]
+
+
+def test_roles_replace_the_address_of_the_runbooks_that_is_in_the_files() -> None:
+    assert RUNBOOKS in (ROLES / "prometheus/files" / RULES).read_text()
+    for role, file in (("prometheus", "files.yml"), ("grafana", "configure.yml")):
+        assert f"replace('{RUNBOOKS}', {role}_runbooks)" in (ROLES / role / "tasks" / file).read_text()
 
 
 def test_the_command_writes_the_dashboards_where_they_are_asked_for(cosched: Call, tmp_path: Path) -> None:  # noqa: F811

@@ -94,6 +94,16 @@ def test_a_secret_is_in_no_log() -> None:
     copies = [task for tasks in ALL_TASKS.values() for task in tasks if "ansible.builtin.copy" in task]
     secret = [task for task in copies if "grant.key" in task["ansible.builtin.copy"].get("src", "")]
     assert secret
+    named = ("/token", "alertmanager.yml", "-web.yml", "/datasources/")
+    places = [
+        task | {"dest": (task.get("ansible.builtin.copy") or task.get("ansible.builtin.template"))["dest"]}
+        for tasks in ALL_TASKS.values()
+        for task in tasks
+        if "ansible.builtin.copy" in task or "ansible.builtin.template" in task
+    ]
+    found = [task for task in places if any(name in task["dest"] for name in named)]
+    assert {name for name in named for task in found if name in task["dest"]} == set(named)
+    secret += found
     assert all(task["no_log"] and task["diff"] is False for task in secret)
 
 

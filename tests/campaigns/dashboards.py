@@ -5,7 +5,7 @@
 A lab of two clusters with four desks: a user sits at the first, the second is paused by its owner, and in the end the
 link between the clusters is cut, so that an alert fires. Jobs of one and two tasks queue up behind each other; some
 fail, one is cancelled.
-A Prometheus (Debian's) scrapes it as a site's does. Then each query of each panel is asked, Grafana's variables
+A Prometheus (Debian's) scrapes it as a site's does, and a second time as if it were another cluster. Then each query of each panel is asked, Grafana's variables
 standing for everything: it must give a number. ``EMPTY`` has the panels that cannot here, each with the reason; one
 of them that shows something after all is an error, too. Needs root, for a lab of tier 1; takes about three minutes.
 """
@@ -16,18 +16,23 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
 from kit.prometheus import LabPrometheus
 
 from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
 from cosched.monitoring.dashboards.render import ALL
 from cosched.monitoring.dashboards.values import Dashboard
+from cosched.monitoring.rendering import SETTINGS
 from cosched.wire.api import Submission
 
 PAUSED, CUT = "node2", ("c1", "c2")
+#: What the scheduler is scraped as a second time.
+SECOND = "second"
 FASTER = 30.0
 #: What Grafana would put there: an interval of some scrapes, all of what there is.
 STANDS_FOR = {"$__rate_interval": "30s", "$__range": "10m"}
@@ -37,8 +42,9 @@ _BURN = "#!/bin/sh\nend=$(($(date +%s) + {seconds}))\nwhile [ $(date +%s) -lt $e
 _ALERT_S = 120.0
 
 
-def plain(expr: str) -> str:
-    """A query as Prometheus takes it."""
+def plain(expr: str, cluster: str) -> str:
+    """A query as Prometheus takes it, of the clusters whose names are like that."""
+    expr = expr.replace("$cluster", cluster)
     for name, value in STANDS_FOR.items():
         expr = expr.replace(name, value)
     return re.sub(r"\$\w+", ".*", expr)
@@ -74,8 +80,28 @@ def load(lab: Lab, seconds: float) -> None:
 
 
 def shows(found: LabPrometheus, query: str) -> bool:
-    """Whether a query gives a number now."""
-    return any(not math.isnan(value) for _, value in found.ask(plain(query)))
+    """Whether a query gives a number now, of all clusters and of the second alone."""
+    return all(
+        any(not math.isnan(value) for _, value in found.ask(plain(query, cluster))) for cluster in (".*", SECOND)
+    )
+
+
+def second_cluster(folder: Path) -> None:
+    """Have the same scheduler scraped as another cluster, too: all names of nodes are then there twice."""
+    settings = yaml.safe_load((folder / SETTINGS).read_text())
+    (scrape,) = settings["scrape_configs"]
+    (one,) = scrape["static_configs"]
+    scrape["static_configs"].append({"targets": one["targets"], "labels": {"cluster": SECOND}})
+    (folder / SETTINGS).write_text(yaml.safe_dump(settings))
+
+
+@contextmanager
+def watching(lab: Lab, folder: Path) -> Iterator[LabPrometheus]:
+    """A Prometheus that watches the lab as two clusters while the block lasts."""
+    made = LabPrometheus(lab, folder, FASTER)
+    second_cluster(folder)
+    with made as found:
+        yield found
 
 
 def looked_at(found: LabPrometheus, dashboards: Sequence[Dashboard], empty: Collection[tuple[str, str]]) -> list[str]:
@@ -101,7 +127,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="watch-", dir="/var/tmp") as folder,
         Lab.up(4, name="dashboards", clusters="2,2", users=1, keep=[folder], say=print) as lab,
-        LabPrometheus(lab, Path(folder), FASTER) as found,
+        watching(lab, Path(folder)) as found,
     ):
         if lab.tier != 1:
             raise Failed(f"this lab is of tier {lab.tier}: {lab.why}")

@@ -74,6 +74,11 @@ class Watched(Lab):
         )
         return json.loads(self.hosts.at(HEAD, f'python3 -c "{program}"'))
 
+    def tokens(self) -> list[str]:
+        """The labels of the scheduler's tokens."""
+        found = json.loads(self.hosts.at(HEAD, "cosched token list --json"))
+        return [each["label"] for each in found["tokens"]]
+
     def targets(self) -> dict[str, str]:
         """Whether each scrape's target is up, by the scrape's name."""
         active = self.asked(9090, "/api/v1/targets")["data"]["activeTargets"]
@@ -165,12 +170,12 @@ def reconfigured(lab: Watched) -> None:
 
 def removed(lab: Watched, before: dict[str, str]) -> None:
     """The monitoring alone is taken away: files are as before, and the token is worth nothing."""
-    token = lab.hosts.at(HEAD, f"cat {FILES}/token").strip()
+    need(len(lab.tokens()) == 1, f"tokens: {lab.tokens()}")
     lab.play("monitoring_remove", "-e", "cosched_remove=true")
     need(
         not lab.hosts.at(HEAD, f"ls -d {FILES} /var/lib/prometheus/metrics2 2>/dev/null || true").strip(), "files stay"
     )
-    need(token, "there was no token")
+    need(not lab.tokens(), f"tokens: {lab.tokens()}")
     compare(before, lab.state(HEAD))
 
 

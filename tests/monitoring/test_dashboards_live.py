@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from campaigns import dashboards as campaign
 from kit.needs import need_root
-from kit.prometheus import LabPrometheus
 from kit.waiting import wait_for
 
 from cosched.apps.lab.lab import Lab
@@ -25,7 +24,7 @@ def test_a_lab_without_a_fault_fills_the_panels_of_cluster_and_desk() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="watch-", dir="/var/tmp") as folder,
         Lab.up(2, name=f"shown-{os.getpid()}", keep=[folder]) as lab,
-        LabPrometheus(lab, Path(folder), campaign.FASTER) as found,
+        campaign.watching(lab, Path(folder)) as found,
     ):
         campaign.load(lab, 6)
 

@@ -4,10 +4,10 @@
 
 A lab of two clusters with four desks: a user sits at the first, the second is paused by its owner, and in the end the
 link between the clusters is cut, so that an alert fires. Jobs of one and two tasks queue up behind each other; some
-fail, one is cancelled.
-A Prometheus (Debian's) scrapes it as a site's does, and a second time as if it were another cluster. Then each query of each panel is asked, Grafana's variables
-standing for everything: it must give a number. ``EMPTY`` has the panels that cannot here, each with the reason; one
-of them that shows something after all is an error, too. Needs root, for a lab of tier 1; takes about three minutes.
+fail, one is cancelled. A Prometheus (Debian's) scrapes it as a site's does, and a second time as if it were another
+cluster. Then each query of each panel is asked, for all that there is and for the second cluster: it must give a
+number. ``EMPTY`` has the panels that cannot here, each with the reason; one of them that shows something after all is
+an error, too. Needs root, for a lab of tier 1; takes about three minutes.
 """
 
 import argparse

@@ -30,6 +30,11 @@ PROVISIONED = "/etc/grafana/provisioning"
 GRAFANA_IS_FILES = {"grafana_files_only": True}
 #: The rule waits for two minutes, and Prometheus judges every 15 s.
 ALERT_S = 240.0
+#: What Debian's packages leave by its policy (the account, what came along with them), and the scheduler's state.
+LEFT = (
+    *("accounts", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"),
+    *("usr/", "etc/fonts", "etc/javascript-common", "etc/apache2", "var/lib/dpkg", "var/lib/apt", "var/lib/cosched"),
+)
 _FETCH_S = 900.0
 
 
@@ -203,14 +208,8 @@ def foreign(lab: Watched) -> None:
 
 
 def compare(was: dict[str, str], now: dict[str, str]) -> None:
-    """What Debian's packages leave by its policy apart, a host must be as it was. Raises :class:`Broken`."""
-
-    def ours(what: str) -> bool:
-        return not what.startswith(
-            ("usr/", "etc/fonts", "var/lib/dpkg", "var/lib/apt", "var/lib/systemd", "etc/passwd")
-        )
-
-    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and ours(what)]
+    """A host must be as it was, ``LEFT`` apart. Raises :class:`Broken`."""
+    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(LEFT)]
     need(not other, f"not as before: {[(what, was.get(what), now.get(what)) for what in sorted(other)[:8]]}")
 
 

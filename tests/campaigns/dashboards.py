@@ -26,7 +26,7 @@ from kit.prometheus import LabPrometheus
 from cosched.apps.lab.lab import Lab
 from cosched.errors import Failed
 from cosched.monitoring.dashboards.render import ALL
-from cosched.monitoring.dashboards.values import Dashboard
+from cosched.monitoring.dashboards.values import Dashboard, Panel
 from cosched.monitoring.rendering import SETTINGS
 from cosched.wire.api import Submission
 
@@ -79,11 +79,11 @@ def load(lab: Lab, seconds: float) -> None:
         client.cancel(last)
 
 
-def shows(found: LabPrometheus, query: str) -> bool:
-    """Whether a query gives a number now, of all clusters and of the second alone."""
-    return all(
-        any(not math.isnan(value) for _, value in found.ask(plain(query, cluster))) for cluster in (".*", SECOND)
-    )
+def shows(found: LabPrometheus, panel: Panel, query: str) -> bool:
+    """Whether a query of the panel gives a number, of all clusters and of the second alone: now, or in its graph."""
+    drawn = "{}" if panel.kind in ("number", "table") else "max_over_time(({})[10m:2s])"
+    asked = [drawn.format(plain(query, cluster)) for cluster in (".*", SECOND)]
+    return all(any(not math.isnan(value) for _, value in found.ask(each)) for each in asked)
 
 
 def second_cluster(folder: Path) -> None:
@@ -109,7 +109,7 @@ def looked_at(found: LabPrometheus, dashboards: Sequence[Dashboard], empty: Coll
     wrong, excused = [], set(empty)
     for made in dashboards:
         for panel in made.panels:
-            silent = [query.expr for query in panel.queries if not shows(found, query.expr)]
+            silent = [query.expr for query in panel.queries if not shows(found, panel, query.expr)]
             if (made.uid, panel.title) not in empty:
                 wrong += [f"{made.uid}: {panel.title}: nothing: {query}" for query in silent]
             elif silent:

@@ -1,9 +1,10 @@
 """What scraping costs the scheduling: CPU of the passes with ``/metrics`` read ten times a second, and without.
 
 The scheduler's service runs in this process, with its journal on disk, real links to agents (``_agents``), all nodes
-busy, jobs ending and starting all the while, and so many more queued. Another process reads the metrics over the
-service's socket. Windows with it and without alternate, in an order drawn for each pair; told is the mean CPU of a pass
-(of the core's thread) in each, and how it differs within pairs, with a 95 % interval by Student's t.
+busy, jobs ending and starting all the while, and so many more queued; another process submits a job and cancels it, ten
+times a second, so that there are passes. A third reads the metrics over the service's socket. Windows with it and
+without alternate, in an order drawn for each pair; told is the mean CPU of a pass (of the core's thread) in each, and
+how it differs within pairs, with a 95 % interval by Student's t.
 
     ./run bench scrape [--queued 10000] [--agents 64] [--pairs 20] [--window 4]
 """
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -46,6 +47,17 @@ while True:
     answer = connection.getresponse()
     assert answer.status == 200 and answer.read().endswith(b"\\n")
     time.sleep(max(0.0, 0.1 - (time.monotonic() - began_s)))
+"""
+_WORKS: Final = """
+import sys, time
+from benchmarks.service import wish
+from cosched.client.client import Client
+from cosched.client.transport import Transport
+with Client(Transport(sys.argv[1])) as client:
+    while True:
+        began_s = time.monotonic()
+        client.cancel(client.submit(wish(2)).job_id)
+        time.sleep(max(0.0, 0.1 - (time.monotonic() - began_s)))
 """
 
 
@@ -88,9 +100,9 @@ def served(lab: Lab) -> Iterator[None]:
 
 
 @contextmanager
-def reading(lab: Lab) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that reads the metrics ten times a second, unless it is stopped."""
-    process = subprocess.Popen([sys.executable, "-c", _READS, str(lab.socket)])
+def beside(program: str, lab: Lab) -> Iterator[subprocess.Popen[bytes]]:
+    """A process beside the service, which is told its socket."""
+    process = subprocess.Popen([sys.executable, "-c", program, str(lab.socket)])
     try:
         yield process
     finally:
@@ -101,12 +113,12 @@ def reading(lab: Lab) -> Iterator[subprocess.Popen[bytes]]:
 def measured(lab: Lab, passes: Passes, pairs: int, window_s: float) -> tuple[list[float], list[float], Interval]:
     """Mean CPU of a pass in milliseconds without scrapes and with them, of each pair; how it differs (0.01 is 1 %)."""
     rng, found = random.Random(1), {False: list[float](), True: list[float]()}
-    with reading(lab) as reader:
+    with beside(_WORKS, lab) as works, beside(_READS, lab) as reader:
         for pair in range(pairs + 1):
             for scraped in rng.sample((False, True), 2):
                 reader.send_signal(signal.SIGCONT if scraped else signal.SIGSTOP)
-                if reader.poll() is not None:
-                    raise SystemExit("reading the metrics has failed")
+                if works.poll() is not None or reader.poll() is not None:
+                    raise SystemExit("what submits, or what reads the metrics, has failed")
                 cpu_s = passes.within(window_s)
                 if len(cpu_s) < 5:
                     raise SystemExit(f"{len(cpu_s)} passes in {window_s:g} s: too few to compare")
@@ -126,7 +138,12 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=4.0, help="seconds of each window")
     options = parser.parse_args()
     passes = Passes()
-    with tempfile.TemporaryDirectory() as name, patch.object(worker, "carried_out", passes.carried_out):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        patch.object(worker, "carried_out", passes.carried_out),
+        (Path(name) / "log").open("w") as log,
+        redirect_stderr(log),
+    ):
         lab = Lab(Path(name), options.agents, options.queued)
         try:
             with served(lab):

@@ -78,6 +78,7 @@ class Desk:
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
+        self.asleep = False  # the machine is about to be suspended, or was just now
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self.word = NO_WORD  # what the owner has said, beside a pause
@@ -121,12 +122,16 @@ class Desk:
 
     def _report(self) -> DeskReport:
         """What the owner feels, and which contract is in force."""
-        reason = reason_of(
-            self._wanted,
-            armed=self.armed,
-            tight=self.backoff.step > 0,
-            paused=bool(self.paused),
-            guarded=self._guard.ready.is_set(),
+        reason = (
+            ContractReason.ASLEEP
+            if self.asleep
+            else reason_of(
+                self._wanted,
+                armed=self.armed,
+                tight=self.backoff.step > 0,
+                paused=bool(self.paused),
+                guarded=self._guard.ready.is_set(),
+            )
         )
         return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
 

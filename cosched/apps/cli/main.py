@@ -33,6 +33,7 @@ _SECTIONS: Final = {
         "queue": ("queue:queue_command", "List the jobs that run and wait."),
         "show": ("show_job:command", "Show a job: state, reason, nodes, times, history, failure."),
         "explain": ("explain:command", "Explain why a job is in the state it is in."),
+        "page": ("page:command", "Show the cluster in a browser."),
         "logs": ("logs:command", "Print a job's output."),
         "cancel": ("control:cancel_command", "Cancel jobs."),
         "hold": ("control:hold_command", "Hold jobs that wait."),

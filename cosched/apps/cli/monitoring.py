@@ -1,17 +1,18 @@
-"""``cosched monitoring render``: what Prometheus is to record, to alert on and to read."""
+"""``cosched monitoring``: what Prometheus is to record, to alert on and to read, and what it finds."""
 
 from pathlib import Path
 
 import click
 
 from cosched.errors import BadInput
+from cosched.monitoring.reference import table
 from cosched.monitoring.rendering import Site, rendered
 from cosched.monitoring.rules import RUNBOOKS
 
 
 @click.group("monitoring")
 def command() -> None:
-    """Files for Prometheus, made of the series that the scheduler exports.
+    """What Prometheus needs and finds, made of the series that the scheduler exports.
 
     \b
     Example: cosched monitoring render --into monitoring --scheduler head.example:7420 --cluster office
@@ -45,3 +46,13 @@ def render_command(into: Path, scheduler: str, cluster: str, credentials: str, r
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_text(text, encoding="utf-8")
         click.echo(into / name)
+
+
+@command.command("reference")
+def reference_command() -> None:
+    """Print every series that the scheduler exports, as a table in Markdown.
+
+    \b
+    Example: cosched monitoring reference
+    """
+    click.echo(table(), nl=False)

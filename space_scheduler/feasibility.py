@@ -162,6 +162,7 @@ class Room:
         other.procs, other.memory_bytes = self.procs.copy(), self.memory_bytes.copy()
         other.residents, other.cpus, other.owners = self.residents.copy(), self.cpus, self.owners
         other.places, other.clusters, other.used_permille = self.places, self.clusters, None
+        other.bans = self.bans
         other._index, other._free_procs = self._index, self._free_procs
         other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other

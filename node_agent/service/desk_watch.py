@@ -106,6 +106,14 @@ class Desk:
 
     def heartbeat(self) -> Heartbeat:
         """What the scheduler gets to know."""
+        if not self._config.parallel:  # this desk takes part in nothing: nothing is told of it
+            return Heartbeat(
+                Usage(),
+                Presence.UNKNOWN,
+                paused=self.paused,
+                guard="" if self._guard.ready.is_set() else self._guard.problem,
+                desk=DeskReport(ContractReason.PAUSED),
+            )
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
         return Heartbeat(
@@ -137,7 +145,8 @@ class Desk:
 
     async def keep(self) -> None:
         """Watch until cancelled."""
-        self.sources.listen()
+        if self._config.parallel:
+            self.sources.listen()
         try:
             while True:
                 await self._look()
@@ -160,7 +169,7 @@ class Desk:
             self._loaded_s = now_s
         now = self._habit()
         readings = []
-        if now.watched:
+        if now.watched and self._config.parallel:
             readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
         self._judge(readings, now)
         self._feel()
@@ -210,7 +219,7 @@ class Desk:
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
         self._wanted = wanted
         try:
-            if self._asked is None and self.sources.wants_guard:
+            if self._asked is None and self.sources.wants_guard and self._config.parallel:
                 await self._have_keys_told()
             if self._asked is None and self._contract is not None:
                 contract = self._contract
@@ -281,7 +290,7 @@ def _cpus(found: object) -> float | None:
 
 def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
     """For the scheduler; None where the kernel tells none."""
-    by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
+    by_kind = {name.partition(" ")[0]: round(share, 4) for name, share in shares.items()}
     return PressureShares(**by_kind) if by_kind else None
 
 

@@ -78,6 +78,7 @@ class Desk:
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
+        self.asleep = False  # the machine is about to be suspended, or was just now
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self.word = NO_WORD  # what the owner has said, beside a pause
@@ -105,6 +106,14 @@ class Desk:
 
     def heartbeat(self) -> Heartbeat:
         """What the scheduler gets to know."""
+        if not self._config.parallel:  # this desk takes part in nothing: nothing is told of it
+            return Heartbeat(
+                Usage(),
+                Presence.UNKNOWN,
+                paused=self.paused,
+                guard="" if self._guard.ready.is_set() else self._guard.problem,
+                desk=DeskReport(ContractReason.PAUSED),
+            )
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
         return Heartbeat(
@@ -121,18 +130,23 @@ class Desk:
 
     def _report(self) -> DeskReport:
         """What the owner feels, and which contract is in force."""
-        reason = reason_of(
-            self._wanted,
-            armed=self.armed,
-            tight=self.backoff.step > 0,
-            paused=bool(self.paused),
-            guarded=self._guard.ready.is_set(),
+        reason = (
+            ContractReason.ASLEEP
+            if self.asleep
+            else reason_of(
+                self._wanted,
+                armed=self.armed,
+                tight=self.backoff.step > 0,
+                paused=bool(self.paused),
+                guarded=self._guard.ready.is_set(),
+            )
         )
         return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
-        self.sources.listen()
+        if self._config.parallel:
+            self.sources.listen()
         try:
             while True:
                 await self._look()
@@ -155,7 +169,7 @@ class Desk:
             self._loaded_s = now_s
         now = self._habit()
         readings = []
-        if now.watched:
+        if now.watched and self._config.parallel:
             readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
         self._judge(readings, now)
         self._feel()
@@ -205,7 +219,7 @@ class Desk:
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
         self._wanted = wanted
         try:
-            if self._asked is None and self.sources.wants_guard:
+            if self._asked is None and self.sources.wants_guard and self._config.parallel:
                 await self._have_keys_told()
             if self._asked is None and self._contract is not None:
                 contract = self._contract
@@ -276,7 +290,7 @@ def _cpus(found: object) -> float | None:
 
 def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
     """For the scheduler; None where the kernel tells none."""
-    by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
+    by_kind = {name.partition(" ")[0]: round(share, 4) for name, share in shares.items()}
     return PressureShares(**by_kind) if by_kind else None
 
 

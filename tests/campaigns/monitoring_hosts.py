@@ -33,7 +33,16 @@ ALERT_S = 240.0
 #: What Debian's packages leave by its policy (the account, what came along with them), and the scheduler's state.
 LEFT = (
     *("accounts", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"),
-    *("usr/", "etc/fonts", "etc/javascript-common", "etc/apache2", "var/lib/dpkg", "var/lib/apt", "var/lib/cosched"),
+    *(
+        "usr/",
+        "etc/fonts",
+        "etc/javascript-common",
+        "etc/apache2",
+        "etc/lighttpd",
+        "var/lib/dpkg",
+        "var/lib/apt",
+        "var/lib/cosched",
+    ),
 )
 _FETCH_S = 900.0
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,13 @@ from kit.desk_socket import ask_as, desk
 from kit.guards import RealGuard
 from kit.waiting import wait_for
 
+from cosched.config.node import PresenceSettings
+from cosched.linux import sessions
 from cosched.linux.inhibitors import Inhibitor, listed, on_screen
+from cosched.linux.presence_reading import Reading
 from cosched.linux.sessions import Session
 from node_agent.service.logind import Inhibitors
+from node_agent.service.presence import Sources
 
 ANN = 1000
 SCREEN = Session("2", ANN, ":0", 4711, True)
@@ -218,16 +223,49 @@ async def test_no_logind_is_no_film(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert await Inhibitors().there([SCREEN]) is False
 
 
+@pytest.mark.parametrize(("film", "idle_s"), [(False, 600.0), (True, 0.0)])
+async def test_a_session_that_nobody_touches_is_somebody_while_a_film_runs(
+    monkeypatch: pytest.MonkeyPatch, film: bool, idle_s: float
+) -> None:
+    def idle(*_: object) -> Reading:
+        return Reading("sessions", 600.0)
+
+    monkeypatch.setattr(sessions, "active", lambda: [SCREEN])
+    monkeypatch.setattr(sessions, "reading", idle)
+    made = Sources(PresenceSettings(sources=["sessions"]), set, lambda: 0.0, lambda reading: None)
+
+    async def there(found: list[Session]) -> bool:
+        return film and found == [SCREEN]
+
+    async def follow(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(made._inhibitors, "there", there)
+    monkeypatch.setattr(made._idle, "follow", follow)
+    assert await made.look(300.0, forgotten_sessions=False) == [Reading("sessions", idle_s)]
+    at_night = await made.look(300.0, forgotten_sessions=True)
+    assert at_night == ([Reading("sessions", 0.0)] if film else []), (
+        "a session that was left open is nobody, but for that"
+    )
+    await made.close()
+
+
 GNOME = ("org.gnome.SessionManager", "/org/gnome/SessionManager", "org.gnome.SessionManager")
 NOTICES = ("org.freedesktop.Notifications", "/org/freedesktop/Notifications", "org.freedesktop.Notifications")
 
 
 def in_session(guard: RealGuard, bus: Bus) -> "subprocess.Popen[str]":
+    """The helper, after one look of another that has told it all."""
     code = (
-        "from pathlib import Path\nfrom cosched.apps.cli.desk_session import follow\n"
-        f"follow(Path({str(guard.directory)!r}) / 'run/desk.sock', notify=True, period_s=0.1)\n"
+        "from pathlib import Path\nfrom cosched.apps.cli.desk_session import Session, follow\n"
+        f"path = Path({str(guard.directory)!r}) / 'run/desk.sock'\n"
+        "Session(path, notify=True).look()\n"
+        f"Path({str(bus.path)!r} + '.looked').touch()\n"
+        "follow(path, notify=True, period_s=0.1)\n"
     )
-    return subprocess.Popen([sys.executable, "-c", code], env=bus.environment, text=True)
+    helper = subprocess.Popen([sys.executable, "-c", code], env=bus.environment, text=True)
+    wait_for(Path(f"{bus.path}.looked").exists, "the first look")
+    return helper
 
 
 def at_screen(make_guard: Any, uid: int = 0) -> RealGuard:
@@ -271,9 +309,11 @@ def test_gnomes_word_does_not_count_while_a_job_of_that_user_is_there(make_guard
     session_bus.method(*GNOME, "IsInhibited", "u", "b", "ret = True")
     helper = in_session(guard, session_bus)
     try:
-        time.sleep(1.5)
         assert guard.status()["inhibited_until_us"] == 0
-        assert helper.poll() is None
+        guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+        guard.event("empty", job=1)
+        guard.ask({"do": "forget", "job": 1, "attempt": 1})
+        wait_for(lambda: guard.status()["inhibited_until_us"], "GNOME's word to count again")
     finally:
         helper.terminate()
         helper.wait()
@@ -296,13 +336,19 @@ def test_a_job_that_begins_is_notified_and_the_helper_ends_with_its_session(
     guard.prepare(job=1)
     helper = in_session(guard, session_bus)
     try:
-        time.sleep(1.0)
-        assert not seen.exists(), "what was there before is no news"
-        guard.prepare(job=7)
-        wait_for(seen.exists, "a notification")
-        title, body = seen.read_text().strip().split("|")
+        jobs = iter(range(7, 90))
+
+        def told() -> bool:
+            guard.prepare(job=next(jobs))
+            time.sleep(0.5)
+            return seen.exists()
+
+        wait_for(told, "a notification")
+        title, body = seen.read_text().splitlines()[0].split("|")
         assert title == "Parallel work runs on this computer"
-        assert body.startswith(f"job 7 of {guard.preparation()['user']}.")
+        user = guard.preparation()["user"]
+        assert re.match(rf"job \d+ of {user}(, job \d+ of {user})*( and \d+ more)?\.", body)
+        assert not body.startswith("job 1 of"), "what was there before is no news"
         session_bus.close()
         session_bus.path.unlink(missing_ok=True)
         assert helper.wait(timeout=60) == 0

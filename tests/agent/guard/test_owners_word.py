@@ -16,7 +16,7 @@ from kit.waiting import wait_for
 
 from cosched.model.presets import hours_of
 from node_agent.guard.hours import MINUTES, Window, opens_in, windows_of
-from node_agent.guard.owners_word import MOST_BANS
+from node_agent.guard.owners_word import MOST_AT_ONCE, MOST_BANS
 
 IDLE = "while :; do sleep 0.05; done"
 ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
@@ -133,6 +133,15 @@ def test_bans_are_bounded(guard: RealGuard) -> None:
         assert desk(guard, "ban", user=f"u{n}")["ok"]
     assert desk(guard, "ban", user="more")["error"] == "busy"
     assert desk(guard, "ban", user="u0", seconds=60)["ok"], "one that is banned may be banned for another time"
+
+
+def test_decisions_that_follow_each_other_too_fast_are_refused_and_a_pause_is_not(guard: RealGuard) -> None:
+    """Each is written to the disk, by the one process that arms the contract."""
+    answers = [desk(guard, "share", cpu_ratio=(n % 90 + 10) / 100) for n in range(3 * MOST_AT_ONCE)]
+    refused = [answer for answer in answers if "error" in answer]
+    assert refused
+    assert {answer["message"] for answer in refused} == {"too many decisions at once: wait a second"}
+    assert desk(guard, "pause")["paused"]
 
 
 def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard: RealGuard) -> None:

@@ -1,12 +1,12 @@
 """What scraping costs the scheduling: CPU of the passes with ``/metrics`` read ten times a second, and without.
 
 The scheduler's service runs in this process, with its journal on disk, real links to agents (``_agents``), all nodes
-busy, jobs ending and starting all the while, and so many more queued; another process submits a job and cancels it, ten
-times a second, so that there are passes. A third reads the metrics over the service's socket. Windows with it and
-without alternate, in an order drawn for each pair; told is the mean CPU of a pass (of the core's thread) in each, and
-how it differs within pairs, with a 95 % interval by Student's t.
+busy with jobs that do not end, and so many more queued; another process submits a job and cancels it, ten times a
+second, so that there are passes and they are alike. A third reads the metrics over the service's socket. Windows with
+it and without alternate, in an order drawn for each pair; told is the mean CPU of a pass (of the core's thread) in
+each, and how it differs within pairs, with a 95 % interval by Student's t.
 
-    ./run bench scrape [--queued 10000] [--agents 64] [--pairs 20] [--window 4]
+    ./run bench scrape [--queued 10000] [--agents 64] [--pairs 100] [--window 1.5]
 """
 
 import argparse
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from benchmarks import service
 from benchmarks.measure import machine, spread
 from benchmarks.service import Lab, fill
 from cosched.config.cluster import load_cluster
@@ -34,6 +35,7 @@ from space_scheduler.service.core import worker
 from space_scheduler.service.core import worker_effects as fx
 
 PROMISED: Final = 0.05
+_RUNS_S: Final = 100_000.0
 _READS: Final = """
 import http.client, socket, sys, time
 class Local(http.client.HTTPConnection):
@@ -134,13 +136,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench scrape", description=__doc__.split("\n\n")[0])
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--agents", type=int, default=64)
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--window", type=float, default=4.0, help="seconds of each window")
+    parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--window", type=float, default=1.5, help="seconds of each window")
     options = parser.parse_args()
     passes = Passes()
     with (
         tempfile.TemporaryDirectory() as name,
         patch.object(worker, "carried_out", passes.carried_out),
+        patch.object(service, "RUNS_S", _RUNS_S),
         (Path(name) / "log").open("w") as log,
         redirect_stderr(log),
     ):

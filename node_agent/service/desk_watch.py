@@ -84,6 +84,7 @@ class Desk:
         self.word = NO_WORD  # what the owner has said, beside a pause
         self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
         self._worded_s = -_REST_S
+        self._inhibited_until_us = 0
         self._asked: Arm | Relax | None = None
         self._wanted: Arm | Relax = Arm("just started", ContractReason.UNKNOWN)
         self._tightened = False
@@ -171,6 +172,8 @@ class Desk:
         readings = []
         if now.watched and self._config.parallel:
             readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
+            if self._inhibited_until_us > now_us() and "sessions" in self._config.presence.sources:
+                readings.append(Reading("sessions", 0.0))  # a film, by the helper in the session
         self._judge(readings, now)
         self._feel()
         await self._tell_guard()
@@ -256,6 +259,7 @@ class Desk:
 
         What was ended is told before anything that comes of it; else once a second is enough.
         """
+        self._inhibited_until_us = int(status.get("inhibited_until_us") or 0)
         word = _word(status.get("word") or {})
         now_s = time.monotonic()
         if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):

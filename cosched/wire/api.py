@@ -198,6 +198,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
 
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
     why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
+    ``certificate_until``: when the certificate expires that its agent showed last.
     """
 
     name: str
@@ -220,6 +221,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     refused: str = ""
     cluster: str = ""
+    certificate_until: str | None = None
 
 
 class NodeList(msgspec.Struct, frozen=True):

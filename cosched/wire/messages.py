@@ -183,6 +183,8 @@ class Turn(msgspec.Struct, frozen=True):
 
 #: What the reason of a node begins with that is drained because its guard does not answer.
 NO_GUARD: Final = "guard: "
+#: The same of one whose certificate has expired.
+EXPIRED: Final = "certificate: "
 
 
 class Heartbeat(Message, frozen=True, omit_defaults=True):

@@ -106,6 +106,10 @@ class Acceptor:
         self._secured = secured
         self._listen(listening, self._remote)
 
+    def renewed(self, secured: ssl.SSLContext) -> None:
+        """The scheduler has another certificate, or trusts another authority: from the next connection on."""
+        self._secured = secured
+
     def _listen(self, listening: socket.socket, take: Callable[[socket.socket, object], None]) -> None:
         listening.setblocking(False)
         self._sockets.append(listening)

@@ -1,7 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -32,6 +32,8 @@ class NodeEntry:
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
+        self.until_s = 0.0  # when that one expires (seconds since 1970); 0: none was shown
+        self.expired = ""  # since which day it has been expired, where it is let in all the same
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
@@ -195,4 +197,5 @@ class NodeBook:
             version=entry.version or None,
             refused=entry.refused,
             cluster=size.cluster or own,
+            certificate_until=datetime.fromtimestamp(entry.until_s, UTC).isoformat() if entry.until_s else None,
         )

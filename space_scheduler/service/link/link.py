@@ -6,16 +6,17 @@ the agent comes back it says what it has, and whoever gave the order asks again 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import serial_of
+from cosched.identity.tls import GRACE_S, serial_of, until_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
@@ -24,6 +25,7 @@ from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.launch.inputs import (
     AnyInput,
+    CertificateExpired,
     Connected,
     Disconnected,
     Heard,
@@ -159,6 +161,7 @@ class Link:
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
         revoked = tuple(self.members.revoked) if self.members else ()
+        entry.until_s = until_of(secured) if secured is not None else 0.0
         self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())
         try:
@@ -265,6 +268,20 @@ class Link:
         while True:
             await sleep(self.beat_s)
             self.feed(Ticked())
+            self._look_at_certificates(time.time())
+
+    def _look_at_certificates(self, now_s: float) -> None:
+        """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
+        for name, session in list(self.sessions.items()):
+            entry = self.book.entry(name)
+            if not entry.until_s or entry.until_s > now_s:
+                continue
+            since = f"{datetime.fromtimestamp(entry.until_s, UTC):%Y-%m-%d}"
+            if entry.until_s + GRACE_S["node"] < now_s:
+                self._refuse(name, "certificate", f"expired on {since}")
+                session.cut()
+            elif not entry.expired:
+                self.feed(CertificateExpired(name, since))
 
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""

@@ -32,6 +32,7 @@ class Limit(StrEnum):
     """What keeps a node from taking any task of a job, by itself."""
 
     AVOIDED = "a launch of the job has failed there"
+    BANNED = "its owner does not take this user's jobs"
     PLACES = "no place is free"
     MEMORY = "too little memory is left"
     CPU = "more of its CPUs would be used than the policy admits"
@@ -57,8 +58,12 @@ class Field(StrEnum):
 
 FIELDS: Final = frozenset(Field)
 
+#: Of nodes that take everybody's jobs.
+NO_BANS: Final[Mapping[int, frozenset[str]]] = {}
+
 # What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
 # (``cosched.model.job.QUEUED``).
+_NO_CLUSTERS: Final = Why.NO_CLUSTERS
 _NOT_ENOUGH_FREE: Final = Why.NOT_ENOUGH_FREE
 _WOULD_DELAY_RESERVATION: Final = Why.WOULD_DELAY_RESERVATION
 
@@ -111,12 +116,13 @@ class Room:
     ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
     who is on each node, ``cpus`` how many CPUs they share there (none given: each task has one of its own), ``owners``
     who is at its desk, ``places`` how many tasks a node could have if nobody were there (none given: as many as are
-    free), ``clusters`` which clusters the nodes belong to, where there are several.
+    free), ``clusters`` which clusters the nodes belong to, where there are several. ``bans`` are the names of the nodes
+    that take no jobs of a user, by user.
     """
 
     __slots__ = (
-        "_free_procs", "_index", "_nodes_of", "clusters", "cpus", "memory_bytes", "most_nodes", "names", "owners",
-        "place", "places", "procs", "residents", "used_permille",
+        "_free_procs", "_index", "_nodes_of", "bans", "clusters", "cpus", "memory_bytes", "most_nodes", "names",
+        "owners", "place", "places", "procs", "residents", "used_permille",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +137,7 @@ class Room:
         owners: Sequence[Owner | None] = (),
         places: Sequence[int] = (),
         clusters: Clusters | None = None,
+        bans: Mapping[int, frozenset[str]] = NO_BANS,
     ) -> None:
         self.names = names
         self.procs = procs
@@ -142,6 +149,7 @@ class Room:
         self.owners = owners or [None] * len(names)
         self.places = places or tuple(procs)
         self.clusters = clusters
+        self.bans = bans
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
         self._nodes_of: dict[int, tuple[int, ...]] | None = None
@@ -149,8 +157,12 @@ class Room:
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
-        other = self.with_free(self.procs.copy(), self.memory_bytes.copy())
-        other._free_procs = self._free_procs
+        other = Room.__new__(Room)  # several at each pass: without a call for each of them
+        other.names, other.most_nodes, other.place = self.names, self.most_nodes, self.place
+        other.procs, other.memory_bytes = self.procs.copy(), self.memory_bytes.copy()
+        other.residents, other.cpus, other.owners = self.residents.copy(), self.cpus, self.owners
+        other.places, other.clusters, other.used_permille = self.places, self.clusters, None
+        other._index, other._free_procs = self._index, self._free_procs
         other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other
 
@@ -158,7 +170,7 @@ class Room:
         """The same nodes, residents and rules with other figures."""
         other = Room(
             self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners,
-            self.places, self.clusters,
+            self.places, self.clusters, self.bans,
         )  # fmt: skip
         other._index = self._index
         return other
@@ -223,10 +235,11 @@ class Room:
         return most * cpus - used - (owner.cpu_permille if owner else 0)
 
     def _by_memory(self, job: Job) -> list[int]:
-        if job.avoid:
+        if job.avoid or job.user in self.bans:
             each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
             return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
-        if needed := job.memory_bytes:
+        needed = job.memory_bytes
+        if needed and needed * max(self.procs, default=0) > min(self.memory_bytes, default=0):  # else it is no limit
             both = zip(self.procs, self.memory_bytes, strict=True)
             return [
                 (procs if memory >= procs * needed else memory // needed) if procs > 0 and memory >= needed else 0
@@ -236,7 +249,7 @@ class Room:
 
     def tasks_on(self, index: int, job: Job, procs: int, memory_bytes: int) -> int:
         """How many tasks of the job the node of that index takes when it has so much free."""
-        if job.avoid and self.names[index] in job.avoid:
+        if (job.avoid and self.names[index] in job.avoid) or (self.bans and self._banned(index, job)):
             return 0
         if needed := job.memory_bytes:
             procs = min(procs, memory_bytes // needed)
@@ -246,6 +259,8 @@ class Room:
         """Why the node of that index takes no task of the job, whatever the others do; None: it does."""
         if self.names[index] in job.avoid:
             return Limit.AVOIDED
+        if self._banned(index, job):
+            return Limit.BANNED
         if self.procs[index] <= 0:
             return Limit.PLACES
         if self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) == 0:
@@ -259,69 +274,106 @@ class Room:
         if found and job.avoid and not self._obstacle(msgspec.structs.replace(job, avoid=())):
             numbers = {"procs": job.procs, "fitting_procs": sum(self.tasks(job))}
             return Reason(Why.AVOIDS_NODES, numbers, ", ".join(job.avoid))
+        if (
+            found
+            and job.user in self.bans
+            and not self.without_bans()._obstacle(msgspec.structs.replace(job, avoid=()))
+        ):
+            numbers = {"procs": job.procs, "fitting_procs": sum(self.tasks(job))}
+            return Reason(Why.NOT_TAKEN, numbers, ", ".join(n for n in self.names if n in self.bans[job.user]))
         return found
 
-    def _obstacle(self, job: Job) -> Reason | None:
-        return self._looked(job)[0]
+    def without_bans(self) -> "Room":
+        """The same, as if every owner took everybody's jobs."""
+        other = self.copy()
+        other.bans = NO_BANS
+        return other
 
-    def _looked(self, job: Job) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+    def _banned(self, index: int, job: Job) -> bool:
+        """Whether the owner of the node of that index does not take the job's user."""
+        return self.names[index] in self.bans.get(job.user, ())
+
+    def _obstacle(self, job: Job) -> Reason | None:
+        why, tasks, _ = self._looked(job)
+        return None if why is None else Reason(why, self._numbers(why, job, tasks))
+
+    def _looked(self, job: Job) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
         """Why the job has no place; else how many tasks fit on each node, and where they go if that had to be known."""
-        free_procs = self.free_procs
-        if job.procs > free_procs:
-            return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs}), (), None
+        if job.procs > self.free_procs:
+            return _NOT_ENOUGH_FREE, (), None
         tasks = self.tasks(job)
-        fitting = sum(tasks)
-        if job.procs > fitting:
-            free_bytes = sum(free for free in self.memory_bytes if free > 0)
-            numbers = {"procs": job.procs, "fitting_procs": fitting, "task_memory_bytes": job.memory_bytes}
-            lacking = job.procs * job.memory_bytes > free_bytes
-            why = Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
-            if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
-                why, numbers = Why.NOT_ENOUGH_CPU, {**numbers, "task_cpu_permille": job.cpu_permille}
-            return Reason(why, {**numbers, "free_memory_bytes": free_bytes}), tasks, None
+        if job.procs > sum(tasks):
+            return self._too_few(job), tasks, None
         if self.clusters is not None or isinstance(job.shape, Components):
             return self._looked_over_clusters(job, tasks)
-        if self.most_nodes < len(tasks):
-            fitting = sum(nlargest(self.most_nodes, tasks))
-            if job.procs > fitting:
-                numbers = {"procs": job.procs, "fitting_procs": fitting, "max_nodes": self.most_nodes}
-                return Reason(Why.SPREAD_OUT, numbers), tasks, None
+        if self.most_nodes < len(tasks) and job.procs > sum(nlargest(self.most_nodes, tasks)):
+            return Why.SPREAD_OUT, tasks, None
         if not self.place.refuses:
             return None, tasks, None
         chosen = self.place.lay(self, job, tasks)
-        numbers = {"procs": job.procs, "fitting_procs": fitting}
-        return (Reason(Why.NO_UNIFORM_SET, numbers) if chosen is None else None), tasks, chosen
+        return (Why.NO_UNIFORM_SET if chosen is None else None), tasks, chosen
+
+    def _too_few(self, job: Job) -> Why:
+        """Why the nodes take fewer tasks of a job than processors are free."""
+        if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
+            return Why.NOT_ENOUGH_CPU
+        lacking = job.procs * job.memory_bytes > self._free_bytes
+        return Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
 
     def _looked_over_clusters(
         self, job: Job, tasks: list[int]
-    ) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+    ) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
         """The same for a job that could have enough tasks, where each of its components has to lie on one cluster."""
-        clusters = self.clusters or Clusters(("",), (0,) * len(tasks))
-        free = clusters.fitting(tasks, self.most_nodes)
-        placed = clusters.placed(job, free, self.place.share_clusters)
+        clusters = self._clusters(tasks)
+        placed = clusters.placed(job, clusters.fitting(tasks, self.most_nodes), self.place.share_clusters)
         if placed is None:
-            shape, most = job.shape, most_components(job)
-            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
-            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
-            return Reason(Why.NO_CLUSTERS, {**numbers, "freest_procs": max(free), "clusters": len(free)}), tasks, None
+            return _NO_CLUSTERS, tasks, None
         laid = self._laid(job, placed, clusters, tasks)
         if laid is None or (self.place.allows and not self.place.allows(self, job, laid)):
-            return Reason(Why.NO_UNIFORM_SET, {"procs": job.procs, "fitting_procs": sum(tasks)}), tasks, None
-        if len(laid) > self.most_nodes:
-            numbers = {"procs": job.procs, "fitting_procs": sum(tasks), "max_nodes": self.most_nodes}
-            return Reason(Why.SPREAD_OUT, numbers), tasks, None
-        return None, tasks, laid
+            return Why.NO_UNIFORM_SET, tasks, None
+        return (Why.SPREAD_OUT if len(laid) > self.most_nodes else None), tasks, laid
+
+    def _clusters(self, tasks: Sequence[int]) -> Clusters:
+        return self.clusters or Clusters(("",), (0,) * len(tasks))
+
+    @property
+    def _free_bytes(self) -> int:
+        return sum(free for free in self.memory_bytes if free > 0)
+
+    def _numbers(self, why: Why, job: Job, tasks: Sequence[int]) -> dict[str, int]:
+        """The numbers of what keeps a job from having a place, where so many of its tasks fit on each node."""
+        if why is Why.NOT_ENOUGH_FREE:
+            return {"procs": job.procs, "free_procs": self.free_procs}
+        if why is Why.NO_CLUSTERS:
+            shape, most = job.shape, most_components(job)
+            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
+            free = self._clusters(tasks).fitting(tasks, self.most_nodes)
+            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
+            return {**numbers, "freest_procs": max(free), "clusters": len(free)}
+        across = self.clusters is not None or isinstance(job.shape, Components)
+        rules = why in (Why.SPREAD_OUT, Why.NO_UNIFORM_SET)
+        usable = nlargest(self.most_nodes, tasks) if rules and not across else tasks
+        numbers = {"procs": job.procs, "fitting_procs": sum(usable)}
+        if why is Why.SPREAD_OUT:
+            return {**numbers, "max_nodes": self.most_nodes}
+        if why is Why.NO_UNIFORM_SET:
+            return numbers
+        numbers["task_memory_bytes"] = job.memory_bytes
+        if why is Why.NOT_ENOUGH_CPU:
+            numbers["task_cpu_permille"] = job.cpu_permille
+        return {**numbers, "free_memory_bytes": self._free_bytes}
 
     def _laid(self, job: Job, placed: Placed, clusters: Clusters, tasks: Sequence[int]) -> list[tuple[int, int]] | None:
         """(index of a node, tasks) of a job's components on their clusters, the widest first; None: no place there."""
-        laid: list[tuple[int, int]] = []
+        if clusters.alone and len(placed.widths) == 1:
+            return [(clusters.alone[placed.clusters[0]], placed.widths[0])]
         widths: dict[int, int] = {}
         for width, cluster in zip(*placed, strict=True):
             widths[cluster] = widths.get(cluster, 0) + width  # two on one cluster are laid together
+        if clusters.alone:
+            return [(clusters.alone[cluster], width) for cluster, width in widths.items()]
+        laid: list[tuple[int, int]] = []
         for cluster, width in widths.items():
-            if clusters.apart:
-                laid.append((clusters.of.index(cluster), width))
-                continue
             fitting = [here if at == cluster else 0 for here, at in zip(tasks, clusters.of, strict=True)]
             part = self.place.lay(self, job.at(width), fitting)
             if part is None:
@@ -341,12 +393,12 @@ class Room:
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
-        obstacle, tasks, chosen = self._looked(job)
-        if obstacle:
+        why, tasks, chosen = self._looked(job)
+        if why:
             return None
         chosen = chosen or self.place.lay(self, job, tasks)
         assert chosen is not None
-        return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
+        return Allocation(job.procs, tuple([Share(self.names[index], tasks) for index, tasks in chosen]))
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with this place for this job here, in words, or None."""
@@ -359,14 +411,15 @@ class Room:
 
     def _too_much(self, job: Job, allocation: Allocation) -> str | None:
         index = self.index
+        tasks = procs = 0
         for share in allocation.nodes:
             if share.node not in index:
                 return f"node {share.node} is not in service"
             if problem := self._share_too_much(index[share.node], job, share):
                 return problem
-        if len({share.node for share in allocation.nodes}) != len(allocation.nodes):
+            tasks, procs = tasks + share.tasks, procs + share.procs
+        if len(allocation.nodes) > 1 and len({share.node for share in allocation.nodes}) != len(allocation.nodes):
             return "a node is named twice"
-        tasks, procs = (sum(share.tasks for share in allocation.nodes), sum(share.procs for share in allocation.nodes))
         if (tasks, procs) != (allocation.processes, allocation.procs) or tasks != job.procs:
             return f"places for {tasks} tasks"
         if len(allocation.nodes) > self.most_nodes:
@@ -381,7 +434,12 @@ class Room:
                 None if 1 <= share.tasks <= takes else f"{share.tasks} tasks on node {share.node}, which takes {takes}"
             )
         needed_bytes = share.tasks * job.memory_bytes  # folded: tasks share processors, each has its memory
-        if share.node in job.avoid or share.cpus > self.procs[at] or needed_bytes > max(0, self.memory_bytes[at]):
+        if (
+            share.node in job.avoid
+            or self._banned(at, job)
+            or share.cpus > self.procs[at]
+            or needed_bytes > max(0, self.memory_bytes[at])
+        ):
             return f"{share.tasks} tasks on {share.cpus} CPUs of node {share.node}, which has {self.procs[at]} free"
         if job.resident and share.tasks > self.places[at]:
             return f"{share.tasks} tasks on node {share.node}, which has {self.places[at]} processors"
@@ -393,7 +451,10 @@ class Room:
         Where the place has a rule of company, all of the new one has to keep it.
         """
         if self.place.allows:
-            room = self.copy()
+            index = self.index
+            if any(share.node in index and self._banned(index[share.node], job) for share in new.beyond(old).nodes):
+                return "the owner of one of these nodes does not take its user's jobs"
+            room = self.without_bans()
             room.give(job, old)
             return room.misfit(job.at(new.processes), new)
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):
@@ -420,10 +481,11 @@ class Room:
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
-        free_procs = self.free_procs
+        free_procs, procs = self.free_procs, self.procs
         for i, share in self._shares(allocation):
-            free_procs -= max(0, self.procs[i]) - max(0, self.procs[i] - share.procs)
-            self.procs[i] -= share.procs
+            had, left = procs[i], procs[i] - share.procs
+            free_procs += (left if left > 0 else 0) - (had if had > 0 else 0)
+            procs[i] = left
             self.memory_bytes[i] -= share.tasks * job.memory_bytes
             self.residents[i] = (*self.residents[i], resident(job, share.tasks))
         self._free_procs = free_procs
@@ -433,17 +495,18 @@ class Room:
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""
-        free_procs = self.free_procs
+        free_procs, procs, job_id = self.free_procs, self.procs, job.id
         for i, share in self._shares(allocation):
-            free_procs += max(0, self.procs[i] + share.procs) - max(0, self.procs[i])
-            self.procs[i] += share.procs
+            had, left = procs[i], procs[i] + share.procs
+            free_procs += (left if left > 0 else 0) - (had if had > 0 else 0)
+            procs[i] = left
             self.memory_bytes[i] += share.tasks * job.memory_bytes
-            self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
+            self.residents[i] = tuple([each for each in self.residents[i] if each.job_id != job_id])
         self._free_procs = free_procs
         if self._nodes_of is not None:
             gone = {i for i, _ in self.indices(allocation)}
-            if left := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):
-                self._nodes_of[job.id] = left
+            if stay := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):
+                self._nodes_of[job.id] = stay
 
     @property
     def index(self) -> Mapping[str, int]:

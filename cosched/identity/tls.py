@@ -124,16 +124,16 @@ def peer_of(connection: ssl.SSLObject | ssl.SSLSocket, now_s: float | None = Non
     return Peer(kind, name)
 
 
-def until_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float:
-    """Until when the other side's certificate is valid, in seconds since 1970; 0 where it showed none."""
-    shown: dict[str, Any] = connection.getpeercert() or {}
-    return float(ssl.cert_time_to_seconds(shown["notAfter"])) if "notAfter" in shown else 0.0
-
-
 def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
     """The serial number of the other side's certificate, in hexadecimal; empty where it showed none."""
     shown: dict[str, Any] = connection.getpeercert() or {}
     return f"{int(shown['serialNumber'], 16):x}" if "serialNumber" in shown else ""
+
+
+def expiry_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float | None:
+    """When the other side's certificate expires, in seconds since 1970; None where it showed none."""
+    shown: dict[str, Any] = connection.getpeercert() or {}
+    return ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
 
 
 def expect(connection: ssl.SSLObject | ssl.SSLSocket, kind: Kind, name: str | None = None) -> Peer:

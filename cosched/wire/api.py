@@ -18,6 +18,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     POST /v1/tokens                    TokenRequest -> 201 NewToken
     GET  /v1/tokens                    TokenList
     POST /v1/tokens/ID/revoke          TokenDoc
+    POST /v1/page                      PageLink (201)
     GET  /v1/certificates              CertificateList
     POST /v1/certificates/revoke       RevokeRequest -> RevokedDoc
     GET  /v1/cluster                   ClusterDoc
@@ -147,6 +148,18 @@ class EffortDoc(msgspec.Struct, frozen=True):
     received_bytes_per_s: float
 
 
+class PausedDoc(msgspec.Struct, frozen=True):
+    """A node of a job whose owner has paused parallel work there: since when, in the words of that node.
+
+    ``since`` is when the scheduler heard of it; ``limit_stands``: the job's time limit does not run meanwhile.
+    """
+
+    node: str
+    since: str | None
+    reason: str
+    limit_stands: bool
+
+
 class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/jobs/ID: a job, alive or ended.
 
@@ -184,6 +197,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     failure: Failure | None = None
     effort: EffortDoc | None = None
+    paused: list[PausedDoc] = []
     history: list[Step] = []
 
 
@@ -316,12 +330,16 @@ class SurveyDoc(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators."""
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators.
+
+    ``read_only``: for monitoring; it opens no job.
+    """
 
     life_s: float
     user: str | None = None
     label: str = ""
+    read_only: bool = False
 
 
 class TokenDoc(msgspec.Struct, frozen=True):
@@ -333,6 +351,7 @@ class TokenDoc(msgspec.Struct, frozen=True):
     created: str
     expires: str
     expired: bool = False
+    read_only: bool = False
 
 
 class TokenList(msgspec.Struct, frozen=True):
@@ -347,6 +366,13 @@ class NewToken(msgspec.Struct, frozen=True):
     token: TokenDoc
     words: str
     authority: str  # ca.pem
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """POST /v1/page: where the page lets a browser in, once, for so long from now on (docs/guide/page.md)."""
+
+    path: str
+    life_s: float
 
 
 class RestartDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -446,6 +472,7 @@ class Explanation(msgspec.Struct, frozen=True):
     coscheduling: CoschedulingDoc | None = None  # while it holds nodes
     nodes: list[OnNodeDoc] = []  # while it waits
     shape: ShapeDoc | None = None  # where it says anything of it
+    paused: list[PausedDoc] = []  # by owners of its nodes, while it holds these
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -76,11 +76,11 @@ async def test_it_expires_while_the_link_is_open(files: Cluster) -> None:
     issue(files.identity, "node", "n1", files.path / "node-n1", life=timedelta(seconds=4))
     async with running(files) as service, service.agent("n1") as agent:
         await in_state(service, agent, ("up", ""))
-        day = f"{datetime.fromtimestamp(service.service.book.entry('n1').until_s, UTC):%Y-%m-%d}"
+        day = f"{datetime.fromtimestamp(service.service.book.entry('n1').expires_s or 0.0, UTC):%Y-%m-%d}"
         await in_state(service, agent, ("drained", f"certificate: expired on {day}"))
         expires = service.service.certificates.expiries()
         assert set(expires) == {"scheduler", "authority", "node n1"}
-        assert expires["node n1"] == service.service.book.entry("n1").until_s
+        assert expires["node n1"] == service.service.book.entry("n1").expires_s
         line = await service.logged("certificate expires", "node n1")
         assert "days_left" in line
 

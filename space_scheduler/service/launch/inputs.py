@@ -51,6 +51,17 @@ class Heard(Input, frozen=True):
     message: wire.FromAgent
 
 
+class OwnerSaid(Input, frozen=True):
+    """An agent that was welcomed tells its owner's word.
+
+    ``banned`` are the users of it that this host knows, by number, in order.
+    """
+
+    node: str
+    word: wire.OwnersWord
+    banned: tuple[int, ...] = ()
+
+
 class Disconnected(Input, frozen=True):
     """An agent's connection has ended."""
 
@@ -107,6 +118,7 @@ AnyInput = (
     Started
     | Connected
     | Heard
+    | OwnerSaid
     | Disconnected
     | Removed
     | RevocationsChanged

@@ -2,9 +2,12 @@
 
 A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
 nothing is left there of jobs that have ended here meanwhile, and one whose certificate has expired until it shows
-another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`NO_GUARD` or :data:`EXPIRED`, so
-what the journal has is enough after a restart. An operator's drain is never undone here, and an operator cannot resume
-a node against its owner.
+another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`, :data:`NO_GUARD` or
+:data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
+operator cannot resume a node against its owner.
+
+A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
+a lease, as of any node that is not heard: one that wakes before that goes on with them.
 """
 
 from typing import Final
@@ -12,10 +15,9 @@ from typing import Final
 from cosched.model.node import Owner
 from cosched.wire.messages import EXPIRED, NO_GUARD
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
 
 PAUSED: Final = "paused: "
-
 
 #: In what steps the core is told of an owner's CPU, in thousandths of one, and of his memory, in parts of the node's.
 CPU_STEP_PERMILLE: Final = 250
@@ -82,7 +84,7 @@ class Owners:
     """What follows from heartbeats; a change is asked for once, however many come until it is in the journal."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, bool] = {}  # by node: whether a drain (or else a resumption) is on its way
+        self._asked: dict[str, tuple[bool, bool]] = {}  # by node: what is on its way: a drain, as one asleep
 
     def resumed(self, name: str) -> None:
         """A node was resumed, by whomever: what was asked for before is over."""
@@ -93,24 +95,30 @@ class Owners:
         if entry.beat is None or not entry.known:
             return None
         why = _kept_out(entry)
-        by_node = drained_by_node(entry)
-        if bool(why) == by_node or (why and entry.drained):
+        if drained_by_node(entry):
+            settled = bool(why) and (why == ASLEEP) == (entry.reason == ASLEEP)
+        else:
+            settled = not why or entry.drained
+        if settled:
             self._asked.pop(entry.name, None)
             return None
-        if self._asked.get(entry.name) is bool(why):
+        asks = bool(why), why == ASLEEP
+        if self._asked.get(entry.name) == asks:
             return None
-        self._asked[entry.name] = bool(why)
+        self._asked[entry.name] = asks
         return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
 
 
 def drained_by_node(entry: NodeEntry) -> bool:
-    """Whether its owner's word, its guard's silence or its certificate keeps a node out of service."""
-    return entry.drained and entry.reason.startswith((PAUSED, NO_GUARD, EXPIRED))
+    """Whether its owner's word, its guard's silence, its sleep or its certificate keeps a node out of service."""
+    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD, EXPIRED))
 
 
 def _kept_out(entry: NodeEntry) -> str:
     """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
     assert entry.beat is not None
+    if entry.asleep:
+        return ASLEEP
     if entry.beat.paused:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:

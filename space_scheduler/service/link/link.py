@@ -16,10 +16,11 @@ from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import GRACE_S, serial_of, until_of
+from cosched.identity.tls import GRACE_S, expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
@@ -29,6 +30,7 @@ from space_scheduler.service.launch.inputs import (
     Connected,
     Disconnected,
     Heard,
+    OwnerSaid,
     Removed,
     RevocationsChanged,
     Ticked,
@@ -160,8 +162,8 @@ class Link:
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
+        entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
-        entry.until_s = until_of(secured) if secured is not None else 0.0
         self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())
         try:
@@ -255,6 +257,11 @@ class Link:
             peer, future = self._asked.get(message.request, ("", None))
             if future is not None and peer == entry.name and not future.done():
                 future.set_result(message)
+        elif isinstance(message, wire.Heartbeat):
+            entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
+        elif isinstance(message, wire.OwnersWord):
+            self.feed(OwnerSaid(entry.name, message, _numbers(message.bans)))
+            return
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:
@@ -274,10 +281,10 @@ class Link:
         """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
         for name, session in list(self.sessions.items()):
             entry = self.book.entry(name)
-            if not entry.until_s or entry.until_s > now_s:
+            if entry.expires_s is None or entry.expires_s > now_s:
                 continue
-            since = f"{datetime.fromtimestamp(entry.until_s, UTC):%Y-%m-%d}"
-            if entry.until_s + GRACE_S["node"] < now_s:
+            since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
+            if entry.expires_s + GRACE_S["node"] < now_s:
                 self._refuse(name, "certificate", f"expired on {since}")
                 session.cut()
             elif not entry.expired:
@@ -307,3 +314,8 @@ async def _say(socket: web.WebSocketResponse, message: wire.ToAgent) -> None:
             await socket.close()
     except (ConnectionError, TimeoutError, RuntimeError):
         pass
+
+
+def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
+    """The users that this host knows, in order: others cannot submit here."""
+    return tuple(sorted({number for name in names if (number := user_number(name)) >= 0}))

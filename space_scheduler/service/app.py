@@ -33,6 +33,7 @@ from space_scheduler.service.access.admission import Limits
 from space_scheduler.service.access.callers import AGENTS, Callers
 from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.operators import Operators
 from space_scheduler.service.access.problems import told
 from space_scheduler.service.access.readers import Readers
 from space_scheduler.service.access.tokens import Tokens
@@ -147,7 +148,7 @@ class Service:
         self.shell.feed(Started(jobs, recovered.nodes, progress, recovered.turns, *changes))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
-        callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
+        callers = Callers(Operators(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
         identities = Identities(self.link, members, self.certificates, callers, bodies, self.log)

@@ -278,6 +278,9 @@ class Api:
             near = nearest(name, self.book.names())
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        if event is ev.NodeResumed and (since := self.book.entry(name).expired):
+            words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
+            raise Refusal(409, words, where="node", found=name)
         try:
             await self.core.post(event(name), note=f"by {caller.user}")
         except UnknownNode:

@@ -71,14 +71,14 @@ def flood(kind: str, address: str, seconds: float) -> int:
 
 def probe(path: str, seconds: float) -> list[float]:
     """How long a pause takes to be answered, in seconds, one after another; resumed at once."""
-    from cosched.apps.cli.desk import _answer  # noqa: PLC0415 (flooders have no need of it)
+    from cosched.client.desk_socket import answer_to  # noqa: PLC0415 (flooders have no need of it)
 
     took: list[float] = []
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
         for do in ("pause", "resume"):
             began_s = time.monotonic()
-            answer = json.loads(_answer(Path(path), json.dumps({"do": do}).encode()))
+            answer = json.loads(answer_to(Path(path), json.dumps({"do": do}).encode()))
             if "error" in answer:
                 raise SystemExit(f"{do}: {answer}")
             took.append(time.monotonic() - began_s)

@@ -32,6 +32,7 @@ class Limit(StrEnum):
     """What keeps a node from taking any task of a job, by itself."""
 
     AVOIDED = "a launch of the job has failed there"
+    BANNED = "its owner does not take this user's jobs"
     PLACES = "no place is free"
     MEMORY = "too little memory is left"
     CPU = "more of its CPUs would be used than the policy admits"
@@ -56,6 +57,9 @@ class Field(StrEnum):
 
 
 FIELDS: Final = frozenset(Field)
+
+#: Of nodes that take everybody's jobs.
+NO_BANS: Final[Mapping[int, frozenset[str]]] = {}
 
 # What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
 # (``cosched.model.job.QUEUED``).
@@ -112,12 +116,13 @@ class Room:
     ``most_nodes`` is the number of nodes that one job may use, ``place`` how its tasks are laid on them, ``residents``
     who is on each node, ``cpus`` how many CPUs they share there (none given: each task has one of its own), ``owners``
     who is at its desk, ``places`` how many tasks a node could have if nobody were there (none given: as many as are
-    free), ``clusters`` which clusters the nodes belong to, where there are several.
+    free), ``clusters`` which clusters the nodes belong to, where there are several. ``bans`` are the names of the nodes
+    that take no jobs of a user, by user.
     """
 
     __slots__ = (
-        "_free_procs", "_index", "_nodes_of", "clusters", "cpus", "memory_bytes", "most_nodes", "names", "owners",
-        "place", "places", "procs", "residents", "used_permille",
+        "_free_procs", "_index", "_nodes_of", "bans", "clusters", "cpus", "memory_bytes", "most_nodes", "names",
+        "owners", "place", "places", "procs", "residents", "used_permille",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +137,7 @@ class Room:
         owners: Sequence[Owner | None] = (),
         places: Sequence[int] = (),
         clusters: Clusters | None = None,
+        bans: Mapping[int, frozenset[str]] = NO_BANS,
     ) -> None:
         self.names = names
         self.procs = procs
@@ -143,6 +149,7 @@ class Room:
         self.owners = owners or [None] * len(names)
         self.places = places or tuple(procs)
         self.clusters = clusters
+        self.bans = bans
         self.used_permille: Sequence[int] | None = None  # of each node's CPUs, by tasks; None: by those of residents
         self._index: dict[str, int] | None = None
         self._nodes_of: dict[int, tuple[int, ...]] | None = None
@@ -163,7 +170,7 @@ class Room:
         """The same nodes, residents and rules with other figures."""
         other = Room(
             self.names, procs, memory_bytes, self.most_nodes, self.place, self.residents, self.cpus, self.owners,
-            self.places, self.clusters,
+            self.places, self.clusters, self.bans,
         )  # fmt: skip
         other._index = self._index
         return other
@@ -228,10 +235,11 @@ class Room:
         return most * cpus - used - (owner.cpu_permille if owner else 0)
 
     def _by_memory(self, job: Job) -> list[int]:
-        if job.avoid:
+        if job.avoid or job.user in self.bans:
             each = enumerate(zip(self.procs, self.memory_bytes, strict=True))
             return [self.tasks_on(i, job, procs, memory_bytes) if procs > 0 else 0 for i, (procs, memory_bytes) in each]
-        if needed := job.memory_bytes:
+        needed = job.memory_bytes
+        if needed and needed * max(self.procs, default=0) > min(self.memory_bytes, default=0):  # else it is no limit
             both = zip(self.procs, self.memory_bytes, strict=True)
             return [
                 (procs if memory >= procs * needed else memory // needed) if procs > 0 and memory >= needed else 0
@@ -241,7 +249,7 @@ class Room:
 
     def tasks_on(self, index: int, job: Job, procs: int, memory_bytes: int) -> int:
         """How many tasks of the job the node of that index takes when it has so much free."""
-        if job.avoid and self.names[index] in job.avoid:
+        if (job.avoid and self.names[index] in job.avoid) or (self.bans and self._banned(index, job)):
             return 0
         if needed := job.memory_bytes:
             procs = min(procs, memory_bytes // needed)
@@ -251,6 +259,8 @@ class Room:
         """Why the node of that index takes no task of the job, whatever the others do; None: it does."""
         if self.names[index] in job.avoid:
             return Limit.AVOIDED
+        if self._banned(index, job):
+            return Limit.BANNED
         if self.procs[index] <= 0:
             return Limit.PLACES
         if self.tasks_on(index, job, self.procs[index], self.memory_bytes[index]) == 0:
@@ -264,7 +274,24 @@ class Room:
         if found and job.avoid and not self._obstacle(msgspec.structs.replace(job, avoid=())):
             numbers = {"procs": job.procs, "fitting_procs": sum(self.tasks(job))}
             return Reason(Why.AVOIDS_NODES, numbers, ", ".join(job.avoid))
+        if (
+            found
+            and job.user in self.bans
+            and not self.without_bans()._obstacle(msgspec.structs.replace(job, avoid=()))
+        ):
+            numbers = {"procs": job.procs, "fitting_procs": sum(self.tasks(job))}
+            return Reason(Why.NOT_TAKEN, numbers, ", ".join(n for n in self.names if n in self.bans[job.user]))
         return found
+
+    def without_bans(self) -> "Room":
+        """The same, as if every owner took everybody's jobs."""
+        other = self.copy()
+        other.bans = NO_BANS
+        return other
+
+    def _banned(self, index: int, job: Job) -> bool:
+        """Whether the owner of the node of that index does not take the job's user."""
+        return self.names[index] in self.bans.get(job.user, ())
 
     def _obstacle(self, job: Job) -> Reason | None:
         why, tasks, _ = self._looked(job)
@@ -407,7 +434,12 @@ class Room:
                 None if 1 <= share.tasks <= takes else f"{share.tasks} tasks on node {share.node}, which takes {takes}"
             )
         needed_bytes = share.tasks * job.memory_bytes  # folded: tasks share processors, each has its memory
-        if share.node in job.avoid or share.cpus > self.procs[at] or needed_bytes > max(0, self.memory_bytes[at]):
+        if (
+            share.node in job.avoid
+            or self._banned(at, job)
+            or share.cpus > self.procs[at]
+            or needed_bytes > max(0, self.memory_bytes[at])
+        ):
             return f"{share.tasks} tasks on {share.cpus} CPUs of node {share.node}, which has {self.procs[at]} free"
         if job.resident and share.tasks > self.places[at]:
             return f"{share.tasks} tasks on node {share.node}, which has {self.places[at]} processors"
@@ -419,7 +451,10 @@ class Room:
         Where the place has a rule of company, all of the new one has to keep it.
         """
         if self.place.allows:
-            room = self.copy()
+            index = self.index
+            if any(share.node in index and self._banned(index[share.node], job) for share in new.beyond(old).nodes):
+                return "the owner of one of these nodes does not take its user's jobs"
+            room = self.without_bans()
             room.give(job, old)
             return room.misfit(job.at(new.processes), new)
         if len(new.nodes) > max(self.most_nodes, len(old.nodes)):

@@ -32,12 +32,16 @@ class Why(StrEnum):
     NO_CLUSTERS = "enough processors are free, but not on the clusters that its components need, each on one of its own"
     NO_UNIFORM_SET = "enough is free, but no set of nodes where its tasks would have the same company of the other kind"
     AVOIDS_NODES = "would fit with the nodes on which its launch has failed, and is not put there again"
+    NOT_TAKEN = "would fit with nodes whose owners do not take this user's jobs"
     NODES_AWAY = "can start only when nodes come back: lost or drained ones are needed"
     BEHIND_HEAD = "jobs ahead of it in the order come first"
     RESERVED_LATER = "has a reservation that is not due yet"
     NOT_CHOSEN = "it is first in the order and fits; no pass has chosen it"
     LAUNCH_RETRIED = "its launch has failed before the script ran: it waits for other nodes"
     REQUEUED = "it has lost a node, and was to wait again: it runs from its beginning"
+    SENT_AWAY = (
+        "the owner of a node has ended it there, and it was to wait again: it runs elsewhere, from its beginning"
+    )
     HELD = "held by its user or an operator"
     RELEASED = "released: waits in its old place"
     ACCEPTED = "accepted: no pass has decided about it yet"
@@ -86,6 +90,7 @@ class Why(StrEnum):
     MORE_CPU_THAN_ADMITTED = "its tasks use more CPU than the policy admits on empty nodes (overcommit)"
     CANCELLED = "cancelled by its user or an operator"
     NODE_LOST = "a node where it had tasks was lost"
+    ENDED_BY_OWNER = "the owner of a node where it had tasks has ended it"
     WAKE = "a reservation falls due"
     OTHER = "a reason of another version"
 

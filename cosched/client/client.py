@@ -12,6 +12,7 @@ import msgspec
 from cosched.client.transport import ANSWER_S, Answer, Transport
 from cosched.errors import BadInput, Failed
 from cosched.wire.api import (
+    CertificateList,
     ClusterDoc,
     DrainRequest,
     Explanation,
@@ -21,10 +22,13 @@ from cosched.wire.api import (
     NewToken,
     NodeDoc,
     NodeList,
+    PageLink,
     PolicyDoc,
     PolicyRequest,
     Problem,
     RemoveRequest,
+    RevokedDoc,
+    RevokeRequest,
     Submission,
     SurveyDoc,
     TokenDoc,
@@ -66,6 +70,11 @@ class Client:
     def server(self) -> str:
         """Where it is: the path of its socket, or its URL."""
         return self._transport.server
+
+    @property
+    def transport(self) -> Transport:
+        """What asks it: for what is no document."""
+        return self._transport
 
     def close(self) -> None:
         """Close the connection."""
@@ -164,6 +173,10 @@ class Client:
         """GET /v1/survey: what users are on each node."""
         return self._document("GET", "/v1/survey" + _query(user=",".join(users) or None), SurveyDoc)
 
+    def page_link(self) -> PageLink:
+        """POST /v1/page: a link that opens the page once."""
+        return self._document("POST", "/v1/page", PageLink)
+
     def create_token(self, request: TokenRequest) -> NewToken:
         """POST /v1/tokens."""
         return self._document("POST", "/v1/tokens", NewToken, request)
@@ -175,6 +188,14 @@ class Client:
     def revoke_token(self, number: str) -> TokenDoc:
         """POST /v1/tokens/ID/revoke."""
         return self._document("POST", f"/v1/tokens/{quote(number, safe='')}/revoke", TokenDoc)
+
+    def certificates(self) -> CertificateList:
+        """GET /v1/certificates: those that were shown or revoked, and until when each identity is valid."""
+        return self._document("GET", "/v1/certificates", CertificateList)
+
+    def revoke_certificates(self, request: RevokeRequest) -> RevokedDoc:
+        """POST /v1/certificates/revoke: they count no more."""
+        return self._document("POST", "/v1/certificates/revoke", RevokedDoc, request)
 
     def cluster(self) -> ClusterDoc:
         """GET /v1/cluster."""

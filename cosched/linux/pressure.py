@@ -1,7 +1,7 @@
-"""Pressure stall information (PSI): for which share of the time somebody waited for CPU or memory.
+"""Pressure stall information (PSI): for which share of the time somebody waited for CPU, memory or disks.
 
-Of the desk's own cgroup where version 2 tells it. Else the machine's, and of that memory alone: parallel work in the
-idle class waits for CPU all the time, which says nothing about the owner.
+Of the desk's own cgroup where version 2 tells it. Else the machine's, and of that not the CPU: parallel work in the
+idle class waits for it all the time, which says nothing about the owner.
 """
 
 import os
@@ -18,8 +18,11 @@ class Pressure:
     def __init__(self, mount: str, desk: str, proc: str = "/proc") -> None:
         group = os.path.join(mount, desk.strip("/"))
         self._files = {f"{kind} of the desk": os.path.join(group, f"{kind}.pressure") for kind in ("cpu", "memory")}
+        disks = {"io of the desk": os.path.join(group, "io.pressure")}
         if not all(map(os.path.exists, self._files.values())):
             self._files = {"memory": os.path.join(proc, "pressure/memory")}
+            disks = {"io": os.path.join(proc, "pressure/io")}
+        self._files |= {name: path for name, path in disks.items() if os.path.exists(path)}
         self._before: dict[str, int] = {}
         self._before_s = 0.0
         self._last: dict[str, float] = {}

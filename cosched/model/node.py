@@ -26,7 +26,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     taken back from a running task without swap). While an owner is there it leaves ``owned_cpu_permille`` of the CPUs,
     at most ``owned_memory_bytes`` (-1: as much as without him), and of ``total_memory_bytes`` no more than he leaves
     (0: ``memory_bytes`` are all there are). ``cluster`` is the name of the cluster (a lab) that it belongs to; empty
-    where there is only one.
+    where there is only one. ``bans`` are users (``Job.user``) whose jobs its owner does not take, in order.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     owned_memory_bytes: int = -1
     total_memory_bytes: int = 0
     cluster: str = ""
+    bans: tuple[int, ...] = ()
 
     def memory_beside(self, owner: "Owner | None") -> int:
         """Bytes that parallel work may have together while that owner is there."""

@@ -18,12 +18,17 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     POST /v1/tokens                    TokenRequest -> 201 NewToken
     GET  /v1/tokens                    TokenList
     POST /v1/tokens/ID/revoke          TokenDoc
+    POST /v1/page                      PageLink (201)
+    GET  /v1/certificates              CertificateList
+    POST /v1/certificates/revoke       RevokeRequest -> RevokedDoc
     GET  /v1/cluster                   ClusterDoc
     POST /v1/policy                    PolicyRequest -> PolicyDoc
 
 Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known, 403 not yours, 404 no such thing,
 409 not in this state, 503 not now.
 """
+
+from typing import Literal
 
 import msgspec
 
@@ -143,6 +148,18 @@ class EffortDoc(msgspec.Struct, frozen=True):
     received_bytes_per_s: float
 
 
+class PausedDoc(msgspec.Struct, frozen=True):
+    """A node of a job whose owner has paused parallel work there: since when, in the words of that node.
+
+    ``since`` is when the scheduler heard of it; ``limit_stands``: the job's time limit does not run meanwhile.
+    """
+
+    node: str
+    since: str | None
+    reason: str
+    limit_stands: bool
+
+
 class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/jobs/ID: a job, alive or ended.
 
@@ -180,6 +197,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     failure: Failure | None = None
     effort: EffortDoc | None = None
+    paused: list[PausedDoc] = []
     history: list[Step] = []
 
 
@@ -236,6 +254,46 @@ class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     serials: list[str] = []
 
 
+class RevokeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/certificates/revoke: whose certificates, and their serial numbers in hexadecimal, as far as known.
+
+    Those of that identity that were shown to the service are revoked with them, unless ``only`` these are meant.
+    """
+
+    kind: Literal["scheduler", "node", "user"]
+    name: str
+    serials: list[str] = []
+    only: bool = False
+
+
+class CertificateDoc(msgspec.Struct, frozen=True):
+    """A certificate that the service knows. ``until`` is None where it was never shown to this start of the service."""
+
+    serial: str
+    kind: str
+    name: str
+    until: str | None
+    revoked: bool
+
+
+class CertificateList(msgspec.Struct, frozen=True):
+    """GET /v1/certificates: those that were shown since the service was started, and all that were revoked.
+
+    ``expires`` says for each identity until when it is valid: the scheduler's own, the authority's, of all others the
+    certificate that was shown last.
+    """
+
+    certificates: list[CertificateDoc]
+    expires: dict[str, str] = {}
+
+
+class RevokedDoc(msgspec.Struct, frozen=True):
+    """What was revoked: serial numbers; ``closed`` connections were ended."""
+
+    serials: list[str]
+    closed: int
+
+
 class MemberDoc(msgspec.Struct, frozen=True):
     """Who belongs to the cluster now: the nodes that may join; ``revoked`` is how many certificates count no more."""
 
@@ -270,12 +328,16 @@ class SurveyDoc(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators."""
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators.
+
+    ``read_only``: for monitoring; it opens no job.
+    """
 
     life_s: float
     user: str | None = None
     label: str = ""
+    read_only: bool = False
 
 
 class TokenDoc(msgspec.Struct, frozen=True):
@@ -287,6 +349,7 @@ class TokenDoc(msgspec.Struct, frozen=True):
     created: str
     expires: str
     expired: bool = False
+    read_only: bool = False
 
 
 class TokenList(msgspec.Struct, frozen=True):
@@ -301,6 +364,13 @@ class NewToken(msgspec.Struct, frozen=True):
     token: TokenDoc
     words: str
     authority: str  # ca.pem
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """POST /v1/page: where the page lets a browser in, once, for so long from now on (docs/guide/page.md)."""
+
+    path: str
+    life_s: float
 
 
 class RestartDoc(msgspec.Struct, frozen=True, kw_only=True):
@@ -400,6 +470,7 @@ class Explanation(msgspec.Struct, frozen=True):
     coscheduling: CoschedulingDoc | None = None  # while it holds nodes
     nodes: list[OnNodeDoc] = []  # while it waits
     shape: ShapeDoc | None = None  # where it says anything of it
+    paused: list[PausedDoc] = []  # by owners of its nodes, while it holds these
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -32,12 +32,13 @@ version it speaks; what is spoken is the lower one (:func:`spoken`), and nodes w
 all that it had. An agent whose hello is refused because of its version says the next one in version 1.
 """
 
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.desk import DeskReport
 from cosched.model.effort import Effort
 from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
@@ -93,7 +94,8 @@ class JobMap(msgspec.Struct, frozen=True):
 class Exit(msgspec.Struct, frozen=True):
     """How a program ended: ``status`` of exit, or the ``signal`` that killed it; neither: unknown, never a success.
 
-    ``cause``: ``own`` (by itself), ``limit``, ``killed`` (by order), ``memory`` (over the job's memory), ``unknown``.
+    ``cause``: ``own`` (by itself), ``limit``, ``killed`` (by order), ``owner`` (of the desk, by that person's word),
+    ``memory`` (over the job's memory), ``unknown``.
     """
 
     status: int | None = None
@@ -181,6 +183,8 @@ class Turn(msgspec.Struct, frozen=True):
     rows: int = 0
 
 
+UserName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
 #: What the reason of a node begins with that is drained because its guard does not answer.
 NO_GUARD: Final = "guard: "
 
@@ -191,7 +195,8 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     ``blind``: sources of presence that fail, each as "name: why". ``paused``: why nothing may run here now,
     by its owner's word; empty where it may. ``guard``: why the guard does not answer; empty where it does (a scheduler
     that does not know the field is sent none then). ``asked_us`` is the node's clock, for which
-    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all).
+    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all). ``desk`` is
+    not sent to schedulers of version 1, which do not know it.
     """
 
     usage: Usage
@@ -206,6 +211,24 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     raises: int = 0
     jobs: tuple[JobSigns, ...] = ()
     guard: str = ""
+    desk: DeskReport | None = None
+
+
+class OwnersWord(Message, frozen=True, omit_defaults=True):
+    """What the desk's owner has said, beside a pause. Said at each change, and first of all after a welcome where it is
+    anything. (A scheduler that does not know the message refuses it, and goes on; the guard holds to it by itself.)
+
+    ``cpu_ratio``: the share of the CPU that is left at most while somebody is there; ``bans``: users whose jobs are not
+    taken; ``ended``: (job, attempt) that the owner has ended there and that no :class:`Forget` has acknowledged.
+    """
+
+    cpu_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    bans: Annotated[tuple[UserName, ...], msgspec.Meta(max_length=32)] = ()
+    ended: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=128)] = ()
+
+
+#: Where the owner has said nothing.
+NO_WORD: Final = OwnersWord()
 
 
 class Prepared(Message, frozen=True):
@@ -256,7 +279,7 @@ class Asked(Message, frozen=True):
 
 class Refused(Message, frozen=True):
     """An order is not obeyed. ``code``: stale, fenced, unknown, user, directory, memory, busy, paused,
-    failed."""
+    owner, failed."""
 
     order: OrderId
     code: str
@@ -469,6 +492,7 @@ class ReadOutput(Message, frozen=True):
 FromAgent = (
     Hello
     | Heartbeat
+    | OwnersWord
     | Prepared
     | Started
     | Resized

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from cosched.linux import files, process
 from node_agent.guard.budget import Budget
@@ -36,14 +36,22 @@ _PATIENCE_US: Final = 5 * process.US_PER_S
 _REST_US: Final = process.US_PER_S
 _PEER: Final = struct.Struct("iII")
 
-Answer = Callable[[bytes, int], bytes]
+
+class Peer(NamedTuple):
+    """Who has connected: a process, as it was then, and its user. ``pid`` 0: one that cannot be seen from here."""
+
+    pid: int
+    uid: int
+
+
+Answer = Callable[[bytes, Peer], bytes]
 
 
 class _Guest:
     """Who has connected and has not been answered."""
 
-    def __init__(self, connection: socket.socket, uid: int, door: "_Door") -> None:
-        self.connection, self.uid, self.door = connection, uid, door
+    def __init__(self, connection: socket.socket, peer: Peer, door: "_Door") -> None:
+        self.connection, self.peer, self.door = connection, peer, door
         self.fd = connection.fileno()
         self.until_us = process.boottime_us() + _PATIENCE_US
 
@@ -57,7 +65,7 @@ class _Door:
 
 
 class DeskDoors:
-    """The sockets. ``answer`` gets a packet and its sender's uid."""
+    """The sockets. ``answer`` gets a packet and who has sent it."""
 
     def __init__(self, loop: Loop, run: str, answer: Answer) -> None:
         """Raises OSError where everybody's cannot be made."""
@@ -137,17 +145,17 @@ class DeskDoors:
     def _admit(self, fresh: socket.socket, door: _Door) -> None:
         """A place, or the door: few for each user, and where all are taken, that of the first of the strangers."""
         fresh.setblocking(False)
-        _, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        guest = _Guest(fresh, uid, door)
+        pid, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        guest = _Guest(fresh, Peer(pid, uid), door)
         here = [each for each in self._guests.values() if each.door is door]
-        theirs = [each for each in here if each.uid == uid]
+        theirs = [each for each in here if each.peer.uid == uid]
         if len(theirs) >= PLACES_OF_ONE and door is self._public and uid not in self._own:
             fresh.close()
             return
         if len(theirs) >= 2 * PLACES_OF_ONE:
             self._leave(theirs[0])
         elif len(here) >= PLACES:
-            self._leave(next((each for each in here if each.uid not in self._own), here[0]))
+            self._leave(next((each for each in here if each.peer.uid not in self._own), here[0]))
         self._guests[guest.fd] = guest
         self._loop.watch(guest.fd, lambda: self._hear(guest), on_failed=lambda: self._leave(guest), budget=door.budget)
 
@@ -155,7 +163,7 @@ class DeskDoors:
         try:
             packet = guest.connection.recv(_MAX_BYTES)
             if packet:
-                guest.connection.send(self._answer(packet, guest.uid))
+                guest.connection.send(self._answer(packet, guest.peer))
         except BlockingIOError:
             return  # the news was of a guest that had this descriptor before
         except OSError:

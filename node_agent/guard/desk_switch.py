@@ -1,11 +1,13 @@
-"""The owner's own switch: parallel work on this desk is paused, and goes on, without anybody else being asked.
+"""The owner's own switch: what may run on this desk, decided here, without anybody else being asked.
 
-One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all, ``pause`` and
-``resume`` to root, to the guard's own user, to those that ``security.desk_users`` names and to whoever is logged in at
-this very machine (``linux.sessions.local_users``).
+One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all. What decides
+(``pause``, ``resume``, ``end``, ``ban``, ``allow``, ``hours``, ``share``) is for root, for the guard's own user, for
+those that ``security.desk_users`` names and for whoever is logged in at this very machine
+(``linux.sessions.local_users``), and for no process of a job, whoever it runs as.
 
-Paused means that every job's processes on this node are frozen, that nothing new starts here, and that time limits of
-jobs do not run. A pause outlives the guard, and a restart of the machine too, by the wall clock then.
+Paused, or outside of the owner's hours, means that every job's processes on this node are frozen, that nothing new
+starts here, and that time limits of jobs do not run. All of it outlives the guard, and a restart of the machine too, by
+the wall clock then.
 """
 
 import contextlib
@@ -13,127 +15,193 @@ import json
 import os
 import pwd
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cosched.linux import process
 from cosched.linux.sessions import local_users
-from node_agent.guard.desk_doors import DeskDoors
+from node_agent.guard.desk_doors import DeskDoors, Peer
+from node_agent.guard.desk_requests import Ask, Ban, asked
 from node_agent.guard.loop import Loop
-from node_agent.guard.pause import LONGEST_PAUSE_S, Pause
+from node_agent.guard.owners_word import OwnersWord
+from node_agent.guard.pause import Pause
+from node_agent.guard.records import Records
 from node_agent.guard.requests import Refusal
 
-#: How often it is looked who is logged in, and so has a door of his own.
+#: How often it is looked who is logged in, and so has a door of his own; and what hour it is.
 _LOOK_US: Final = 10 * process.US_PER_S
 
 
-class Desk:
-    """What is said at the desk, and what a pause does.
+class Reach(NamedTuple):
+    """What the desk can do to the rest of the guard.
 
-    ``hold(paused, since_us)`` stops and frees all jobs, for a pause that began then; ``changed()`` is called after.
+    ``hold(held, since_us)`` stops and frees all jobs, for a time that began then; ``share(cpu_ratio)`` has the
+    contract follow the owner's word; ``jobs()`` are shown, ``end(job)`` ends one (None: all), ``ended()`` are those
+    that were; ``is_job(pid)``: whether a process is one's. ``limits()`` is part of the status, ``changed()`` is called
+    after each decision.
     """
 
+    hold: Callable[[bool, int], None]
+    share: Callable[[float | None], None]
+    jobs: Callable[[], list[dict[str, Any]]]
+    end: Callable[[int | None], list[int]]
+    ended: Callable[[], list[list[int]]]
+    is_job: Callable[[int], bool]
+    limits: Callable[[], dict[str, Any]]
+    changed: Callable[[], None]
+
+
+class Desk:
+    """What is said at the desk, and what is done about it."""
+
     def __init__(
-        self,
-        loop: Loop,
-        run: str,
-        pause: Pause,
-        users: tuple[str, ...],
-        hold: Callable[[bool, int], None],
-        status: Callable[[], dict[str, Any]],
-        changed: Callable[[], None],
+        self, loop: Loop, run: str, records: Records, pause: Pause, word: OwnersWord, users: tuple[str, ...], to: Reach
     ) -> None:
-        """Raises OSError where the sockets cannot be made. A pause that is on record is in force at once."""
-        self.pause = pause
+        """Raises OSError where the sockets cannot be made. What is on record is in force at once."""
+        self._pause = pause
+        self._word = word
+        self._records = records
         self._users = users
-        self._hold = hold
-        self._status = status
-        self._changed = changed
+        self._to = to
+        self._boot_id = process.boot_id()
         self._doors = DeskDoors(loop, run, self._heard)
         self._look_us = 0
         self._uids = _uids(users)  # once: where names are on a network, each look may take its time
-        if pause.why:
-            hold(True, self.pause.since_us or process.boottime_us())
+        to.share(word.cpu_ratio)
+        held_us = records.held_since_us(self._boot_id)
+        self._held_us = pause.since_us if held_us is None else held_us  # since when jobs are stopped; None: they run
+        if self._held_us is not None:
+            to.hold(True, self._held_us)
+        self._follow()
+
+    @property
+    def why(self) -> str:
+        """Why nothing runs here now; empty where parallel work is welcome."""
+        return self._pause.why or self._word.closed
+
+    def banned(self, user: str) -> str:
+        """Why that user's jobs are not taken here; empty where they are."""
+        return "its owner does not take this user's jobs" if user in self._word.bans else ""
 
     def due_us(self) -> int:
         """When :meth:`tick` is wanted."""
-        moments = (self.pause.until_us, self._doors.due_us(), self._look_us)
+        moments = (self._pause.until_us, self._doors.due_us(), self._look_us)
         return min(each for each in moments if each is not None)
 
     def tick(self, now_us: int) -> None:
-        """End a pause whose time is over; put out guests who say nothing; doors for those who decide here."""
-        if self.pause.until_us is not None and now_us >= self.pause.until_us:
-            self._resume()
+        """End what has its end; put out guests who say nothing; doors for those who decide here."""
+        if self._pause.until_us is not None and now_us >= self._pause.until_us:
+            self._pause.end()
+            self._decided()
         self._doors.tick(now_us)
         if now_us >= self._look_us:
             self._look_us = now_us + _LOOK_US
             self._doors.open_for({0, os.geteuid()} | local_users() | self._uids)
+            if self._word.forget_old_bans() or bool(self.why) != (self._held_us is not None):
+                self._decided()
 
     def close(self) -> None:
         """Listen no more."""
         self._doors.close()
 
     def status_fields(self) -> dict[str, Any]:
-        """For ``status``, the agent's too: why nothing runs here, and until when."""
-        return {"paused": self.pause.why, "paused_until_us": self.pause.until_us}
+        """For the agent's ``status``: why nothing runs here, until when, and what its owner has said."""
+        word = self._word.status_fields(whole=True)
+        said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
+        return {**self._paused(), "pauses": self._pause.count, "word": said}
 
-    def _heard(self, packet: bytes, uid: int) -> bytes:
-        return json.dumps(self._answered(packet, uid)).encode()
+    def _paused(self) -> dict[str, Any]:
+        return {"paused": self.why, "paused_until_us": self._until_us()}
 
-    def _answered(self, packet: bytes, uid: int) -> dict[str, Any]:
+    def _until_us(self) -> int | None:
+        """When jobs go on by themselves, as far as that is known."""
+        if self._pause.why and self._pause.until_us is None:
+            return None
+        opens_s = self._word.opens_in_s()
+        moments = [self._pause.until_us if self._pause.why else None]
+        moments.append(None if opens_s is None else process.boottime_us() + round(opens_s * process.US_PER_S))
+        return max((each for each in moments if each is not None), default=None)
+
+    def _heard(self, packet: bytes, peer: Peer) -> bytes:
+        return json.dumps(self._answered(packet, peer)).encode()
+
+    def _answered(self, packet: bytes, peer: Peer) -> dict[str, Any]:
         try:
-            return {"ok": True, **self._obeyed(packet, uid)}
+            return {"ok": True, **self._obeyed(asked(packet), peer)}
         except Refusal as refusal:
             return {"error": refusal.code, "message": str(refusal)}
         except OSError as error:
             return {"error": "failed", "message": f"{error.filename or 'the system'}: {error.strerror or error}"}
 
-    def _obeyed(self, packet: bytes, uid: int) -> dict[str, Any]:
-        try:
-            asked = json.loads(packet)
-        except (ValueError, RecursionError):
-            raise Refusal("unknown", "not JSON") from None
-        do = asked.get("do") if isinstance(asked, dict) else None
-        if not isinstance(do, str) or do not in {"status", "pause", "resume"}:
-            raise Refusal("unknown", "do: expected status, pause or resume")
-        seconds = _seconds(asked.get("seconds"))
-        if do != "status":
-            self._may(uid)
-        if do == "pause":
-            self._begin(_user(uid), seconds)
-        elif do == "resume" and self.pause.why:
-            self._resume()
-        return {**self._status(), **self.status_fields()}
+    def _obeyed(self, ask: Ask, peer: Peer) -> dict[str, Any]:
+        decides = self._decides(peer)
+        ended: list[int] | None = None
+        if ask.do != "status":
+            self._must_decide(peer, decides=decides)
+            if ask.do == "end":
+                ended = self._to.end(ask.job)
+            else:
+                self._obey(ask, _user(peer.uid))
+            self._decided()
+        told = {} if ended is None else {"ended": ended}
+        word = self._word.status_fields(whole=decides)
+        return {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
 
-    def _begin(self, user: str, seconds: float | None) -> None:
-        self.pause.begin(user, seconds)
-        self._hold(True, self.pause.since_us or process.boottime_us())
-        self._changed()
+    def _obey(self, ask: Ask, by: str) -> None:
+        if ask.do == "pause":
+            self._pause.begin(by, ask.seconds)
+        elif ask.do == "resume":
+            if self._pause.why:
+                self._pause.end()
+        elif isinstance(ask.ban, Ban):
+            if ask.ban.banned:
+                self._word.ban(ask.ban.user, by, ask.seconds)
+            else:
+                self._word.allow(ask.ban.user)
+        elif ask.do == "hours":
+            self._word.set_hours(ask.windows)
+        else:
+            self._word.share(ask.ratio)
+            self._to.share(ask.ratio)
 
-    def _resume(self) -> None:
-        since_us = self.pause.since_us or process.boottime_us()
-        self.pause.end()
-        self._hold(False, since_us)
-        self._changed()
+    def _decided(self) -> None:
+        self._follow()
+        self._to.changed()
 
-    def _may(self, uid: int) -> None:
-        """Raises :class:`Refusal` for those who have no say about this desk."""
-        if uid in {0, os.geteuid()} or _user(uid) in self._users or uid in local_users():
+    def _follow(self) -> None:
+        """Have jobs stand still or go on, as pause and hours have it."""
+        held = bool(self.why)
+        if held == (self._held_us is not None):
+            if held and self._held_us is not None:
+                self._keep_held(self._held_us)
             return
-        raise Refusal(
-            "user",
-            f"{_user(uid)} is not logged in at this machine itself: only who is, root, and those that "
-            "security.desk_users names decide about this desk",
-        )
+        since_us = self._held_us or self._pause.since_us or process.boottime_us()
+        self._held_us = since_us if held else None
+        if held:
+            self._keep_held(since_us)
+        self._to.hold(held, since_us)
+        if not held:
+            self._keep_held(None)
 
+    def _keep_held(self, since_us: int | None) -> None:
+        """On record before jobs stand still, and until they go on again."""
+        if since_us != self._records.held_since_us(self._boot_id):
+            with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
+                self._records.write_held(since_us, self._boot_id)
 
-def _seconds(value: object) -> float | None:
-    """For how long, in seconds; None: until resumed. Raises :class:`Refusal`."""
-    if value is None:
-        return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LONGEST_PAUSE_S:
-        return value
-    found = repr(value)[:80] if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
-    raise Refusal("unknown", f"seconds: found {found}; expected a number above 0, up to {LONGEST_PAUSE_S}")
+    def _decides(self, peer: Peer) -> bool:
+        """Whether somebody has a say about this desk."""
+        return peer.uid in {0, os.geteuid()} or _user(peer.uid) in self._users or peer.uid in local_users()
+
+    def _must_decide(self, peer: Peer, *, decides: bool) -> None:
+        """Raises :class:`Refusal` for those who have no say about this desk."""
+        if not decides:
+            raise Refusal(
+                "user",
+                f"{_user(peer.uid)} is not logged in at this machine itself: only who is, root, and those that "
+                "security.desk_users names decide about this desk",
+            )
+        if self._to.is_job(peer.pid):
+            raise Refusal("user", "a job decides nothing about the desk that it runs on")
 
 
 def _user(uid: int) -> str:

@@ -51,7 +51,7 @@ class Group:
         self.user: users.User | None = None  # known when it is prepared
         self.commands: dict[int, Command] = {}
         self.deadline_us: int | None = None
-        self.ending: str | None = None  # the cause: limit, killed
+        self.ending: str | None = None  # the cause: limit, killed, owner
         self.kill_at_us: int | None = None
         self.poll_at_us: int | None = None
         self.poll_every_us = 0
@@ -60,6 +60,7 @@ class Group:
         self.removing = False
         self.unrecorded = False  # found without a record: what runs, runs on, and nothing more is started
         self.processors: tuple[int, ...] = ()  # of the node's, that it may use alone; none: any (``cpu_sets``)
+        self.since_us: int | None = None  # when it was made ready; None: not known
         self.stopped_us: int | None = None  # since when it has no CPU and its processes are stopped
         self.asleep = False  # its processes come after all others
         self.resize_order = 0  # the number of the newest order that has changed its share
@@ -111,6 +112,7 @@ class Group:
             "eased": self.eased,
             "processors": list(self.processors),
             "stopped_us": self.stopped_us,
+            "since_us": self.since_us,
             "asleep": self.asleep,
             "resize_order": self.resize_order,
         }
@@ -126,6 +128,7 @@ class Group:
         group.eased = bool(record.get("eased", False))
         group.processors = tuple(int(each) for each in record.get("processors", ()))
         group.stopped_us = record.get("stopped_us")
+        group.since_us = record.get("since_us")
         group.asleep = bool(record.get("asleep", False))
         group.resize_order = int(record.get("resize_order", 0))
         return group

@@ -55,6 +55,7 @@ class Jobs:
         self.memory_bytes = settings.memory_bytes  # what jobs may have together, by the contract
         self._paused_since_us = 0
         self.paused: Callable[[], str] = str  # why nothing may start here now; empty where it may
+        self.banned: Callable[[str], str] = lambda _: ""  # why a user's jobs are not taken here; empty where they are
         self._cgroups = cgroups
         self._records = records
         self._loop = loop
@@ -122,6 +123,8 @@ class Jobs:
             return
         if why := self.paused():
             raise Refusal("paused", why)
+        if why := self.banned(request.user):
+            raise Refusal("owner", why)
         if len(self.groups) >= MAX_GROUPS:
             raise Refusal("busy", f"{MAX_GROUPS} attempts at jobs are here already; forget some")
         group = Group(request)
@@ -135,6 +138,7 @@ class Jobs:
                     found = {"error": "failed", "message": f"giving it {request.cpus} CPUs: {error.strerror}"}
             if "error" not in found and group.ending is None:
                 group.user = users.User(*found["user"])
+                group.since_us = process.boottime_us()
                 self._sleep(group, asleep=request.asleep)
                 self.endings.watch(group)
                 self.endings.save(group)

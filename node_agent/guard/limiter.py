@@ -35,11 +35,12 @@ def limits(contract: Contract, counts_as_present: bool, cpus: int, memory_bytes:
 
 
 class Limiter:
-    """Who alone writes the contract's limits. ``owner`` is the maximum that the desk's owner allows."""
+    """Who alone writes the contract's limits. ``owner`` is the maximum that ``node.toml`` allows."""
 
     def __init__(self, cgroups: Cgroups, owner: Contract, cpus: int, memory_bytes: int, epoch: int) -> None:
         self._cgroups = cgroups
-        self._owner = owner
+        self._owner = self._cluster = owner
+        self._share = 1.0
         self._machine = cpus, memory_bytes
         self._part = 1.0
         self.contract = owner
@@ -67,9 +68,20 @@ class Limiter:
 
     def set_contract(self, cpu_ratio: float, memory_ratio: float, mpl: int, now_us: int) -> None:
         """The cluster's contract, cut by the owner's."""
-        owner = self._owner
+        self._cluster = Contract(cpu_ratio, memory_ratio, mpl)
+        self._agree(now_us)
+
+    def set_share(self, cpu_ratio: float | None, now_us: int) -> None:
+        """The share of the CPU that the desk's owner leaves; None: what the contract says. Never more than that."""
+        self._share = 1.0 if cpu_ratio is None else cpu_ratio
+        self._agree(now_us)
+
+    def _agree(self, now_us: int) -> None:
+        owner, cluster = self._owner, self._cluster
         self.contract = Contract(
-            min(cpu_ratio, owner.cpu_ratio), min(memory_ratio, owner.memory_ratio), min(mpl, owner.mpl)
+            min(cluster.cpu_ratio, owner.cpu_ratio, self._share),
+            min(cluster.memory_ratio, owner.memory_ratio),
+            min(cluster.mpl, owner.mpl),
         )
         self._apply(now_us)
 
@@ -131,6 +143,7 @@ class Limiter:
             "until_us": self.until_us,
             "epoch": self.epoch,
             "contract": self.contract._asdict(),
+            "contract_cpus": limits(self.contract, True, *self._machine).cpus,
             "tight": self._tight,
             "limits": {**self.limits._asdict(), "problems": self.problems},
         }

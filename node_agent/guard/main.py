@@ -18,17 +18,20 @@ from cosched.linux.cgroups import YES, NoCgroups
 from cosched.linux.notify import Watchdog, notify
 from node_agent.guard import requests
 from node_agent.guard.decoys import Decoys
-from node_agent.guard.desk_switch import Desk
+from node_agent.guard.desk_jobs import DeskJobs
+from node_agent.guard.desk_switch import Desk, Reach
 from node_agent.guard.jobs import Jobs
 from node_agent.guard.keys import Keys
 from node_agent.guard.limiter import Limiter
 from node_agent.guard.loop import Duty, Loop
+from node_agent.guard.owners_word import OwnersWord
 from node_agent.guard.pause import Pause
 from node_agent.guard.periods import Periods
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
 from node_agent.guard.settings import BadSettings, Settings, load
+from node_agent.guard.wakeup_probe import WakeupProbe
 
 _PATIENCE_S: Final = 3.0
 
@@ -55,6 +58,8 @@ class Guard:
             process.become_subreaper()
         self._periods = Periods(self._cgroups, lambda: self._limiter.ceiling_cpus)
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
+        wanted = settings.monitoring.wakeups and settings.parallel
+        self._probe = WakeupProbe(self._cgroups, settings.cgroup.desk, wanted=wanted)
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
@@ -73,17 +78,31 @@ class Guard:
         )
         self._jobs.memory_bytes = self._limiter.limits.memory_bytes
         self._jobs.adopt()
-        pause = Pause(self._records, process.boot_id(), opted_out=not settings.parallel)
-        self._jobs.paused = lambda: pause.why
+        shown = DeskJobs(self._jobs.groups, self._cgroups, self._jobs.endings, self._jobs.cpu_sets)
         self._desk = Desk(
             self._loop,
             settings.paths.run,
-            pause,
+            self._records,
+            Pause(self._records, process.boot_id(), opted_out=not settings.parallel),
+            OwnersWord(self._records),
             settings.security.desk_users,
-            self._jobs.freeze,
-            self._limiter.status_fields,
-            lambda: self._server.emit({"event": "desk"}),
+            Reach(
+                self._jobs.freeze,
+                lambda ratio: self._limiter.set_share(ratio, process.boottime_us()),
+                shown.listing,
+                shown.end,
+                shown.ended,
+                shown.has,
+                self._limiter.status_fields,
+                self._tell_desk,
+            ),
         )
+        self._jobs.paused = lambda: self._desk.why
+        self._jobs.banned = self._desk.banned
+
+    def _tell_desk(self) -> None:
+        """The agent hears at once what the owner has decided, before anything that comes of it."""
+        self._server.emit({"event": "desk", **self._desk.status_fields()})
 
     def run(self) -> None:
         """Serve until SIGTERM. Then the contract is armed, and what runs goes on with its supervisors."""
@@ -94,6 +113,7 @@ class Guard:
                 self._loop.run_once()
         finally:
             self._decoys.stop()
+            self._probe.stop()
             self._jobs.levers.undo_all(self._jobs.groups)
             self._jobs.easing.end_all()
             self._limiter.arm(process.boottime_us())
@@ -114,6 +134,7 @@ class Guard:
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
+            Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]
         for duty in duties:
@@ -186,6 +207,7 @@ class Guard:
                     **self._jobs.levers.status_fields(),
                     **self._desk.status_fields(),
                     **self._decoys.status_fields(),
+                    **self._probe.status_fields(),
                     "periods_moved": self._periods.moves,
                 }
                 return {**status_fields, "can": self._can}

@@ -22,6 +22,7 @@ class Pause:
         self.since_us: int | None = None
         self.until_us: int | None = None
         self.user = ""
+        self.count = 0  # pauses since the guard started
         found = records.pause()
         if opted_out:
             self.since_us = process.boottime_us()
@@ -40,6 +41,7 @@ class Pause:
         if self._opted_out:
             raise Refusal("busy", OPTED_OUT)
         now_us = process.boottime_us()
+        self.count += self.since_us is None
         self.since_us = now_us if self.since_us is None else self.since_us
         self.until_us = None if seconds is None else now_us + round(seconds * process.US_PER_S)
         self.user = user

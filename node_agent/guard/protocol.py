@@ -45,14 +45,18 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
     status    {}                                        answers {armed, until_us, epoch, contract, limits: {cpus, idle,
               memory_bytes, problems}, can: {capability: yes | why not}, levers: [[job, attempt, percent, idle]] of
               jobs that are not as they were made, raises: how often jobs were given more weight, levers_problem,
-              paused: why nothing may run here, or "", paused_until_us: null where no end is set}
+              paused: why nothing may run here, or "", paused_until_us: null where no end is set,
+              pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
+              probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
+              word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
+              jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events
     exited    {job, attempt, n, status | signal, cause}  a command has ended (cause as in wire.messages.Exit)
     empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have
               ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
     keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
-    desk      {}                                         somebody at the desk has paused or resumed: ``status`` tells
+    desk      {paused, paused_until_us, word}            somebody at the desk has decided something, as in ``status``
 """
 
 from typing import Final

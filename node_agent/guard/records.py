@@ -4,6 +4,7 @@
 ``JOB.ATTEMPT.N.run``     a supervisor that watches over command N, by pid and start time
 ``JOB.ATTEMPT.N.exit``    how command N ended: written by its supervisor, whole and durable or not at all
 ``epoch``, ``pause``      the highest epoch seen; whether somebody has paused parallel work at this desk
+``word``, ``held``        what the desk's owner has said beside that; since when all jobs are stopped
 """
 
 import contextlib
@@ -93,6 +94,28 @@ class Records:
         """It goes on."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink("pause", dir_fd=self.fd)
+
+    def word(self) -> Record | None:
+        """What the desk's owner has said."""
+        return self._read("word")
+
+    def write_word(self, record: Record) -> None:
+        """It outlives the machine's restart."""
+        files.replace("word", json.dumps(record), self.fd, durable=True)
+
+    def held_since_us(self, boot_id: str) -> int | None:
+        """Since when (us since this boot) all jobs are stopped; None: they are not, or that was in another boot."""
+        found = self._read("held") or {}
+        since_us = found.get("since_us")
+        return since_us if found.get("boot_id") == boot_id and type(since_us) is int else None
+
+    def write_held(self, since_us: int | None, boot_id: str) -> None:
+        """All jobs are stopped since then, or go on."""
+        if since_us is not None:
+            files.replace("held", json.dumps({"since_us": since_us, "boot_id": boot_id}), self.fd, durable=False)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("held", dir_fd=self.fd)
 
     def _of(self, job: int, attempt: int) -> Iterator[tuple[int, str]]:
         for match in map(_COMMAND.match, os.listdir(self.fd)):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cosched.linux.presence_reading import Reading
+from cosched.model.desk import ContractReason
 from cosched.model.node import Presence
 from cosched.model.presets import Habit
 
@@ -69,6 +70,7 @@ class Arm(NamedTuple):
     """The contract's ceiling holds from now on."""
 
     why: str
+    reason: ContractReason = ContractReason.SCHEDULER_SILENT
 
 
 class Relax(NamedTuple):
@@ -83,10 +85,28 @@ def decided(presence: Presence, heard_us: int | None, lease_us: int, now_us: int
     ``heard_us``: when the scheduler was heard last, None for never; ``keep_us``: for how long a decision lasts.
     """
     if presence.counts_as_present:
-        return Arm("somebody is there" if presence is Presence.PRESENT else "who is there is unknown")
+        if presence is Presence.PRESENT:
+            return Arm("somebody is there", ContractReason.PRESENT)
+        return Arm("who is there is unknown", ContractReason.UNKNOWN)
     if heard_us is None:
         return Arm("no scheduler has been heard yet")
     until_us = min(now_us + keep_us, heard_us + lease_us)
     if until_us <= now_us:
         return Arm(f"the scheduler has not been heard for {(now_us - heard_us) / _US_PER_S:.0f} s")
     return Relax(until_us)
+
+
+def reason_of(wanted: Arm | Relax, *, armed: bool, tight: bool, paused: bool, guarded: bool) -> ContractReason:
+    """Which contract is in force and why: of what is wanted of the guard, and what it says of its limits.
+
+    ``tight``: the ceiling is lowered because of pressure; ``guarded``: the guard answers.
+    """
+    if not guarded:
+        return ContractReason.NO_GUARD
+    if paused:
+        return ContractReason.PAUSED
+    if not armed:
+        return ContractReason.RELAXED
+    if isinstance(wanted, Relax):
+        return ContractReason.NOT_RELAXED
+    return ContractReason.PRESSURE if tight and wanted.reason is ContractReason.PRESENT else wanted.reason

@@ -98,6 +98,7 @@ class Agent:
         )
         self.desk = Desk(config, self.groups.guard, self.job_lookup, self.core.lease)
         self.groups.on_guard.append(self.desk.again)
+        self.groups.on_desk = self.desk.decided
         self.groups.on_keys = self.desk.sources.terminals_used
         self.coscheduler = Coscheduler(config, self.groups.guard, self.core.attempts)
         self.groups.on_guard.append(self.coscheduler.guard_is_new)

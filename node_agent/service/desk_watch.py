@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,16 @@ from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
+from cosched.model.desk import ContractReason, DeskReport, Wakeups
+from cosched.model.desk import Pressure as PressureShares
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
-from cosched.wire.messages import Heartbeat
+from cosched.wire.messages import NO_WORD, Heartbeat, OwnersWord
 from node_agent.core.lease import Lease
 from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
-from node_agent.policy.contract import Arm, Relax, decided, judged, unwatched
+from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load
@@ -35,6 +38,7 @@ _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
+_REST_S = 1.0  # between two words of the owner's that end nothing
 _UNHEARD_S = 0.5  # somebody who comes is noticed within a second also where nothing is heard
 
 
@@ -67,12 +71,20 @@ class Desk:
         self.usage = Usage()
         self._loaded_s = -_LONGEST_LOOK_S
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
+        self._shares: dict[str, float] = {}
+        self._pauses = 0
+        self._wakeups: Wakeups | None = None
+        self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
+        self.word = NO_WORD  # what the owner has said, beside a pause
+        self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
+        self._worded_s = -_REST_S
         self._asked: Arm | Relax | None = None
+        self._wanted: Arm | Relax = Arm("just started", ContractReason.UNKNOWN)
         self._tightened = False
         self._problem = ""
         self._contract: SocialContract | None = None
@@ -104,7 +116,19 @@ class Desk:
             blind,
             self.paused,
             guard="" if self._guard.ready.is_set() else self._guard.problem,
+            desk=self._report(),
         )
+
+    def _report(self) -> DeskReport:
+        """What the owner feels, and which contract is in force."""
+        reason = reason_of(
+            self._wanted,
+            armed=self.armed,
+            tight=self.backoff.step > 0,
+            paused=bool(self.paused),
+            guarded=self._guard.ready.is_set(),
+        )
+        return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -150,7 +174,7 @@ class Desk:
     def _feel(self) -> None:
         """Whether the owner waits though the contract is kept."""
         before = self.backoff
-        shares = self._pressure.look(time.monotonic())
+        shares = self._shares = self._pressure.look(time.monotonic())
         self.backoff = backed_off(before, self.watched.presence is Presence.PRESENT, shares, now_us())
         if self.backoff.step != before.step:
             _log.info("the contract: %g of its ceiling (waiting: %s)", self.backoff.ratio, self.backoff.why or "nobody")
@@ -179,6 +203,7 @@ class Desk:
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
+        self._wanted = wanted
         try:
             if self._asked is None and self.sources.wants_guard:
                 await self._have_keys_told()
@@ -212,6 +237,19 @@ class Desk:
         else:
             self.sources.guard_tells = True
 
+    def decided(self, status: dict[str, Any]) -> None:
+        """Somebody at the desk has decided something, says the guard: have the scheduler know.
+
+        What was ended is told before anything that comes of it; else once a second is enough.
+        """
+        word = _word(status.get("word") or {})
+        now_s = time.monotonic()
+        if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):
+            return
+        _log.info("the desk's owner has said: %s", word)
+        self.word, self._worded_s = word, now_s
+        self.tell_word(word)
+
     def take(self, status: dict[str, Any]) -> None:
         """What the guard says of its limits."""
         self._problem = ""
@@ -220,10 +258,35 @@ class Desk:
         if paused != self.paused:
             _log.info("%s", paused or "parallel work goes on at this desk")
         self.paused = paused
+        self.decided(status)
         can = {str(name): str(answer) for name, answer in (status.get("can") or {}).items()}
         if can.get("cgroups") in {"v1", "v2"}:
             can["cgroups"] = "yes"  # for the scheduler a capability is yes, or why not
         self.enforces = can
         limits = status.get("limits") or {}
-        cpus = limits.get("cpus")
-        self.limited_cpus = float(cpus) if isinstance(cpus, int | float) else None
+        self.limited_cpus = _cpus(limits.get("cpus"))
+        self._contract_cpus = _cpus(status.get("contract_cpus"))
+        self._pauses = int(status.get("pauses") or 0)
+        self._wakeups = _wakeups((status.get("probe") or {}).get("wakeups"))
+
+
+def _cpus(found: object) -> float | None:
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
+    """For the scheduler; None where the kernel tells none."""
+    by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
+    return PressureShares(**by_kind) if by_kind else None
+
+
+def _wakeups(found: dict[str, Any] | None) -> Wakeups | None:
+    """What the guard's probe has counted; None where there is none."""
+    return Wakeups(tuple(found["counts"]), found["late_us"]) if found else None
+
+
+def _word(found: dict[str, Any]) -> OwnersWord:
+    """What the owner has said, as the guard has it."""
+    ratio = found.get("cpu_ratio")
+    ended = tuple((int(job), int(attempt)) for job, attempt in found.get("ended", ()))
+    return OwnersWord(1.0 if ratio is None else float(ratio), tuple(map(str, found.get("bans", ()))), ended)

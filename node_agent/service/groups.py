@@ -81,6 +81,8 @@ class Groups:
         self.on_guard: list[Callable[[], None]] = []
         #: Called with the terminals that the guard has heard a key at, by device number; whoever watches sets it.
         self.on_keys: Callable[[set[int]], None] = lambda terminals: None
+        #: Called with what the guard says of the desk when somebody there has decided something; who watches sets it.
+        self.on_desk: Callable[[Message], None] = lambda message: None
         self._happened: deque[happened.Input] = deque()
         self._handling = False
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -132,6 +134,8 @@ class Groups:
         if kind in {"armed", "desk"}:
             if kind == "armed":
                 _log.warning("the guard has armed by itself: %s", message.get("why"))
+            else:
+                self.on_desk(message)
             for each in self.on_guard:
                 each()
             return

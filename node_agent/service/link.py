@@ -18,14 +18,17 @@ from cosched.identity import tls
 from cosched.identity.names import SCHEDULER
 from cosched.wire.messages import (
     MAX_FRAME_BYTES,
+    NO_WORD,
     RIGID_VERSION,
     VERSION,
     WRONG_VERSION,
     AskAnswered,
     FromAgent,
+    Heartbeat,
     Hello,
     Order,
     OutputChunk,
+    OwnersWord,
     ReadOutput,
     Rejected,
     Revoked,
@@ -85,6 +88,8 @@ class Link:
         self._url, self._identity = url, identity
         self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
         shell.tell, shell.hang_up = self.tell, self._hang_up
+        desk.tell_word = self._tell_word
+        self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
@@ -134,7 +139,10 @@ class Link:
             proxy=None,
             user_agent_header=None,
         ) as connection:
-            tls.expect(connection.transport.get_extra_info("ssl_object"), "scheduler")
+            secured = connection.transport.get_extra_info("ssl_object")
+            tls.expect(secured, "scheduler")
+            if tls.serial_of(secured) in self._revocations:
+                raise LinkEnded("its certificate was revoked")
             hello = _in_version(self._hello(), self._speaks)
             self._speaks = VERSION
             await connection.send(encode(hello))
@@ -142,6 +150,9 @@ class Link:
             self._problem = ""
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
+            self._spoken = welcome.version
+            if self._desk.word != NO_WORD:
+                self._tell_word(self._desk.word)
             self._shell.hand_in(happened.Joined())
             # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
             # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
@@ -178,6 +189,11 @@ class Link:
         self._desk.welcome(answer.contract, answer.fence.epoch)
         return answer
 
+    def _tell_word(self, word: OwnersWord) -> None:
+        """The owner's word, to a scheduler that may know what that is; the guard holds to it in any case."""
+        if self._spoken > RIGID_VERSION:
+            self.tell(word)
+
     def _hang_up(self, reason: str) -> None:
         self._hung_up = reason
 
@@ -208,7 +224,7 @@ class Link:
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(self._coscheduler.signed(self._desk.heartbeat()))
+            self.tell(_beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), welcome.version))
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
@@ -283,6 +299,11 @@ def _in_version(hello: Hello, version: int) -> Hello:
     if version == RIGID_VERSION:
         return msgspec.structs.replace(hello, version=version, cluster=msgspec.UNSET)
     return msgspec.structs.replace(hello, version=version)
+
+
+def _beat_in_version(beat: Heartbeat, version: int) -> Heartbeat:
+    """A heartbeat as a scheduler of that version understands it."""
+    return msgspec.structs.replace(beat, desk=None) if version == RIGID_VERSION else beat
 
 
 def _binary(data: str | bytes) -> bytes:

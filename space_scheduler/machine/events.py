@@ -59,6 +59,16 @@ class JobEnded(Event, frozen=True, gc=False):
     outcome: JobState = JobState.COMPLETED
 
 
+class JobSentAway(Event, frozen=True, gc=False):
+    """The owner of a node has ended what a starting or running job had there, and it holds nothing any more.
+
+    It has ended as ``NODE_LOST``; where it was to wait again then, it does, and avoids the node.
+    """
+
+    job_id: int
+    node: str
+
+
 class JobResized(Event, frozen=True, gc=False):
     """A job that was to be resized holds what it was to hold, and nothing else any more."""
 
@@ -215,6 +225,7 @@ AnyEvent = (
     | JobLaunched
     | LaunchFailed
     | JobEnded
+    | JobSentAway
     | JobResized
     | ResizeFailed
     | JobProgress

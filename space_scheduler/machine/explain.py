@@ -117,7 +117,7 @@ def _obstacle(machine: MachineView, job: Job) -> Reason | None:
         if machine.rules.awaits_nodes:
             return Reason(Why.NODES_AWAY, {"procs": job.procs, "procs_in_service": 0, "machine_procs": 0})
     elif away := machine.nodes.empty().obstacle(job):
-        if away.why is Why.AVOIDS_NODES:
+        if away.why in (Why.AVOIDS_NODES, Why.NOT_TAKEN):
             return away
         installed, in_service, _ = machine.nodes.totals()
         numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}

@@ -136,8 +136,11 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     return []
 
 
-def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
-    """A job holds nothing any more: it is gone, or it has lost a node and wanted to wait again then."""
+def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[Instruction]:
+    """A job holds nothing any more: it is gone, or it has lost a node and wanted to wait again then.
+
+    ``alone``: it could start on no other nodes than those that it has lost.
+    """
     record = machine.jobs[event.job_id]
     outcome = event.outcome
     if outcome not in TERMINAL:
@@ -148,13 +151,27 @@ def ended(machine: Machine, event: ev.JobEnded) -> list[Instruction]:
     if record.requeues and outcome is not JobState.COMPLETED:  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
         return []
-    if outcome is NODE_LOST and record.job.requeue and record.state is not JobState.STARTING:
+    if outcome is NODE_LOST and record.job.requeue and not alone and record.state is not JobState.STARTING:
         machine.wait_again(record, record.job, Reason(Why.REQUEUED), event)
         return []
     machine.jobs.become(record, outcome, machine.now_us)
     machine.trigger = event
     machine.vacate(record)
     return []
+
+
+def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
+    """A node's owner wants a job no more: it is gone, or waits again, where it could ever start on other nodes."""
+    record = machine.jobs[event.job_id]
+    again = avoiding(record.job, (event.node,))
+    holds = record.allocation is not None and not (record.change is not None and record.awaits_start)
+    begun = holds and record.state is not JobState.STARTING
+    if begun and not record.requeues and record.job.requeue and explain.ever_fits(machine, again):
+        machine.wait_again(record, again, Reason(Why.SENT_AWAY, node=event.node), event)
+        return []
+    if holds and not record.requeues:
+        record.decided(Reason(Why.ENDED_BY_OWNER, node=event.node), machine.now_us, event)
+    return ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
 
 
 def resized(machine: Machine, event: ev.JobResized) -> list[Instruction]:
@@ -243,6 +260,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.JobLaunched: launched,
     ev.LaunchFailed: launch_failed,
     ev.JobEnded: ended,
+    ev.JobSentAway: sent_away,
     ev.JobResized: resized,
     ev.ResizeFailed: resize_failed,
     ev.JobProgress: progressed,

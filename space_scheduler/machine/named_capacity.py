@@ -1,7 +1,7 @@
 """The capacity of nodes that have names: what each has, who is at its desk, and what jobs hold of it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cosched.model.allocation import Allocation
@@ -9,7 +9,7 @@ from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
-from space_scheduler.feasibility import Place, Room
+from space_scheduler.feasibility import NO_BANS, Place, Room
 from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
@@ -35,6 +35,8 @@ class NamedCapacity:
         self.members: dict[str, Member] = {}
         self.procs_installed = self.procs_total = self.free_procs = 0
         self.widest = self.version = 0
+        #: By user, the nodes whose owners take none of that user's jobs.
+        self.bans: Mapping[int, frozenset[str]] = NO_BANS
         self._room: Room | None = None  # what is free, kept up to date until nodes change
         self._installed: Room | None = None  # what all nodes would have free, until nodes change
         self._known_to_fit: set[Asked] = set()  # there, of those who were asked about last
@@ -63,7 +65,9 @@ class NamedCapacity:
         changed = known.lost or known.node != node
         self.version += known.node != node
         self._count(known, -1)
-        known.node, known.places, known.lost = node, self.places(node), False
+        banned, known.node, known.places, known.lost = known.node.bans, node, self.places(node), False
+        if banned != node.bans:
+            self._count_bans()
         known.shrunk()
         self._count(known)
         return changed
@@ -76,6 +80,8 @@ class NamedCapacity:
         self.members[name] = member = Member(node, self.places(node), lost, drained, reason, owner)
         if last is not None and by_number(name) < by_number(last):  # most come in order
             self.members = dict(sorted(self.members.items(), key=lambda entry: by_number(entry[0])))
+        if node.bans:
+            self._count_bans()
         self._count(member)
 
     def drain(self, name: str, reason: str) -> bool:
@@ -118,6 +124,13 @@ class NamedCapacity:
             self._room.owners = owners
             self._room.memory_bytes[at] = member.memory_bytes - member.used_memory_bytes
         return True
+
+    def _count_bans(self) -> None:
+        found: dict[int, set[str]] = {}
+        for member in self:
+            for user in member.node.bans:
+                found.setdefault(user, set()).add(member.node.name)
+        self.bans = {user: frozenset(names) for user, names in found.items()}
 
     def _count(self, member: Member, sign: int = 1) -> None:
         """Count a node as it is, or count it no more, before it changes."""
@@ -205,17 +218,20 @@ class NamedCapacity:
         cpus, owners = [each.node.cpus or each.node.procs for each in members], [each.owner for each in members]
         most, places = self.rules.max_nodes_per_job, [each.places for each in members]
         return Room(
-            names, procs, memory_bytes, most, self.place, residents, cpus, owners, places, self._clusters(members)
-        )
+            names, procs, memory_bytes, most, self.place, residents, cpus, owners, places, self._clusters(members),
+            self.bans,
+        )  # fmt: skip
 
     def empty(self, *, installed: bool = False) -> Room:
         """What the nodes in service would have free without any job.
 
-        ``installed``: all nodes that ever joined, without their owners, as they could be.
+        ``installed``: all nodes that ever joined, without their owners and what these say, as they could be.
         """
         if not installed:
             members = [each for each in self if each.in_service]
-            return self._made_empty(members, [each.memory_bytes for each in members], [each.owner for each in members])
+            room = self._made_empty(members, [each.memory_bytes for each in members], [each.owner for each in members])
+            room.bans = self.bans
+            return room
         if self._installed is None:
             members = [*self]
             self._installed = self._made_empty(members, [each.node.memory_bytes for each in members], ())

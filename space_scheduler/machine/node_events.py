@@ -64,6 +64,7 @@ def node_joined(machine: Machine, event: ev.NodeJoined) -> list[Instruction]:
     before = capacity.members.get(name)
     cluster = None if before is None else before.node.cluster
     if capacity.join(event.node):
+        machine.jobs.queue.tell_apart(capacity.bans)
         machine.see([name])
         if cluster not in (None, event.node.cluster) and machine.rates is not None:
             for record in machine.jobs.running():

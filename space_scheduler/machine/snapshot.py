@@ -152,6 +152,7 @@ def decode(saved: SavedState, machine: Machine) -> None:
         nodes = machine.name_nodes()
         for each in saved.nodes:
             nodes.add(each.node, each.lost, each.drained, each.reason, each.owner)
+        machine.jobs.queue.tell_apart(nodes.bans)
         machine.see(nodes.members)  # what a job goes at depends on the clusters of its nodes
     machine.jobs.ranks = saved.ranks
     machine.programs.restore(saved.programs)

@@ -1,9 +1,10 @@
 """The waiting jobs, in order, and by shape.
 
 Two views of the same jobs. In order, for whoever walks the queue. By *shape* (processors, estimate, memory, nodes to
-avoid, other widths or components, and which of kind and use of a CPU the place looks at), because jobs of one shape are
-alike to every feasibility question: a scan that asks each shape once, in the order of their first jobs, finds what a
-scan of the whole queue finds, and a queue of ten thousand jobs has only some hundred shapes.
+avoid, other widths or components, which of kind and use of a CPU the place looks at, and the user where some nodes take
+none of that one's jobs), because jobs of one shape are alike to every feasibility question: a scan that asks each shape
+once, in the order of their first jobs, finds what a scan of the whole queue finds, and a queue of ten thousand jobs has
+only some hundred shapes.
 """
 
 from bisect import bisect_left, insort
@@ -18,7 +19,7 @@ from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]
-Rest = int | tuple[int, tuple[str, ...], str, int, Shape | None]
+Rest = int | tuple[int, tuple[str, ...], str, int, Shape | None, int]
 Rank = tuple[int, ...]
 _COMPACT_AT = 512
 #: What a task is taken to use of a CPU where nobody has said.
@@ -32,7 +33,7 @@ class JobQueue:
     for the jobs to be alike: what the place looks at (``feasibility.Place``), or all of them.
     """
 
-    __slots__ = ("_by_shape", "_cpu", "_entries", "_first", "_kind", "_order", "_sorted")
+    __slots__ = ("_apart", "_by_shape", "_cpu", "_entries", "_first", "_kind", "_order", "_sorted")
 
     def __init__(self, order: Order = fcfs, alike_in: Collection[Field] = FIELDS) -> None:
         self._order = order
@@ -41,6 +42,16 @@ class JobQueue:
         self._sorted: list[Entry] = []  # from _first on; before it lie jobs already taken from the front
         self._first = 0
         self._by_shape: dict[int, dict[Rest, deque[Entry]]] = {}
+        self._apart: frozenset[int] = frozenset()
+
+    def tell_apart(self, users: Collection[int]) -> None:
+        """From now on jobs of these users are alike to none of others: some nodes do not take them."""
+        if self._apart == frozenset(users):
+            return
+        self._apart = frozenset(users)
+        self._by_shape = {}
+        for entry in self._sorted[self._first :]:  # in order, so each shape's are
+            self._enter(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,6 +99,11 @@ class JobQueue:
             jobs.append(entry)
         else:
             insort(jobs, entry, self._first)  # keys are unique: jobs are never compared
+        self._enter(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        """Put a job to those of its shape."""
+        key, job = entry
         within = self._by_shape.setdefault(job.procs, {})
         shape = self._within_width(job)
         same = within.get(shape)
@@ -163,8 +179,9 @@ class JobQueue:
             rest |= job.memory_bytes << 62
         kind = job.kind if self._kind or job.shape is not None else ""  # the link between clusters costs it by kind
         cpu_permille = job.cpu_permille if self._cpu else WHOLE_CPU_PERMILLE
-        if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE or job.shape is not None:
-            return rest, job.avoid, kind, cpu_permille, job.shape
+        user = job.user if job.user in self._apart else -1
+        if job.avoid or kind or cpu_permille != WHOLE_CPU_PERMILLE or job.shape is not None or user != -1:
+            return rest, job.avoid, kind, cpu_permille, job.shape, user
         return rest
 
 

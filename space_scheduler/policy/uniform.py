@@ -86,18 +86,19 @@ def _sets(room: Room, job: Job, places: _Places, rules: Rules) -> list[Sequence[
 
 def _idle(room: Room, job: Job, places: _Places, rules: Rules, most: int) -> list[Sequence[int]]:
     """The roomiest of the nodes on which nobody is: where all owners are away, and where all are there."""
-    alike = list(zip(room.procs, room.cpus or room.procs, places.fitting, strict=True))
-    takes = {each: _when_idle(*each) for each in set(alike)}
+    procs, cpus, fitting = room.procs, room.cpus or room.procs, places.fitting
+    takes = {each: _when_idle(*each) for each in set(zip(procs, cpus, fitting, strict=True))}
     found: list[Sequence[int]] = []
     for owned in (None,) if rules.any_owners else (False, True):
         usable: list[int] = []
         for tasks in sorted({*takes.values()} - {0}, reverse=True):
             roomy = {each for each, here in takes.items() if here == tasks}
-            nodes = (index for index, each in enumerate(alike) if each in roomy and _is_idle(room, index, owned))
+            each_node = enumerate(zip(procs, cpus, fitting, strict=True))
+            nodes = (index for index, each in each_node if each in roomy and _is_idle(room, index, owned))
             usable += islice(nodes, most - len(usable))  # most often the first ones of all
             if len(usable) == most:
                 break
-        if sum(takes[alike[index]] for index in usable) >= job.procs:
+        if sum(takes[procs[index], cpus[index], fitting[index]] for index in usable) >= job.procs:
             found.append(sorted(usable))
     return found
 

@@ -20,7 +20,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
 from cosched.identity.authority import WARN_DAYS, validities
 from cosched.identity.grants import load_grant_key
-from cosched.identity.tls import server_context
+from cosched.identity.tls import Peer, server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
 from space_scheduler.machine.instructions import Start
@@ -30,6 +30,7 @@ from space_scheduler.service.access import listen
 from space_scheduler.service.access.accepting import Acceptor
 from space_scheduler.service.access.admission import Limits
 from space_scheduler.service.access.callers import AGENTS, Callers
+from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import told
 from space_scheduler.service.access.readers import Readers
@@ -39,7 +40,7 @@ from space_scheduler.service.api.administration import Administration
 from space_scheduler.service.api.api import Api
 from space_scheduler.service.api.bodies import MAX_BODY_BYTES, Bodies
 from space_scheduler.service.api.heavy import Heavy
-from space_scheduler.service.api.metrics import Metrics, Timed
+from space_scheduler.service.api.identities import Identities
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
@@ -51,6 +52,11 @@ from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
+from space_scheduler.service.metrics.exposition import Metrics
+from space_scheduler.service.metrics.timed import Timed
+from space_scheduler.service.page.page import Page
+from space_scheduler.service.page.rows import Rows
+from space_scheduler.service.page.streams import Streams
 from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
@@ -103,6 +109,7 @@ class Service:
             logging.getLogger(name).addHandler(self._bridge)
         identity = Path(config.identity)
         secured = server_context(identity, tokens=config.listen.tokens) if config.listen.address else None
+        self.certificates = Certificates(identity if config.listen.address else None)
         # without TLS there are no agents: nobody is ever given a grant
         key = load_grant_key(Path(config.identity)) if config.listen.address else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
@@ -125,7 +132,7 @@ class Service:
             )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
-        self.metrics = core.metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted)
+        self.metrics = self._measured(core, identity)
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -138,7 +145,7 @@ class Service:
         callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[told(self.log), callers.gate()])
+        identities = Identities(self.link, members, self.certificates, callers, bodies, self.log)
         api = Api(
             config,
             self.host,
@@ -152,17 +159,15 @@ class Service:
             self.launches.comparison,
             bodies,
         )
-        app.add_routes(openapi.routes(Heavy(callers), api, administration))
-        app.router.add_get(AGENTS, self.link.accept)
-        app.on_response_prepare.append(_anonymous)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=2.0,
+            self._application(callers, self._page(callers, api), api, administration, identities),
+            access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
             max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
         )  # fmt: skip
         await self._runner.setup()
         self.acceptor = self._acceptor(self._runner, members)
-        callers.proven = self.acceptor.proven
+        callers.proven, identities.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
             self.acceptor.listen_unix(listening)
         if secured is not None:
@@ -173,6 +178,33 @@ class Service:
             self._warn_of_expiry()
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
+
+    def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
+        """Every address with its handler, a method of one of the holders, behind what all requests pass."""
+        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate(openapi.READABLE)]
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
+        app.add_routes(openapi.routes(Heavy(callers), page, *holders))
+        app.add_routes(page.routes())
+        app.router.add_get(AGENTS, self.link.accept)
+        app.on_response_prepare.append(_anonymous)
+        return app
+
+    def _page(self, callers: Callers, api: Api) -> Page:
+        rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
+        self.streams = Streams(self.host, rows)
+        return Page(callers, api, self.streams)
+
+    def _measured(self, core: Timed, identity: Path) -> Metrics:
+        """What counts, and is told what to count."""
+        metrics = Metrics(
+            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
+        )
+        core.journalled = metrics.service.commit.observe
+        self.host.tell_passes(metrics.service.passes.observe)
+        metrics.disk.look()
+        metrics.certificates.look()
+        metrics.http.expect((each.method, each.path) for each in openapi.ROUTES)
+        return metrics
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
         assert runner.server is not None
@@ -186,19 +218,26 @@ class Service:
             runner.server,
             limits,
             self.log,
-            lambda name, serial: name in self.book.allowed and not members.is_revoked(serial),
+            lambda peer, serial: self._belongs(peer) and not members.is_revoked(serial),
+            self.certificates.was_shown,
         )
+
+    def _belongs(self, peer: Peer) -> bool:
+        return peer.kind == "user" or (peer.kind == "node" and peer.name in self.book.allowed)
 
     def _watch(self, runner: web.AppRunner) -> None:
         """What has to be looked at from time to time."""
         assert runner.server is not None
         self.readers = Readers(runner.server, self.config.time_us("slow_reader") / US_PER_S, self.log)
-        self.metrics.slow_readers = lambda: self.readers.cut
-        self.metrics.refused = lambda: self.acceptor.refused
+        self.metrics.service.slow_readers = lambda: self.readers.cut
+        self.metrics.service.refused = lambda: self.acceptor.refused
         discarder = Discarder(self.config, self.host, self.shell, self.link, self.log)
         self._tasks += [
             asyncio.create_task(each)
-            for each in (self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run())
+            for each in (
+                *(self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run()),
+                *(self.metrics.disk.watch(), self.metrics.certificates.watch(), self.streams.run()),
+            )
         ]
 
     async def stop(self) -> None:
@@ -207,6 +246,7 @@ class Service:
             if hasattr(self, "acceptor"):
                 self.acceptor.close()
             self.jobs.stop()
+            self.streams.stop()
             self.link.close()
             self.shell.close()
             for task in self._tasks:
@@ -239,6 +279,7 @@ class Service:
         try:
             self.metrics.committed(committed)
             self.jobs.committed(committed)
+            self.streams.committed()
             view = self.host.view()
             starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
             started = {job_id: view.jobs[job_id] for job_id in starts}

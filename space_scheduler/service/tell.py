@@ -43,7 +43,7 @@ def _of_event(event: ev.Event) -> dict[str, object]:
     if isinstance(event, ev.JobEnded):
         return {"job": event.job_id, "outcome": event.outcome.value}
     fields: dict[str, object] = {}
-    for key, name in (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why")):
+    for key, name in (("job_id", "job"), ("name", "node"), ("procs", "procs"), ("reason", "why"), ("node", "node")):
         if value := getattr(event, key, None):
             fields[name] = value
     return fields

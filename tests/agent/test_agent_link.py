@@ -256,9 +256,11 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         assert [hello.version for hello in scheduler.hellos] == [2, 1]
         assert [hello.cluster for hello in scheduler.hellos] == ["test", msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
+        assert scheduler.beats["a"].desk is None, "version 1 refuses what it does not know"
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (2, "running")
+        assert scheduler.beats["a"].desk is not None
         order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
         await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))
         assert len((await scheduler.next("a", wire.Resized)).cpus) == 1

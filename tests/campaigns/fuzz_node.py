@@ -19,7 +19,9 @@ from cosched.identity.authority import create_authority, issue
 from cosched.identity.grants import load_grant_key
 from cosched.wire.grant import Grant, signed
 from cosched.wire.stream import Kind, frame
-from node_agent.guard.desk_switch import Desk
+from node_agent.guard.desk_doors import Peer
+from node_agent.guard.desk_switch import Desk, Reach
+from node_agent.guard.owners_word import OwnersWord
 from node_agent.guard.pause import Pause
 from node_agent.guard.records import Records
 from node_agent.service.commands import Wanted
@@ -27,6 +29,10 @@ from node_agent.service.rsh_proxy import Away, Call, Ending, NotAllowed, RshProx
 
 _UIDS: Final = (0, 1, 61001, 2**32 - 2)
 _CHALLENGE: Final = bytes(16)
+_AT_DESK: Final = (
+    {"do": "pause", "seconds": 5.0}, {"do": "end", "job": 12}, {"do": "ban", "user": "bob", "seconds": 60},
+    {"do": "hours", "windows": [[1080, 480, [0, 1, 2]]]}, {"do": "share", "cpu_ratio": 0.25},
+)  # fmt: skip
 _REQUEST: Final = {
     "host": "b", "command": "true", "id": "0" * 32, "stdout": 0, "stderr": 0, "again": False,
 }  # fmt: skip
@@ -37,17 +43,19 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
     outcomes: Counter[str] = Counter()
     loop: Any = SimpleNamespace(watch=lambda *_, **__: None, unwatch=lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="cosched-fuzz-") as made:
-        records = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
-        made_desk = Desk(
-            loop, made, Pause(Records(records), "boot", opted_out=False), (), lambda *_: None, dict, lambda: None
-        )
+        directory = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+        records = Records(directory)
+        reach = Reach(lambda *_: None, lambda _: None, list, lambda _: [], list, lambda _: False, dict, lambda: None)
+        pause = Pause(records, "boot", opted_out=False)
+        made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), reach)
         try:
-            for packet in _packets(rng, random_count, shaped_count, {"do": "pause", "seconds": 5.0}):
-                answer = _tried(packet, lambda packet=packet: made_desk._heard(packet, rng.choice(_UIDS)))  # type: ignore[misc]
+            for packet in _packets(rng, random_count, shaped_count, *_AT_DESK):
+                peer = Peer(1, rng.choice(_UIDS))
+                answer = _tried(packet, lambda packet=packet, peer=peer: made_desk._heard(packet, peer))  # type: ignore[misc]
                 outcomes[str(json.loads(answer).get("error", "done"))] += 1
         finally:
             made_desk.close()
-            os.close(records)
+            os.close(directory)
     return outcomes
 
 
@@ -115,12 +123,12 @@ def launch(rng: random.Random, random_count: int, shaped_count: int) -> Counter[
     return outcomes
 
 
-def _packets(rng: random.Random, random_count: int, shaped_count: int, good: dict[str, Any]) -> list[bytes]:
-    """Noise, and a good document with some of it changed."""
+def _packets(rng: random.Random, random_count: int, shaped_count: int, *good: dict[str, Any]) -> list[bytes]:
+    """Noise, and good documents with some of them changed."""
     shaped = []
     for _ in range(shaped_count):
         try:
-            data = json.dumps(changed(rng, good)).encode(errors="replace")
+            data = json.dumps(changed(rng, rng.choice(good))).encode(errors="replace")
         except (ValueError, RecursionError):
             data = noise(rng)
         shaped.append(bitten(rng, data) if rng.random() < 0.3 else data)

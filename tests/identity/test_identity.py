@@ -58,13 +58,15 @@ def meet(server: ssl.SSLContext, client: ssl.SSLContext, expected: str) -> tuple
     thread.start()
     try:
         with theirs, client.wrap_socket(theirs, server_hostname=expected) as connection:
-            connection.recv(1)  # a refusal of the client's certificate comes after its own handshake
-            mine = tls.peer_of(connection)
-            connection.sendall(b"!")
+            # a refusal of the client's certificate comes after its own handshake
+            mine = tls.peer_of(connection) if connection.recv(1) else None
+            if mine is not None:
+                connection.sendall(b"!")
     finally:
         thread.join(20)
     if isinstance(seen[0], BaseException):
         raise seen[0]
+    assert mine is not None
     return seen[0], mine
 
 
@@ -141,13 +143,47 @@ def test_expect_tells_a_user_from_a_node(place: Path) -> None:
 def test_expired_is_refused_and_expiry_foretold(place: Path) -> None:
     long_ago = datetime.now(UTC) - timedelta(days=100)
     authority.issue(place / "scheduler", "node", "old", place / "old", life=timedelta(days=50), now=long_ago)
-    with pytest.raises(ssl.SSLError, match=r"(?i)expired"):
+    with pytest.raises(tls.Expired, match=r"of node 'old' expired on "):
         meet(tls.server_context(place / "scheduler"), tls.client_context(place / "old"), names.SCHEDULER)
     first = authority.validities(place / "old")[0]
     assert first.path.endswith("node.pem")
     assert -51 < first.days_left < -49
     fresh = authority.validity(place / "n1" / "node.pem")
     assert 700 < fresh.days_left < 731
+
+
+LATE = ["before its end", "in its grace", "after its grace"]
+
+
+@pytest.mark.parametrize("kind", ["node", "user"])
+@pytest.mark.parametrize("late", LATE)
+def test_only_nodes_and_scheduler_have_a_grace(kind: names.Kind, late: str, place: Path) -> None:
+    grace_days = 14
+    gone = {LATE[0]: -1, LATE[1]: grace_days - 1, LATE[2]: grace_days + 1}[late]
+    begun = datetime.now(UTC) - timedelta(days=10 + gone)
+    authority.issue(place / "scheduler", kind, "late", place / "late", life=timedelta(days=10), now=begun)
+    server = tls.server_context(place / "scheduler")
+    if late == LATE[0] or (kind == "node" and late == LATE[1]):
+        assert meet(server, tls.client_context(place / "late"), names.SCHEDULER)[0] == (kind, "late")
+        return
+    with pytest.raises(tls.Expired, match=f"of {kind} 'late' expired on "):
+        meet(server, tls.client_context(place / "late"), names.SCHEDULER)
+
+
+def test_nodes_take_a_scheduler_in_its_grace_and_users_do_not(place: Path) -> None:
+    ended = datetime.now(UTC) - timedelta(days=11)
+    authority.issue(place / "scheduler", "scheduler", "old", place / "old", life=timedelta(days=10), now=ended)
+    server = tls.server_context(place / "old")
+    assert meet(server, tls.client_context(place / "n1"), names.SCHEDULER) == (("node", "n1"), ("scheduler", "old"))
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"(?i)expired"):
+        meet(server, tls.client_context(place / "ada"), names.SCHEDULER)
+
+
+def test_what_begins_later_does_not_count_yet(place: Path) -> None:
+    later = datetime.now(UTC) + timedelta(days=9)
+    authority.issue(place / "scheduler", "node", "early", place / "early", now=later)
+    with pytest.raises(tls.Expired, match="of node 'early' is not valid before "):
+        meet(tls.server_context(place / "scheduler"), tls.client_context(place / "early"), names.SCHEDULER)
 
 
 def test_a_certificate_is_valid_for_a_clock_that_is_behind_and_no_longer_than_its_authority(place: Path) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import socket
 import struct
+import sys
 from pathlib import Path
 
 import msgspec
@@ -98,6 +100,27 @@ async def test_a_node_is_admitted_without_a_restart(files: Cluster) -> None:
         refused = await turned_away(service, "n9")
         assert "was revoked" in refused.reason
         assert refused.removed_by == service.service.link.fence
+
+
+async def test_certificates_that_another_machine_made_are_revoked_by_their_numbers(files: Cluster) -> None:
+    """A node that is off shows none, and who removes it may have no authority at hand, as Ansible has none there."""
+    async with running(files) as service:
+        status, said = await removing(files, "n1", "--serial", "abc1", "--serial", "abc2")
+        assert (status, said) == (0, {"n1": True})
+        assert service.service.link.members.revoked == ("abc1", "abc2")
+        assert (await removing(files, "n2", "n3", "--serial", "abc3"))[0] == 2, "whose would it be?"
+        assert (await removing(files, "n2", "--serial", "../x"))[0] != 0
+        assert service.service.link.members.revoked == ("abc1", "abc2")
+
+
+async def removing(files: Cluster, *words: str) -> tuple[int | None, dict[str, bool]]:
+    """``cosched node remove`` without a way to the host: its exit status, and which nodes were removed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cosched.apps.cli.main", "node", "remove", *words, "--no-ssh", "--json",
+        "--server", str(files.socket), stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    return process.returncode, {node["name"]: node["ok"] for node in json.loads(said)["nodes"]} if said else {}
 
 
 async def test_what_is_no_node_and_no_certificate(files: Cluster) -> None:

@@ -5,6 +5,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cosched.wire import messages as wire
 
+MORE = {"identity", "route", "method", "code", "user"}
+
 
 async def samples(service: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     async with service.http.get("/metrics") as answer:
@@ -54,14 +56,32 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_messages_refused_total", kind="undecodable") == 1
     assert value("cosched_node_cpus_used", node="n1", side="parallel") == 0.5
     assert value("cosched_node_memory_used_bytes", node="n1", side="system") == 3
-    assert value("cosched_node_presence", node="n1", presence="away") == 1
-    assert value("cosched_node_presence", node="n1", presence="present") == 0
+    assert value("cosched_node_available", node="n1", availability="limited") == 1
+    assert value("cosched_node_available", node="n1", availability="free") == 0
+    assert value("cosched_node_available", node="n2", availability="not_available") == 1
+    assert value("cosched_node_state", node="n1", state="up") == 1
+    assert value("cosched_node_state", node="n2", state="unknown") == 1
+    assert (value("cosched_node_tasks", node="n1"), value("cosched_node_tasks_limit", node="n1")) == (2, 2)
+    assert value("cosched_node_guard_up", node="n1") == 1
+    assert value("cosched_node_last_heard_timestamp_seconds", node="n1") > value("process_start_time_seconds") > 1e9
+    assert value("cosched_node_last_heard_timestamp_seconds", node="n2") == 0
+    assert value("cosched_certificate_expiry_timestamp_seconds", identity="node/n1") > 1e9
+    assert value("cosched_job_run_seconds_count") == value("cosched_job_bounded_slowdown_count") == 1
+    assert value("cosched_queue_oldest_wait_seconds") == 0
+    assert value("cosched_pass_duration_seconds_count") >= 1
+    assert value("cosched_journal_bytes") > 0
+    assert value("cosched_journal_free_bytes") > 0
+    assert value("cosched_http_requests_total", route="/v1/jobs", method="POST", code="201") == 3
+    assert value("cosched_http_requests_total", route="/v1/jobs/{id}", method="GET", code="200") >= 3
     assert value("cosched_node_presence_blind", node="n1") == 0
     assert value("cosched_node_limited_cpus", node="n1") == 1.5
     assert value("cosched_node_cluster", node="n1", cluster="lab-a") == 1
     assert value("cosched_accepting") == 1
     labels = {name for _, pairs in found for name, _ in pairs}
-    assert labels <= {"state", "node", "side", "presence", "kind", "reason", "le", "version", "cause", "cluster"}
+    assert (
+        labels
+        <= {"state", "node", "side", "availability", "kind", "reason", "le", "version", "cause", "cluster"} | MORE
+    )
 
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:

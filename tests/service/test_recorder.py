@@ -134,7 +134,7 @@ async def test_a_record_on_a_full_disk_ends_and_the_service_goes_on_and_says_so(
             async with service.agent("n1"):
                 await service.logged("record", "it ends here: No space left on device")
                 await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
-            await service.job_in(await service.submit(), "queued")
+            await service.job_in(await service.submit(), "queued", "starting")
         assert service.log.getvalue().count("it ends here") == 1
     finally:
         cluster.close()

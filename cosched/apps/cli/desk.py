@@ -1,28 +1,30 @@
 """``cosched desk``: what the person at this desk decides, without the scheduler: it talks to this machine's guard."""
 
-import json
-import os
-import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from cosched.apps.cli.service import echo_json, json_option, lasting
+from cosched.apps.cli.desk_words import document, lines
+from cosched.apps.cli.service import echo_json, json_option
+from cosched.client.desk_socket import SOCKET, ask
 from cosched.config.units import duration_us
-from cosched.errors import BadInput, Failed, NoAnswer
+from cosched.errors import BadInput
+from cosched.model.presets import DAYS, hours_of
 
-_SOCKET = Path("/run/cosched/desk.sock")
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.02  # before it is tried again, where others keep the guard busy
-_MAX_BYTES = 64 << 10
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: Between two looks at what jobs use: the guard tells how much it was so far.
+_BETWEEN_S = 0.4
+_US_PER_S = 1_000_000
 
 _socket_option = click.option(
     "--socket",
     "path",
     type=click.Path(path_type=Path),
-    default=_SOCKET,
+    default=SOCKET,
     show_default=True,
     envvar="COSCHED_DESK_SOCKET",
     metavar="FILE",
@@ -30,111 +32,185 @@ _socket_option = click.option(
 )
 
 
+def _at_desk(command: Command) -> Command:
+    """Add the options of every verb; they arrive as ``path`` and ``as_json``."""
+    return _socket_option(json_option(command))
+
+
 @click.group("desk")
 def command() -> None:
-    """What runs beside you on this machine, and a pause from it.
+    """What runs beside you on this machine, and what you allow of it.
 
-    \b
-    Example: cosched desk pause --for 2h
-    """
-
-
-@command.command("status")
-@_socket_option
-@json_option
-def status_command(path: Path, as_json: bool) -> None:
-    """Whether parallel work is paused or limited on this machine.
+    What decides is for root, and for who is logged in at the machine itself; it works without the scheduler.
 
     \b
     Example: cosched desk status
     """
-    _tell(_ask(path, {"do": "status"}), as_json)
+
+
+@command.command("status")
+@_at_desk
+def status_command(path: Path, as_json: bool) -> None:
+    """Whose jobs run on this machine, how much they use, and what you have allowed.
+
+    \b
+    Example: cosched desk status
+    """
+    before = ask(path, {"do": "status"})
+    if before["jobs"]:
+        time.sleep(_BETWEEN_S)
+    _tell(ask(path, {"do": "status"}) if before["jobs"] else before, as_json, before)
 
 
 @command.command("pause")
 @click.option("--for", "duration", metavar="TIME", help="Go on by itself after this time, such as 2h.")
-@_socket_option
-@json_option
+@_at_desk
 def pause_command(path: Path, duration: str | None, as_json: bool) -> None:
-    """Stop all parallel work on this machine, at once: for root, and for who is logged in at the machine itself.
+    """Stop all parallel work on this machine, at once.
 
     What runs is frozen and goes on after 'cosched desk resume'; its memory stays in use.
 
     \b
     Example: cosched desk pause --for 30min
     """
-    seconds = None if duration is None else duration_us(duration, "--for") / 1e6
-    if seconds is not None and seconds <= 0:
-        raise BadInput("--for", f"found {duration}", "a time above 0")
-    _tell(_ask(path, {"do": "pause", "seconds": seconds}), as_json)
+    _tell(ask(path, {"do": "pause", "seconds": _seconds(duration)}), as_json)
 
 
 @command.command("resume")
-@_socket_option
-@json_option
+@_at_desk
 def resume_command(path: Path, as_json: bool) -> None:
     """Let parallel work go on.
 
     \b
     Example: cosched desk resume
     """
-    _tell(_ask(path, {"do": "resume"}), as_json)
+    _tell(ask(path, {"do": "resume"}), as_json)
 
 
-def _ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """The guard's answer. Raises :class:`Failed` with its refusal, :class:`NoAnswer` where there is none."""
-    packet = _answer(path, json.dumps(request).encode())
-    answer: dict[str, Any] = json.loads(packet)
-    if "error" in answer:
-        raise Failed(str(answer.get("message")))
-    until_us = answer.get("paused_until_us")
-    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return answer | {"paused_for_s": None if until_us is None else max(0.0, until_us / 1e6 - now_s)}
+@command.command("end")
+@click.argument("which", metavar="JOB|all")
+@_at_desk
+def end_command(path: Path, which: str, as_json: bool) -> None:
+    """End a job on this machine, or all of them; it is not put here again.
 
+    Its processes here have at most five seconds. On its other nodes the scheduler ends it: its user is told that the
+    owner of this machine has ended it, and it runs again elsewhere if that was asked for (submit --requeue).
 
-def _answer(path: Path, request: bytes) -> bytes:
-    """What comes back: at this user's own socket where the guard has made one, else at everybody's, until it is late.
-
-    Raises :class:`NoAnswer`.
+    \b
+    Example: cosched desk end 12
     """
-    deadline_s = time.monotonic() + _PATIENCE_S
-    own = path.with_name(path.stem) / f"{os.geteuid()}.sock"
-    while True:
-        for each in (own, path):
-            left_s = max(0.1, deadline_s - time.monotonic())
-            try:
-                if packet := _asked(each, request, left_s):
-                    return packet
-                problem = f"the guard at {path} does not answer"
-            except OSError as error:
-                if each == own:
-                    continue
-                problem = f"no guard of cosched answers at {path}: {error.strerror or error}"
-                if not isinstance(error, (BlockingIOError, TimeoutError, ConnectionResetError, BrokenPipeError)):
-                    raise NoAnswer(problem) from None
-        if time.monotonic() >= deadline_s:
-            raise NoAnswer(problem)
-        time.sleep(_PAUSE_S)
-
-
-def _asked(path: Path, request: bytes, patience_s: float) -> bytes:
-    """One packet there and one back; empty where the guard has hung up. Raises OSError."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as guard:
-        guard.settimeout(patience_s)
-        guard.connect(str(path))
-        guard.send(request)
-        return guard.recv(_MAX_BYTES)
-
-
-def _tell(answer: dict[str, Any], as_json: bool) -> None:
-    limits = answer["limits"]
+    if which != "all" and not (which.isascii() and which.isdigit() and len(which) <= 18):
+        raise BadInput("JOB", f"{which[:40]!r}", "the number of a job, as 'cosched desk status' prints it, or all")
+    answer = ask(path, {"do": "end", "job": None if which == "all" else int(which)})
     if as_json:
-        shown = ("paused", "paused_for_s", "armed", "contract", "limits")
-        echo_json({key: answer.get(key) for key in shown})
+        echo_json({"ended": answer["ended"]})
         return
-    if answer["paused"]:
-        left = answer.get("paused_for_s")
-        click.echo(f"paused: {answer['paused']}" + ("" if left is None else f", for {lasting(left)} more"))
+    ended = ", ".join(f"job {job}" for job in answer["ended"])
+    click.echo(f"ended here: {ended}" if ended else "nothing runs here that was not being ended already")
+
+
+@command.command("ban")
+@click.argument("user", required=False)
+@click.option("--for", "duration", metavar="TIME", help="Until then, such as 8h or 7d; else until 'desk allow'.")
+@click.option("--list", "only_list", is_flag=True, help="Say who is banned.")
+@_at_desk
+def ban_command(path: Path, user: str | None, duration: str | None, only_list: bool, as_json: bool) -> None:
+    """Take no jobs of a user on this machine. (What runs goes on: 'desk end' ends it.)
+
+    \b
+    Example: cosched desk ban bob --for 8h
+    """
+    if (user is None) == (not only_list):
+        raise BadInput("USER", "none given" if user is None else "with --list", "a user's name, or --list alone")
+    if user is not None:
+        _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
         return
-    ceiling = "no limit on CPU" if limits["cpus"] is None else f"at most {limits['cpus']:g} CPUs"
-    click.echo(f"parallel work: {ceiling}, {'behind' if limits['idle'] else 'beside'} everything of yours")
+    bans = ask(path, {"do": "status"})["word"].get("bans")
+    if bans is None:
+        raise BadInput(
+            "--list", "asked by who does not decide here", "who is logged in at this machine itself, or root"
+        )
+    if as_json:
+        echo_json({"bans": bans})
+        return
+    told = [line for line in lines(document(ask(path, {"do": "status"}))) if line.startswith("banned: ")]
+    click.echo("\n".join(told) or "nobody is banned here")
+
+
+@command.command("allow")
+@click.argument("user")
+@_at_desk
+def allow_command(path: Path, user: str, as_json: bool) -> None:
+    """Take a user's jobs again.
+
+    \b
+    Example: cosched desk allow bob
+    """
+    _tell(ask(path, {"do": "allow", "user": user}), as_json)
+
+
+@command.command("hours")
+@click.argument("windows", metavar="WINDOW...", nargs=-1, required=True)
+@_at_desk
+def hours_command(path: Path, windows: tuple[str, ...], as_json: bool) -> None:
+    """Let parallel work run in some hours alone, by this machine's clock; outside of them it is paused.
+
+    A WINDOW is a span (18:00-08:00), days (sat,sun), or both (mon,tue@12:00-13:00); 'always' takes it back.
+
+    \b
+    Example: cosched desk hours 18:00-08:00 sat,sun
+    """
+    asked = None if windows == ("always",) else [_window(each) for each in windows]
+    _tell(ask(path, {"do": "hours", "windows": asked}), as_json)
+
+
+@command.command("share")
+@click.argument("ratio", metavar="SHARE|contract")
+@_at_desk
+def share_command(path: Path, ratio: str, as_json: bool) -> None:
+    """Leave parallel work less of the CPU while somebody is here than the contract does; 'contract' takes it back.
+
+    \b
+    Example: cosched desk share 0.25
+    """
+    share = None if ratio == "contract" else _share(ratio)
+    _tell(ask(path, {"do": "share", "cpu_ratio": share}), as_json)
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    seconds = duration_us(duration, "--for") / _US_PER_S
+    if seconds <= 0:
+        raise BadInput("--for", f"found {duration}", "a time above 0")
+    return seconds
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise BadInput("SHARE", f"{text[:40]!r}", "a part of the CPU such as 0.25, above 0 and up to 1, or contract")
+    return value
+
+
+def _window(text: str) -> list[Any]:
+    """A window as the guard takes it: minutes of its begin and end, and its days."""
+    days, at, span = text.rpartition("@")
+    if not at and ":" not in text:
+        days, span = text, "00:00-24:00"
+    try:
+        hours = hours_of(span, days.split(",") if days else DAYS)
+    except ValueError as problem:
+        raise BadInput("WINDOW", f"{text[:40]!r}", f"{problem}") from None
+    return [hours.begin % (24 * 60), hours.end, sorted(hours.days)]
+
+
+def _tell(answer: dict[str, Any], as_json: bool, before: dict[str, Any] | None = None) -> None:
+    told = document(answer, before)
+    if as_json:
+        echo_json(told)
+        return
+    click.echo("\n".join(lines(told)))

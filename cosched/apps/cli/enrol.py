@@ -169,11 +169,19 @@ def add_command(
 @click.argument("hosts", metavar="NAME...", nargs=-1, required=True)
 @_ssh
 @click.option("--no-ssh", is_flag=True, help="Do not go there: refuse it, and leave the host alone.")
+@click.option(
+    "--serial",
+    "serials",
+    metavar="HEX",
+    multiple=True,
+    help="Revoke this certificate of its too, where DIR is elsewhere (authority/issued has them); repeatable.",
+)
 @service
 @json_option
 def remove_command(
     hosts: tuple[str, ...],
     no_ssh: bool,
+    serials: tuple[str, ...],
     parallel: int,
     etc: str,
     directory: Path,
@@ -194,12 +202,14 @@ def remove_command(
     places = {
         name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
     }
+    if serials and len(places) > 1:
+        raise BadInput("--serial", f"{len(places)} nodes", "one node, whose certificates these are")
     authority = directory / "authority"
     access = None if no_ssh else _access(**ssh)
     outcomes = []
     with connect(server, lab) as client:
         known = authority if authority.is_dir() else None
-        for outcome in enrolment.removed(places, known, etc, access, client, parallel):
+        for outcome in enrolment.removed(places, known, serials, etc, access, client, parallel):
             outcomes.append(outcome)
             if not as_json:
                 jobs = f", {outcome.jobs_ended} jobs ended there" if outcome.jobs_ended else ""

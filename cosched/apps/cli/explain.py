@@ -2,7 +2,16 @@
 
 import click
 
-from cosched.apps.cli.service import echo_json, in_components, job_argument, json_option, lasting, local, service
+from cosched.apps.cli.service import (
+    echo_json,
+    in_components,
+    job_argument,
+    json_option,
+    lasting,
+    local,
+    pauses,
+    service,
+)
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.time import US_PER_S, humanised
@@ -40,6 +49,8 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
         click.echo(f"  {components}")
     if found.shape and found.shape.note:
         click.echo(f"  {found.shape.note}")
+    for line in pauses(found.paused):
+        click.echo(f"  {line}")
     for line in map(_on_node, found.nodes):
         click.echo(f"  {line}")
     if found.coscheduling:

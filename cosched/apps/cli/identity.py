@@ -7,6 +7,7 @@ from typing import Final, cast
 import click
 import msgspec
 
+from cosched.apps.cli.certificates import list_command, revoke_command
 from cosched.apps.cli.values import one_of
 from cosched.errors import BadInput
 from cosched.identity.names import Kind
@@ -30,6 +31,10 @@ def command() -> None:
     \b
     Example: cosched identity sign --authority office/authority scheduler <scheduler.csr
     """
+
+
+command.add_command(list_command)
+command.add_command(revoke_command)
 
 
 @command.command("create")

@@ -71,6 +71,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
         why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
         if job.promised_start:
             why = f"by {clock(job.promised_start)}: {why}"
+    elif job.paused:
+        why = f"{why}: paused by the owner of {', '.join(each.node for each in job.paused)}"
     waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
     return (
         str(job.job_id),

@@ -12,7 +12,7 @@ from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
-from cosched.wire.api import JobDoc, ShapeDoc, ShareDoc, WhyDoc
+from cosched.wire.api import JobDoc, PausedDoc, ShapeDoc, ShareDoc, WhyDoc
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -175,6 +175,16 @@ def in_components(shape: ShapeDoc | None) -> str:
     if shape.components:
         return f"components {'+'.join(map(str, shape.components))}"
     return f"at most {shape.most_components} components, chosen when it starts"
+
+
+def pauses(found: list[PausedDoc]) -> list[str]:
+    """What is to be said of the pauses of a job, one for each node."""
+    told = []
+    for each in found:
+        since = f" since {clock(each.since)}" if each.since else ""
+        limit = "its limit does not run meanwhile" if each.limit_stands else "its limit runs on"
+        told.append(f"paused by the owner of {each.node}{since}; {limit}")
+    return told
 
 
 def because(reason: WhyDoc | None) -> str:

@@ -16,6 +16,7 @@ from cosched.apps.cli.service import (
     lasting,
     local,
     outcome,
+    pauses,
     places,
     service,
     sizes,
@@ -59,6 +60,7 @@ def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
         lines += _failure(job)
     facts = [
         ("why", because(job.reason)),
+        ("paused", "; ".join(each.removeprefix("paused ") for each in pauses(job.paused))),
         ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
         ("asked for", _asked(job)),
         ("shape", _shape(job.shape)),

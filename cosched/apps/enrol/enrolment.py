@@ -6,7 +6,7 @@ Out: the scheduler refuses the node and revokes its certificates first, whether 
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -103,15 +103,24 @@ def added(
 
 
 def removed(
-    places: Mapping[str, str], authority: Path | None, etc: str, access: Access | None, client: Client, parallel: int
+    places: Mapping[str, str],
+    authority: Path | None,
+    serials: Sequence[str],
+    etc: str,
+    access: Access | None,
+    client: Client,
+    parallel: int,
 ) -> Iterator[Outcome]:
-    """Remove nodes (name -> address); hosts are told where ``access`` is given, and what fails there is a note."""
+    """Remove nodes (name -> address); hosts are told where ``access`` is given, and what fails there is a note.
+
+    Revoked are the certificates that the ``authority`` made for them, where it is here, and those of ``serials``.
+    """
     lock = threading.Lock()
 
     def one(name: str, address: str) -> Outcome:
-        serials = serials_of(authority, "node", name) if authority is not None else []
+        known = serials_of(authority, "node", name) if authority is not None else []
         with lock:
-            client.remove(name, serials)
+            client.remove(name, list(dict.fromkeys([*known, *serials])))
         outcome = Outcome(name, address)
         if access is None:
             return replace(outcome, notes=["its host was not told: an agent there is refused, and ends its jobs"])

@@ -150,12 +150,12 @@ def sizes_down(job: Job, most: int) -> Iterable[int]:
 def _folded_place(room: Room, job: Job, processes: int, fold: int) -> Allocation | None:
     """So many processes on the nodes with most free processors, at most ``fold`` on each of them; or None."""
     places = []
-    for index, name in enumerate(room.names):
+    for index in range(len(room.names)):
         free = max(0, room.procs[index])
         tasks = fold * free
         if job.memory_bytes:
             tasks = min(tasks, max(0, room.memory_bytes[index]) // job.memory_bytes)
-        if tasks > 0 and name not in job.avoid:
+        if tasks > 0 and room.tasks_on(index, job, tasks, room.memory_bytes[index]):
             places.append((-free, index, tasks))
     chosen, left = [], processes
     for free, index, tasks in sorted(places)[: room.most_nodes]:

@@ -12,13 +12,13 @@ import gc
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from aiohttp import web
 
 from cosched.errors import BadInput
-from cosched.identity.tls import peer_of, serial_of
+from cosched.identity.tls import Peer, peer_of, serial_of, until_of
 from space_scheduler.service.access.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
 from space_scheduler.service.log import Log
 
@@ -64,11 +64,21 @@ class _Stranger:
 class Acceptor:
     """Listens, and knows how many connections of whom there are. ``refused`` counts, by kind, who found no place."""
 
-    def __init__(self, server: web.Server, limits: Limits, log: Log, is_member: Callable[[str, str], bool]) -> None:
-        """``is_member``: whether a node's certificate, by name and serial number, is one of this cluster's now."""
+    def __init__(
+        self,
+        server: web.Server,
+        limits: Limits,
+        log: Log,
+        is_member: Callable[[Peer, str], bool],
+        was_shown: Callable[[Peer, str, float], None] = lambda peer, serial, until_s: None,
+    ) -> None:
+        """``is_member``: whether a certificate, by whose it is and its serial number, is one of this cluster's now.
+
+        ``was_shown`` is told of each such certificate, with its end in seconds since 1970.
+        """
         self._server = server
         self._log = log
-        self._is_member = is_member
+        self._is_member, self._was_shown = is_member, was_shown
         self._loop = asyncio.get_running_loop()
         self._arrived: Room[_Stranger] = Room(limits.arrived)
         self._ready: Turns[_Stranger] = Turns()
@@ -78,6 +88,7 @@ class Acceptor:
         self._users: Counts[str | int] = Counts(limits.of_one_user, limits.users)
         self._nodes: Counts[str] = Counts(OF_ONE_NODE, limits.agents)
         self._places: dict[asyncio.Transport, tuple[Counts[str | int] | Counts[str], str | int]] = {}
+        self._serials: dict[asyncio.Transport, str] = {}  # of the certificates that were shown on them
         self._starting: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._secured: ssl.SSLContext | None = None
@@ -219,13 +230,16 @@ class Acceptor:
             peer = peer_of(secured) if secured.getpeercert() else None
         except BadInput:
             peer = None
-        if peer is not None and peer.kind == "user":
+        if peer is None or not self._is_member(peer, serial_of(secured)):
+            self._make_room(self._unproven.enter(stranger.address, stranger, self._known.addresses))
+            return
+        serial = self._serials[transport] = serial_of(secured)
+        self._was_shown(peer, serial, until_of(secured))
+        if peer.kind == "user":
             self._settle(transport, self._users, peer.name)
-        elif peer is not None and peer.kind == "node" and self._is_member(peer.name, serial_of(secured)):
+        else:
             self._known.add(stranger.address)
             self._settle(transport, self._nodes, peer.name)
-        else:
-            self._make_room(self._unproven.enter(stranger.address, stranger, self._known.addresses))
 
     def proven(self, transport: asyncio.BaseTransport | None, user: str) -> bool:
         """An unproven one has shown a token; False where that user has no place left."""
@@ -242,6 +256,7 @@ class Acceptor:
     def _settle(self, transport: asyncio.Transport, counts: "Counts[str | int] | Counts[str]", name: str) -> None:
         if self._full(counts, name):
             self._refuse(name, "too many connections")
+            self._serials.pop(transport, None)
             transport.write(_FULL)
             transport.close()
             return
@@ -249,6 +264,14 @@ class Acceptor:
         self._places[transport] = (counts, name)
 
     # those who go
+
+    def cut(self, serials: Container[str]) -> int:
+        """End the connections on which certificates of those numbers were shown; how many there were."""
+        self._count_gone()
+        found = [transport for transport, serial in self._serials.items() if serial in serials]
+        for transport in found:
+            _abort(transport)
+        return len(found)
 
     def _full(self, counts: "Counts[str | int] | Counts[str]", key: str | int, *, first: bool = False) -> bool:
         if not counts.full(key, first=first):  # type: ignore[arg-type]
@@ -260,6 +283,7 @@ class Acceptor:
         for transport in [each for each in self._places if each.is_closing()]:
             self._ended += 1
             counts, key = self._places.pop(transport)
+            self._serials.pop(transport, None)
             counts.remove(key)  # type: ignore[arg-type]
 
     def _make_room(self, stranger: _Stranger | None) -> None:
@@ -269,8 +293,7 @@ class Acceptor:
 
     def _send_away(self, stranger: _Stranger) -> None:
         if stranger.transport is not None:
-            with contextlib.suppress(AttributeError):  # Python 3.11.2: its TLS has let go of one that has ended
-                stranger.transport.abort()
+            _abort(stranger.transport)
         elif stranger.task is not None:
             stranger.task.cancel()
         else:
@@ -307,3 +330,8 @@ class Acceptor:
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
         return task
+
+
+def _abort(transport: asyncio.Transport) -> None:
+    with contextlib.suppress(AttributeError):  # Python 3.11.2: its TLS has let go of one that has ended
+        transport.abort()

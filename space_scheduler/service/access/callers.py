@@ -5,14 +5,14 @@ import pwd
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Collection, Container
 from typing import Final
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from cosched.identity.tls import Peer, peer_of, serial_of
+from cosched.identity.tls import Expired, Peer, peer_of, serial_of
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.access.tokens import NoToken, Tokens
@@ -25,12 +25,16 @@ AGENTS: Final = "/v1/agent"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host."""
+    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host.
+
+    ``read_only``: no user, but what reads for monitoring.
+    """
 
     user: str
     operator: bool = False
     named: bool = True
     by_token: bool = False
+    read_only: bool = False
 
     def may_change(self, owner: str) -> bool:
         """Whether he may cancel, hold, release and read the output of that user's jobs."""
@@ -64,33 +68,44 @@ class Callers:
             return Caller(f"uid {uid}", uid == 0, named=False)
         return Caller(user, uid == 0 or user in self._operators)
 
+    def operator(self, request: web.Request, what: str) -> Caller:
+        """The operator who sent a request; ``what`` is done by operators alone. Raises :class:`Refusal`."""
+        caller = self.of(request)
+        if not caller.operator:
+            raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
+        return caller
+
     def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
         peer = certificate_of(request)
         if peer is None:
-            return Caller(self._by_token(request), by_token=True)
+            return self._by_token(request)
         if self._members.is_revoked(serial_of(secured)):
             raise Refusal(403, f"the certificate of {peer.kind} {peer.name!r} was revoked")
         if peer.kind != "user":
             raise Refusal(403, f"the API is for users; this is the certificate of {peer.kind} {peer.name!r}")
         return Caller(peer.name, peer.name in self._operators)
 
-    def _by_token(self, request: web.Request) -> str:
+    def _by_token(self, request: web.Request) -> Caller:
         if self._tokens is None:
             raise Refusal(401, "a client certificate is needed here: tokens are not taken (listen.tokens)")
         given = request.headers.get("Authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(401, "neither client certificate nor token: 'cosched token create' on the scheduler's host")
         try:
-            user = self._tokens.user_of(given[len(_BEARER) :].strip())
+            token = self._tokens.token_of(given[len(_BEARER) :].strip())
         except NoToken as error:
             self._log.peer(request.remote or "somebody", "token refused", why=str(error))
             raise Refusal(401, str(error)) from None
+        user = f"reader {token.id}" if token.read_only else token.user
         if not self.proven(request.transport, user):
             raise Refusal(429, f"{user} has too many connections, or all users have", retry_after_s=1.0)
-        return user
+        return Caller(user, named=not token.read_only, by_token=True, read_only=token.read_only)
 
-    def gate(self) -> Middleware:
-        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for."""
+    def gate(self, readable: Collection[str]) -> Middleware:
+        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for.
+
+        ``readable`` are the addresses of routes that a read-only token may get; all else is refused it.
+        """
 
         @web.middleware
         async def middleware(
@@ -100,10 +115,18 @@ class Callers:
             if secured is not None and request.path != AGENTS:
                 peer = certificate_of(request)
                 if peer is None or self._members.is_revoked(serial_of(secured)):
-                    self.of(request)
+                    caller = self.of(request)
+                    if caller.read_only and not _gets_one_of(request, readable):
+                        allowed = ", ".join(readable)
+                        raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
             return await handler(request)
 
         return middleware
+
+
+def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:
+    resource = request.match_info.route.resource
+    return request.method == "GET" and resource is not None and resource.canonical in addresses
 
 
 def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:
@@ -114,8 +137,14 @@ def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:
 
 
 def certificate_of(request: web.Request) -> Peer | None:
-    """Kind and name of the client certificate, or None where there is none. Raises :class:`BadInput`."""
+    """Kind and name of the client certificate, or None where there is none.
+
+    Raises :class:`BadInput`, and :class:`Refusal` for one that has expired.
+    """
     secured = secured_by(request)
     if secured is None or not secured.getpeercert():
         return None
-    return peer_of(secured)
+    try:
+        return peer_of(secured)
+    except Expired as error:
+        raise Refusal(403, f"{error} ('cosched identity request' and 'sign' renew it)") from None

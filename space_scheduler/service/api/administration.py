@@ -1,7 +1,6 @@
 """The API's part for who belongs to the cluster: nodes admitted and removed, tokens of users, what users are where."""
 
 import asyncio
-import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,23 +10,21 @@ import msgspec
 from aiohttp import web
 
 from cosched.config.cluster import ClusterConfig
-from cosched.config.load import convert
 from cosched.errors import BadInput, nearest
 from cosched.identity.names import CA_PEM, checked_name
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
 from space_scheduler.plugins import resolve
-from space_scheduler.service.access.callers import Caller, Callers
-from space_scheduler.service.access.members import SERIAL, Members
+from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
-from space_scheduler.service.api.bodies import Bodies, decoded
+from space_scheduler.service.api.bodies import Bodies
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.launch.sharing import reshapes, reshaping, rules_of, shared, shares_nodes
 from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 
-_MOST_SERIALS: Final = 1000
 _MOST_USERS: Final = 1000
 _LONGEST_LABEL: Final = 100
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -60,7 +57,7 @@ class Administration:
 
     async def admit(self, request: web.Request) -> web.Response:
         """A node may join."""
-        caller = self._operator(request, "nodes are admitted and removed")
+        caller = self._callers.operator(request, "nodes are admitted and removed")
         name = checked_name("node", request.match_info["name"])
         self._members.admit(name)
         self._link.book.admit(name)
@@ -69,20 +66,15 @@ class Administration:
 
     async def remove(self, request: web.Request) -> web.Response:
         """A node belongs to the cluster no more."""
-        caller = self._operator(request, "nodes are admitted and removed")
+        caller = self._callers.operator(request, "nodes are admitted and removed")
         name = request.match_info["name"]
-        asked = await self._asked(request, caller, docs.RemoveRequest, "remove")
+        asked = await self._bodies.document(request, caller.user, docs.RemoveRequest, "remove")
         entry = self._link.book.get(name)
         if entry is None:
             near = nearest(name, self._link.book.names())
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
-        serials = [*asked.serials, *([entry.serial] if entry.serial else [])]
-        for serial in asked.serials:
-            if not re.fullmatch(SERIAL, serial):
-                raise BadInput("remove: serials", f"found {serial!r}", "serial numbers in hexadecimal, lower case")
-        if len(serials) > _MOST_SERIALS:
-            raise BadInput("remove: serials", f"{len(serials)} of them", f"at most {_MOST_SERIALS}")
+        serials = [*checked_serials(asked.serials, "remove"), *([entry.serial] if entry.serial else [])]
         self._members.remove(name, serials)
         self._link.remove(name)
         self._log.info("node removed", node=name, by=caller.user, certificates=len(serials))
@@ -92,8 +84,8 @@ class Administration:
 
     async def policy(self, request: web.Request) -> web.Response:
         """Another policy decides from now on."""
-        caller = self._operator(request, "the policy is chosen")
-        asked = await self._asked(request, caller, docs.PolicyRequest, "policy")
+        caller = self._callers.operator(request, "the policy is chosen")
+        asked = await self._bodies.document(request, caller.user, docs.PolicyRequest, "policy")
         config, before = self._config, self._host.policy_name
         if ":" in asked.policy and asked.policy != config.policy:  # its code would run with the service's rights
             raise BadInput(
@@ -149,7 +141,7 @@ class Administration:
     async def create_token(self, request: web.Request) -> web.Response:
         """A token for a user."""
         caller = self._callers.of(request)
-        asked = await self._asked(request, caller, docs.TokenRequest, "token")
+        asked = await self._bodies.document(request, caller.user, docs.TokenRequest, "token")
         if caller.by_token:
             raise Refusal(403, "a token makes no further tokens: ask on the scheduler's host, or with a certificate")
         user = checked_name("user", asked.user if asked.user is not None else caller.user)
@@ -165,7 +157,7 @@ class Administration:
             raise BadInput("token: life_s", f"found {asked.life_s:g}", expected)
         if len(asked.label) > _LONGEST_LABEL or not asked.label.isprintable():
             raise BadInput("token: label", "too long, or not printable", f"at most {_LONGEST_LABEL} characters")
-        made, words = self._tokens.create(user, asked.label, asked.life_s)
+        made, words = self._tokens.create(user, asked.label, asked.life_s, read_only=asked.read_only)
         self._log.info("token made", id=made.id, user=user, by=caller.user)
         authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
         return answer(docs.NewToken(self._token(made), words, authority), 201)
@@ -193,14 +185,5 @@ class Administration:
             datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
             for each in (token.created_s, token.expires_s)
         )
-        return docs.TokenDoc(token.id, token.user, token.label, created, expires, token.expires_s <= time.time())
-
-    def _operator(self, request: web.Request, what: str) -> Caller:
-        caller = self._callers.of(request)
-        if not caller.operator:
-            raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
-        return caller
-
-    async def _asked(self, request: web.Request, caller: Caller, kind: type[Kind], where: str) -> Kind:
-        body = await self._bodies.read(request, caller.user)
-        return convert(decoded(body, "a document as JSON") if body.strip() else {}, kind, where)
+        expired = token.expires_s <= time.time()
+        return docs.TokenDoc(token.id, token.user, token.label, created, expires, expired, token.read_only)

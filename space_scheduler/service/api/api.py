@@ -4,7 +4,6 @@ Each handler's contract is its route's in :mod:`~.openapi`. Who asks is who the 
 """
 
 import asyncio
-import pwd
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -24,11 +23,12 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.reasons import Why
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import Caller, Callers
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
-from space_scheduler.service.api.metrics import CONTENT_TYPE, Metrics, Timed
+from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.waiting import Jobs
@@ -42,6 +42,8 @@ from space_scheduler.service.launch.efforts import program
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.launch.sharing import reshaping
 from space_scheduler.service.link.link import Link
+from space_scheduler.service.metrics.exposition import CONTENT_TYPE, Metrics
+from space_scheduler.service.metrics.timed import Timed
 
 _ALIVE: Final = [state.value for state in JobState if state not in TERMINAL]
 #: Jobs alive in the order of a list: what holds nodes, then the queue, then what is held.
@@ -101,8 +103,8 @@ class Api:
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
         job = Job(
-            0, given.tasks, limit_us, 0, _uid(caller.user), memory_bytes, requeue=given.requeue, kind=given.kind or "",
-            program=program(caller.user, given), coscheduling=given.coscheduling or "",
+            0, given.tasks, limit_us, 0, user_number(caller.user), memory_bytes, requeue=given.requeue,
+            kind=given.kind or "", program=program(caller.user, given), coscheduling=given.coscheduling or "",
             long=given.job_class == "long", foldable=given.fold is not False,
         )  # fmt: skip
         try:
@@ -178,7 +180,8 @@ class Api:
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id)
         found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
-        return answer(msgspec.structs.replace(found, coscheduling=self._coscheduling.document(record.id)))
+        coscheduling, paused = self._coscheduling.document(record.id), paused_on(record, self.book, self.config)
+        return answer(msgspec.structs.replace(found, coscheduling=coscheduling, paused=paused))
 
     async def wait(self, request: web.Request) -> web.Response:
         """A job when it has ended."""
@@ -344,19 +347,13 @@ class Api:
             later = record.state is JobState.QUEUED or found.decided_us > (record.start_us or 0)
             present = found.reason if later and found.state is record.state else None  # else it has gone on meanwhile
         own = caller.may_change(record.user)
-        return documents.job_doc(
+        found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
         )
+        paused = paused_on(record, self.book, self.config)
+        return msgspec.structs.replace(found_doc, paused=paused) if paused else found_doc
 
 
 #: In these states a job's reason may be later than its last step.
 _CHANGING: Final = (JobState.QUEUED, JobState.RUNNING)
 _PAST: Final = {"cancel": "cancelled", "hold": "held", "release": "released"}
-
-
-def _uid(user: str) -> int:
-    """A number for policies that tell users apart; -1 for one that this host does not know."""
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return -1

@@ -6,12 +6,13 @@ some may wait for that; what they wait with stays in the socket.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from cosched.config.load import convert
 from cosched.errors import BadInput
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.api.places import Places
@@ -23,6 +24,7 @@ _PATIENCE_S: Final = 20.0
 _OF_ONE_USER: Final = 1
 _IN_ALL: Final = 3
 _WAITING: Final = 4  # of one user
+Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 class Bodies:
@@ -47,6 +49,11 @@ class Bodies:
             return await self._in_time(request)
         async with self._places.place_of(user, "long bodies"):
             return await self._in_time(request)
+
+    async def document(self, request: web.Request, user: str, kind: type[Document], where: str) -> Document:
+        """The body as a structure of that kind, its defaults where there is none. Raises as :meth:`read` does."""
+        body = await self.read(request, user)
+        return convert(decoded(body, "a document as JSON") if body.strip() else {}, kind, where)
 
     async def _in_time(self, request: web.Request) -> bytes:
         body = bytearray()

@@ -166,6 +166,10 @@ class CoreHost:
         """Ended jobs, the last to end first; ``before``: only those that ended before that job."""
         return await asyncio.to_thread(jobs.history, self.path, limit, user, before)
 
+    def tell_passes(self, on_pass: Callable[[float], None]) -> None:
+        """Have ``on_pass`` called after each pass from now on, in the core's thread, with how many seconds it took."""
+        self._worker.on_pass = on_pass
+
     def wake(self) -> None:
         """Look at the clock again (after a suspension, or in a test that has moved it)."""
         self._worker.wake()

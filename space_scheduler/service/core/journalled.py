@@ -240,7 +240,8 @@ class JournalledCore:
         self._entries.append(entry)
         self.timer_us = timer_after(self.timer_us, event, instructions)
         told = tuple((job_id, step) for job_id, _, step in steps)
-        committed = Committed(seq, now_us, event, tuple(instructions), told)
+        ended = tuple(self._changed[job_id] for job_id, step in told if step.state in TERMINAL)
+        committed = Committed(seq, now_us, event, tuple(instructions), told, ended)
         self._committed.append(committed)
         return committed
 
@@ -400,9 +401,15 @@ def caused(event: ev.Event) -> str:
             words.append(f"{word} {value}")
     if isinstance(event, ev.LaunchFailed):
         words += ["on", ", ".join(event.nodes)]
+    if isinstance(event, ev.JobSentAway):
+        words.append(f"by the owner of {event.node}")
     if isinstance(event, ev.NodeJoined):
         words.append(f"node {event.node.name}")
     return " ".join(words)
+
+
+#: Decisions about jobs that end because of a node.
+_LOST: Final = (Why.NODE_LOST, Why.ENDED_BY_OWNER)
 
 
 def _job_of(instruction: Instruction) -> int | None:
@@ -415,6 +422,6 @@ def _reason(record: Record, state: JobState) -> Reason | None:
     """The decision's reason for a step, where it was the core's; most ends are what nodes report."""
     if state is JobState.CANCELLED:
         return CANCELLED
-    if state in _DECIDED or (state is JobState.NODE_LOST and record.reason.why is Why.NODE_LOST):
+    if state in _DECIDED or (state is JobState.NODE_LOST and record.reason.why in _LOST):
         return record.reason
     return None

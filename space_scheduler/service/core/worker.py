@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """The thread, and the queue to it. ``view`` may be read from anywhere."""
+    """The thread, and the queue to it. ``view`` may be read from anywhere; ``on_pass`` is called in the thread."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Worker:
         self._packer = ThreadPoolExecutor(1, "cosched-snapshot")
         self._packing: Future[SnapshotRow] | None = None
         self.view = View()
+        self.on_pass: Callable[[float], None] = lambda seconds: None
 
     # from the event loop
 
@@ -158,9 +159,18 @@ class Worker:
                 self._packing.add_done_callback(lambda _: self._inbox.put(None))
             case fx.WriteSnapshot():
                 return self._write_snapshot()
+            case fx.Decide():
+                return self._decide(effect)
             case _:
                 return carried_out(effect, self._core, self._moment)
         return None
+
+    def _decide(self, effect: fx.Decide) -> fx.Outcome:
+        began_s = time.monotonic()
+        outcome = carried_out(effect, self._core, self._moment)
+        if isinstance(outcome, fx.Passed) and outcome.asked:
+            self.on_pass(time.monotonic() - began_s)
+        return outcome
 
     def _write_snapshot(self) -> fx.Failure | None:
         assert self._packing is not None

@@ -115,6 +115,7 @@ class Committed(msgspec.Struct, frozen=True):
     event: Event
     instructions: tuple[Instruction, ...] = ()
     transitions: tuple[tuple[int, Transition], ...] = ()  # (job id, its step)
+    ended: tuple[JobRecord, ...] = ()  # those of them that have ended
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -152,14 +153,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     ended: dict[JobState, int] = {}
     accepting: bool = True
     problem: str = ""
-
-    def used(self) -> dict[str, int]:
-        """How many processors jobs hold on each node, by its name: counted when it is asked, not at each commit."""
-        used: dict[str, int] = {}
-        for record in self.jobs.values():
-            for share in record.allocation.nodes if record.allocation else ():
-                used[share.node] = used.get(share.node, 0) + share.procs
-        return used
 
     @property
     def queue(self) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     ``cpu_us`` and ``memory_peak_bytes`` are by node, of those that said so. ``unrun``: the launch failed before the
     script could have run, and it may be launched again. ``blamed`` are the nodes where it failed; ``code`` is the
-    refusal's, or ``silent`` or ``lost``.
+    refusal's, or ``silent``, ``lost`` or ``owner``.
     """
 
     outcome: JobState
@@ -81,6 +81,9 @@ class Ended(msgspec.Struct, frozen=True):
     blamed: tuple[str, ...] = ()
     code: str = ""
 
+
+#: What stands for the word of a desk's owner: the cause of an exit, and the code of an end.
+BY_OWNER: Final = "owner"
 
 Action = Order | Launched | Left | Ended
 
@@ -198,7 +201,8 @@ class Gang:
         self._exit = self._exit or how
         self._tail = self._tail or error_tail
         if self.phase is Phase.RUNNING:
-            return actions + self._end(*judged(how), self.first)
+            by_owner = how.cause == BY_OWNER
+            return actions + (self.ended_by_owner(node) if by_owner else self._end(*judged(how), self.first))
         if self._verdict is None:  # its group was empty, or an end reported, before its error output was known
             self._verdict = (*judged(self._exit), self.first)
         return actions + self._finished()
@@ -235,6 +239,23 @@ class Gang:
             return self._end(JobState.NODE_LOST, message, node)
         if self._verdict is None and node == self.first:
             self._verdict = (JobState.NODE_LOST, message, node)
+        return self._finished()
+
+    def ended_by_owner(self, node: str) -> list[Action]:
+        """The owner of a node has ended what the job had there, and so all of it.
+
+        Ranks that vanish make a script fail: what was taken for its own failure is the owner's word.
+        """
+        message = f"the owner of {node} has ended it there"
+        if self.phase is Phase.OVER or self.node_phases[node] in (NodePhase.GONE, NodePhase.LEAVING):
+            return []
+        if self.phase is Phase.PREPARING:
+            return self._launch_failed(message, (node,), BY_OWNER)
+        if self.phase is not Phase.ENDING:
+            self._code = BY_OWNER
+            return self._end(JobState.NODE_LOST, message, node)
+        if self._verdict is None or self._verdict[0] is JobState.FAILED:
+            self._verdict, self._code = (JobState.NODE_LOST, message, node), BY_OWNER
         return self._finished()
 
     def join(self, node: str) -> None:
@@ -354,6 +375,8 @@ class Gang:
         self.phase = Phase.OVER
         outcome, message, node = self._verdict
         unrun = bool(self._blamed) and not self._asked_to_run and self._exit in (None, _UNKNOWN)
+        if outcome is JobState.NODE_LOST and self._exit is not None and self._exit.cause == BY_OWNER:
+            self._code, node = BY_OWNER, self.first
         used = dict(self._cpu_us), dict(self._peak_bytes)
         return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, self._code)]
 
@@ -361,6 +384,7 @@ class Gang:
 _CAUSES: Final = {
     "limit": (JobState.TIMED_OUT, "it ran past its time limit"),
     "memory": (JobState.FAILED, "it needed more memory than it asked for"),
+    BY_OWNER: (JobState.NODE_LOST, "the owner of its first node has ended it there"),
     "unknown": (JobState.FAILED, "how it ended is not known: its record is lost"),
 }
 

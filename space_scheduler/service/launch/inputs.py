@@ -51,6 +51,17 @@ class Heard(Input, frozen=True):
     message: wire.FromAgent
 
 
+class OwnerSaid(Input, frozen=True):
+    """An agent that was welcomed tells its owner's word.
+
+    ``banned`` are the users of it that this host knows, by number, in order.
+    """
+
+    node: str
+    word: wire.OwnersWord
+    banned: tuple[int, ...] = ()
+
+
 class Disconnected(Input, frozen=True):
     """An agent's connection has ended."""
 
@@ -62,6 +73,12 @@ class Removed(Input, frozen=True):
 
     node: str
     revoked: tuple[str, ...] = ()
+
+
+class RevocationsChanged(Input, frozen=True):
+    """Other certificates count no more, and no node was removed; ``revoked`` are all of them."""
+
+    revoked: tuple[str, ...]
 
 
 class Ticked(Input, frozen=True):
@@ -90,4 +107,16 @@ class Discarded(Input, frozen=True):
     attempt: int
 
 
-AnyInput = Started | Connected | Heard | Disconnected | Removed | Ticked | InJournal | TimedOut | Discarded
+AnyInput = (
+    Started
+    | Connected
+    | Heard
+    | OwnerSaid
+    | Disconnected
+    | Removed
+    | RevocationsChanged
+    | Ticked
+    | InJournal
+    | TimedOut
+    | Discarded
+)

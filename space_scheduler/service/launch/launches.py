@@ -27,7 +27,7 @@ from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
-from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.gang import BY_OWNER, Action, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
@@ -115,7 +115,7 @@ class Launches:
         if isinstance(event, ev.NodeLost | ev.NodeCutOff) and (entry := self.book.get(event.name)):
             self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
-        if isinstance(event, ev.JobEnded | ev.LaunchFailed):
+        if isinstance(event, ev.JobEnded | ev.JobSentAway | ev.LaunchFailed):
             self._recorded(event.job_id)
         for instruction in instructions:
             if isinstance(instruction, Start):
@@ -247,6 +247,14 @@ class Launches:
         self.comparison.heard(entry.name)
         self._into_service(entry)
 
+    def owner_said(self, entry: NodeEntry) -> None:
+        """A node's owner has said something: end what was ended there, and have the core know what is left."""
+        for key in entry.word.ended:
+            launch = self.attempts.get(key[0])
+            if launch is not None and launch.key == key and entry.name in launch.gang.node_phases:
+                self._do(launch, launch.gang.ended_by_owner(entry.name))
+        self._into_service(entry)
+
     def take_report(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         """A node reports something of a job."""
         if isinstance(message, wire.Prepared | wire.Started | wire.Resized | wire.Offered | wire.Refused):
@@ -300,7 +308,9 @@ class Launches:
         Where no node of its cluster is heard, the link to that may be down, and jobs that run wholly there go on.
         """
         message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
-        cut_off = self.cut_off.holds(entry)
+        if entry.asleep:
+            message = f"{entry.name} was suspended for longer than {humanised(self.config.time_us('lease'))}"
+        cut_off = not entry.asleep and self.cut_off.holds(entry)
         self.comparison.lost(entry.name)
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
@@ -308,7 +318,8 @@ class Launches:
                 self._post(ev.NodeCutOff(entry.name), note=f"{message}, nor was any other node of its cluster")
             else:
                 self._post(ev.NodeLost(entry.name), note=message)
-                self._set_aside(self.suspects.lost(entry.name))
+                if not entry.asleep:
+                    self._set_aside(self.suspects.lost(entry.name))
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and self.cut_off.waited_for(launch, entry)):
                 self._do(launch, launch.gang.lost(entry.name, message))
@@ -416,9 +427,7 @@ class Launches:
         )
         if end.blamed and end.code in NODES_OWN:
             self._set_aside(self.suspects.failed(end.blamed, end.message))
-        again = end.outcome is JobState.LAUNCH_FAILED and end.unrun
-        ended = ev.LaunchFailed(launch.job_id, end.blamed) if again else ev.JobEnded(launch.job_id, end.outcome)
-        self._post(ended, note=end.message, facts=facts)
+        self._post(_end_of(launch.job_id, end), note=end.message, facts=facts)
 
     def _recorded(self, job_id: int) -> None:
         """The end of a job is in the journal: its nodes may forget it."""
@@ -451,6 +460,15 @@ class Launches:
 
     def _say(self, level: Level, what: str, **fields: object) -> None:
         self._effects.append(Say(level, what, fields))
+
+
+def _end_of(job_id: int, end: Ended) -> ev.LaunchFailed | ev.JobSentAway | ev.JobEnded:
+    """What the core is told of an end."""
+    if end.outcome is JobState.LAUNCH_FAILED and end.unrun:
+        return ev.LaunchFailed(job_id, end.blamed)
+    if end.outcome is JobState.NODE_LOST and end.code == BY_OWNER and end.node:
+        return ev.JobSentAway(job_id, end.node)
+    return ev.JobEnded(job_id, end.outcome)
 
 
 def _names(actions: list[Action]) -> str:

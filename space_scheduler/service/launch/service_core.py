@@ -9,6 +9,7 @@ inputs at the same times give the same effects, so a record of them can be taken
 from collections.abc import Sequence
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.desk import ContractReason
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
@@ -47,6 +48,8 @@ class ServiceCore:
         match happened:
             case given.Heard():
                 self._heard(self.book.entry(happened.node), happened.message)
+            case given.OwnerSaid():
+                self._owner_said(happened)
             case given.InJournal():
                 self._in_journal(happened)
             case given.Ticked():
@@ -63,6 +66,8 @@ class ServiceCore:
                 self.launches.discard(node, job_id, attempt)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
+            case given.RevocationsChanged(revoked):
+                self._tell_revoked(revoked)
             case given.Started():
                 self._adopt(happened)
         self._effects += self.launches.take()
@@ -97,7 +102,9 @@ class ServiceCore:
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
         entry.connected, entry.agreed, entry.refused = True, False, ""
+        entry.asleep = False
         entry.hello, entry.beat, entry.serial = hello, None, called.serial
+        entry.word, entry.banned = wire.NO_WORD, ()
         entry.heard_s = self.now_s
         self._say(
             "agent connected",
@@ -122,11 +129,9 @@ class ServiceCore:
     def _heard(self, entry: NodeEntry, message: wire.FromAgent) -> None:
         if not entry.connected:
             return  # it was replaced, or removed
-        entry.heard_s = self.now_s
-        if not entry.agreed and entry.hello is not None:
-            entry.agreed = True  # it has taken the welcome: it obeys this scheduler
-            self.launches.hello(entry, entry.hello)
+        self._agree(entry)
         if isinstance(message, wire.Heartbeat):
+            self._sleeps(entry, message)
             entry.beat = message
             self.launches.beat(entry)
             self._effects += self.launches.take()
@@ -135,14 +140,33 @@ class ServiceCore:
         elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
             self.launches.take_report(entry, message)
 
+    def _sleeps(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
+        """Whether its machine is about to be suspended, or is awake."""
+        asleep = beat.desk is not None and beat.desk.reason is ContractReason.ASLEEP
+        if asleep != entry.asleep:
+            entry.asleep = asleep
+            self._say("node asleep" if asleep else "node awake", node=entry.name)
+
+    def _agree(self, entry: NodeEntry) -> None:
+        entry.heard_s = self.now_s
+        if not entry.agreed and entry.hello is not None:
+            entry.agreed = True  # it has taken the welcome: it obeys this scheduler
+            self.launches.hello(entry, entry.hello)
+
+    def _owner_said(self, said: given.OwnerSaid) -> None:
+        entry = self.book.entry(said.node)
+        if not entry.connected:
+            return
+        entry.word, entry.banned = said.word, said.banned
+        self._agree(entry)
+        self.launches.owner_said(entry)
+
     def _remove(self, name: str, revoked: tuple[str, ...]) -> None:
         """Hear nothing more of a node, at once; tell it, and tell all others which certificates count no more."""
         self.book.remove(name)
         entry = self.book.get(name)
         if revoked:
-            self._effects += [
-                Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not entry and each.connected
-            ]
+            self._tell_revoked(revoked, entry)
         if entry is None:
             return
         if entry.connected:
@@ -150,6 +174,11 @@ class ServiceCore:
             self._effects += [Send(name, rejected), Cut(name, _LAST_WORDS_S)]
             entry.connected = False
         self._lose(entry)
+
+    def _tell_revoked(self, revoked: tuple[str, ...], but: NodeEntry | None = None) -> None:
+        self._effects += [
+            Send(each.name, wire.Revoked(revoked)) for each in self.book if each is not but and each.connected
+        ]
 
     # leases
 

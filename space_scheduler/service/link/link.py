@@ -15,14 +15,24 @@ from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import serial_of
+from cosched.identity.tls import expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
-from space_scheduler.service.launch.inputs import AnyInput, Connected, Disconnected, Heard, Removed, Ticked
+from space_scheduler.service.launch.inputs import (
+    AnyInput,
+    Connected,
+    Disconnected,
+    Heard,
+    OwnerSaid,
+    Removed,
+    RevocationsChanged,
+    Ticked,
+)
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.link.joining import checked_hello
 from space_scheduler.service.link.session import Session
@@ -150,6 +160,7 @@ class Link:
             return socket
         session = self.sessions[name] = Session(socket, transport, name, self.log, hello)
         entry.heard_at = datetime.now().astimezone()
+        entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
         self.feed(Connected(name, hello, session.session, serial, revoked))
         writer = asyncio.create_task(session.write())
@@ -244,6 +255,11 @@ class Link:
             peer, future = self._asked.get(message.request, ("", None))
             if future is not None and peer == entry.name and not future.done():
                 future.set_result(message)
+        elif isinstance(message, wire.Heartbeat):
+            entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
+        elif isinstance(message, wire.OwnersWord):
+            self.feed(OwnerSaid(entry.name, message, _numbers(message.bans)))
+            return
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:
@@ -262,6 +278,11 @@ class Link:
         """A node belongs to the cluster no more: it and all others are told."""
         self.feed(Removed(name, tuple(self.members.revoked) if self.members else ()))
 
+    def tell_revoked(self) -> None:
+        """All agents are told which certificates count no more."""
+        if self.members is not None:
+            self.feed(RevocationsChanged(self.members.revoked))
+
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""
         self.closing = True
@@ -277,3 +298,8 @@ async def _say(socket: web.WebSocketResponse, message: wire.ToAgent) -> None:
             await socket.close()
     except (ConnectionError, TimeoutError, RuntimeError):
         pass
+
+
+def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
+    """The users that this host knows, in order: others cannot submit here."""
+    return tuple(sorted({number for name in names if (number := user_number(name)) >= 0}))

@@ -17,6 +17,7 @@ from kit.waiting import BOUND_S, wait_for
 from cosched.linux.process import boottime_us
 from node_agent.guard.pause import OPTED_OUT
 
+WORDS = "do: expected status, pause, resume, end, ban, allow, hours or share"
 COUNT = "n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done"
 ASK = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
@@ -177,8 +178,8 @@ def test_an_owner_who_takes_part_in_nothing_is_asked_nothing(make_guard: Any) ->
     ("packet", "complaint"),
     [
         (b"nonsense", "not JSON"),
-        (b"[]", "do: expected status, pause or resume"),
-        (b'{"do": "reboot"}', "do: expected status, pause or resume"),
+        (b"[]", WORDS),
+        (b'{"do": "reboot"}', WORDS),
         (b'{"do": "pause", "seconds": -1}', "seconds: found -1; expected a number above 0, up to 31622400"),
         (b'{"do": "pause", "seconds": "2h"}', "seconds: found '2h'; expected a number above 0, up to 31622400"),
     ],

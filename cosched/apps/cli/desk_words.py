@@ -1,0 +1,94 @@
+"""What ``cosched desk`` says to the person at the desk, made of what the guard answers."""
+
+import time
+from datetime import datetime
+from typing import Any, Final
+
+from cosched.apps.cli.service import lasting
+from cosched.config.units import memory_text
+from cosched.model.presets import DAYS
+
+_US_PER_S: Final = 1_000_000
+_DAYS_OF_WEEK: Final = len(DAYS)
+
+
+def document(answer: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer for programs. ``before``: an earlier one, by which the CPUs in use are known."""
+    told = {key: answer.get(key) for key in ("paused", "paused_for_s", "armed", "contract", "limits", "word")}
+    used = {(job["job"], job["attempt"]): job for job in (before or {}).get("jobs", ())}
+    jobs = [_job(job, used.get((job["job"], job["attempt"]))) for job in answer.get("jobs", ())]
+    return told | {"jobs": jobs}
+
+
+def lines(told: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    return [_limits(told), *map(_job_line, told["jobs"]), *_word(told["word"] or {}, told["contract"])]
+
+
+def _job(job: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """A job, its moments by the clock (ISO 8601)."""
+    used = None
+    if before and min(job["cpu_us"], before["cpu_us"]) >= 0 and job["seen_us"] > before["seen_us"]:
+        used = max(0.0, (job["cpu_us"] - before["cpu_us"]) / (job["seen_us"] - before["seen_us"]))
+    kept = ("job", "user", "state", "tasks", "processes", "cpus", "memory_bytes", "stopped")
+    moments = {"since": _moment(job["since_us"]), "until": _moment(job["until_us"])}
+    return {key: job[key] for key in kept} | {"cpus_used": None if used is None else round(used, 2)} | moments
+
+
+def _moment(boot_us: int | None) -> str | None:
+    """A moment of the clock that counts since boot, by the wall clock."""
+    if boot_us is None:
+        return None
+    ago_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot_us / _US_PER_S
+    return datetime.fromtimestamp(time.time() - ago_s).astimezone().isoformat(timespec="seconds")
+
+
+def _limits(told: dict[str, Any]) -> str:
+    limits = told["limits"]
+    if told["paused"]:
+        left = told.get("paused_for_s")
+        return f"paused: {told['paused']}" + ("" if left is None else f", for {lasting(left)} more")
+    ceiling = "no limit on CPU" if limits["cpus"] is None else f"at most {limits['cpus']:g} CPUs"
+    return f"parallel work: {ceiling}, {'behind' if limits['idle'] else 'beside'} everything of yours"
+
+
+def _job_line(job: dict[str, Any]) -> str:
+    count = job["processes"]
+    parts = [f"{count} process{'' if count == 1 else 'es'}"]
+    if job["cpus_used"] is not None:
+        parts.append(f"uses {job['cpus_used']:.2g} CPUs")
+    parts.append(f"{memory_text(job['memory_bytes'])} of memory")
+    if job["since"]:
+        parts.append(f"here since {_clock(job['since'])}")
+    parts.append(f"until {_clock(job['until'])} at most" if job["until"] else "without an end that is known here")
+    state = "" if job["state"] == "running" else f" ({job['state']})"
+    return f"  job {job['job']} of {job['user']}{state}: {', '.join(parts)}"
+
+
+def _word(word: dict[str, Any], contract: dict[str, Any]) -> list[str]:
+    """What the owner has said, beside a pause."""
+    found = []
+    if (ratio := word.get("cpu_ratio")) is not None:
+        less = "" if ratio <= contract["cpu_ratio"] else f" (the contract allows {contract['cpu_ratio']:g})"
+        found.append(f"share: {ratio:g} of the CPU while somebody is here{less}")
+    if word.get("hours"):
+        found.append(f"hours: {' and '.join(_window(*each) for each in word['hours'])}")
+    for user, ban in sorted((word.get("bans") or {}).items()):
+        found.append(f"banned: {user}{_until(ban['until_s'])}")
+    return found
+
+
+def _until(until_s: float | None) -> str:
+    return "" if until_s is None else f" until {_clock(datetime.fromtimestamp(until_s).astimezone().isoformat())}"
+
+
+def _window(begin: int, end: int, days: list[int]) -> str:
+    span = f"{begin // 60:02d}:{begin % 60:02d}-{end // 60:02d}:{end % 60:02d}"
+    return span if len(days) == _DAYS_OF_WEEK else f"{','.join(DAYS[day] for day in days)}@{span}"
+
+
+def _clock(moment: str) -> str:
+    """The clock alone where it is today, else with the date."""
+    found = datetime.fromisoformat(moment)
+    today = found.date() == datetime.now().astimezone().date()
+    return found.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")

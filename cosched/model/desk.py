@@ -1,0 +1,83 @@
+"""What a node says of its contract, and of what its owner's processes feel; and which of it others than he may know."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+
+#: Buckets of a histogram that travels, at most.
+MOST_BUCKETS: Final = 32
+_Share = Annotated[float, msgspec.Meta(ge=-1, le=1)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Cpus = Annotated[float, msgspec.Meta(ge=0, le=1 << 20)]
+
+
+class ContractReason(StrEnum):
+    """Which contract is in force at a desk, and why."""
+
+    PRESENT = "present"  # the ceiling holds: somebody is there
+    UNKNOWN = "unknown"  # it holds: who is there is not known
+    PRESSURE = "pressure"  # it is lowered: somebody is there, and waits all the same
+    SCHEDULER_SILENT = "scheduler_silent"  # it holds: the scheduler has not been heard within its lease
+    NOT_RELAXED = "not_relaxed"  # it holds: the guard has not lifted it, or has armed by itself
+    RELAXED = "relaxed"  # there is no ceiling: nobody is there
+    PAUSED = "paused"  # nothing runs: by its owner's word
+    NO_GUARD = "no_guard"  # not known: the guard does not answer
+    AGENT_SILENT = "agent_silent"  # the agent is not heard; its guard has armed, if it is there
+    ASLEEP = "asleep"  # the machine is suspended
+
+
+#: Those that tell whether somebody is at the desk. To others than operators they are one.
+_PERSONAL: Final = frozenset({ContractReason.PRESENT, ContractReason.UNKNOWN, ContractReason.PRESSURE})
+_ARMED: Final = "armed"
+#: What everybody may know, in the order of the enumeration.
+PUBLIC_REASONS: Final = (_ARMED, *(each.value for each in ContractReason if each not in _PERSONAL))
+
+
+def public_reason(reason: ContractReason) -> str:
+    """A reason without what it says of a person; one of :data:`PUBLIC_REASONS`."""
+    return _ARMED if reason in _PERSONAL else reason.value
+
+
+class Availability(StrEnum):
+    """What everybody may know of a desk: all of it is free, parallel work is limited there, or nothing starts there."""
+
+    FREE = "free"
+    LIMITED = "limited"
+    NOT_AVAILABLE = "not_available"
+
+
+class Pressure(msgspec.Struct, frozen=True, gc=False):
+    """For which share of the time since the last look somebody waited for it, 0 to 1; -1 where the kernel says nothing.
+
+    Of the owner's processes with version 2 of the control groups, else of the whole machine's, and without the CPU,
+    for which parallel work waits all the time.
+    """
+
+    cpu: _Share = -1.0
+    memory: _Share = -1.0
+    io: _Share = -1.0
+
+
+class Wakeups(msgspec.Struct, frozen=True, gc=False):
+    """How late a process of the owner's weight woke since its node's guard started (``cosched.linux.wakeups``).
+
+    ``counts`` are by bucket, and last those beyond all; ``late_us`` is the sum of all.
+    """
+
+    counts: Annotated[tuple[_Count, ...], msgspec.Meta(max_length=MOST_BUCKETS)]
+    late_us: _Count
+
+
+class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """With a heartbeat. ``contract_cpus``: the contract's ceiling in CPUs while somebody is there; None: it has none.
+
+    ``pauses``: how often parallel work was paused since the guard started. ``pressure``, ``wakeups``: None where they
+    cannot be had, or are not wanted.
+    """
+
+    reason: ContractReason
+    contract_cpus: _Cpus | None = None
+    pauses: _Count = 0
+    pressure: Pressure | None = None
+    wakeups: Wakeups | None = None

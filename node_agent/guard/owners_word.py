@@ -1,0 +1,122 @@
+"""What the desk's owner has said of parallel work here, beside a pause: less CPU, users who are not taken, hours.
+
+Within what root allows in ``node.toml``: it makes parallel work less and never more. It is on record, durable, in the
+guard's own directory, and outlives the guard and the machine. Times of it are of the wall clock.
+"""
+
+import contextlib
+import time
+from typing import Any, Final, NamedTuple
+
+from node_agent.guard.hours import Window, opens_in, windows_of
+from node_agent.guard.records import Records
+from node_agent.guard.requests import Refusal
+
+MOST_BANS: Final = 32
+LONGEST_NAME: Final = 64
+_S_PER_MINUTE: Final = 60
+
+
+class Ban(NamedTuple):
+    """Whose word it is, and until when it holds (seconds since 1970; None: until it is taken back)."""
+
+    by: str
+    until_s: float | None
+
+
+class OwnersWord:
+    """All of it, and its record. ``cpu_ratio``: the share of the CPU while somebody is here; None: the contract's."""
+
+    def __init__(self, records: Records) -> None:
+        """Take up what is on record; a damaged record says nothing."""
+        self._records = records
+        self.cpu_ratio: float | None = None
+        self.bans: dict[str, Ban] = {}
+        self.windows: tuple[Window, ...] = ()
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            self._take_up(records.word() or {})
+
+    def share(self, ratio: float | None) -> None:
+        """From now on, at most this share of the CPU. Raises OSError where it cannot be kept."""
+        self._keep(cpu_ratio=ratio)
+
+    def ban(self, user: str, by: str, seconds: float | None) -> None:
+        """That user's jobs are not taken here. Raises :class:`Refusal` for too many, OSError."""
+        if user not in self.bans and len(self.bans) >= MOST_BANS:
+            raise Refusal("busy", f"{MOST_BANS} users are banned here already; allow some")
+        until_s = None if seconds is None else time.time() + seconds
+        self._keep(bans={**self.bans, user: Ban(by, until_s)})
+
+    def allow(self, user: str) -> None:
+        """They are taken again. Raises OSError."""
+        self._keep(bans={name: ban for name, ban in self.bans.items() if name != user})
+
+    def set_hours(self, windows: tuple[Window, ...]) -> None:
+        """Nothing runs outside of these; none: any time. Raises OSError."""
+        self._keep(windows=windows)
+
+    def forget_old_bans(self) -> bool:
+        """Take back bans whose time is over; whether there were any."""
+        now_s = time.time()
+        left = {name: ban for name, ban in self.bans.items() if ban.until_s is None or ban.until_s > now_s}
+        if len(left) == len(self.bans):
+            return False
+        with contextlib.suppress(OSError):  # the record's times say the same to a successor
+            self._keep(bans=left)
+        self.bans = left
+        return True
+
+    @property
+    def closed(self) -> str:
+        """Why nothing runs here at this hour; empty where it may."""
+        if not self.windows or not self._opens_in():
+            return ""
+        hours = " and ".join(map(str, self.windows))
+        return f"it is outside of the hours in which parallel work may run at this desk ({hours})"
+
+    def opens_in_s(self) -> float | None:
+        """In how many seconds hours begin again, where it is outside of them."""
+        minutes = self._opens_in() if self.windows else 0
+        return minutes * _S_PER_MINUTE - time.localtime().tm_sec if minutes else None
+
+    def status_fields(self, *, whole: bool) -> dict[str, Any]:
+        """For ``status``. ``whole``: with the users who are banned, for who decides here."""
+        fields = {"cpu_ratio": self.cpu_ratio, "hours": _as_lists(self.windows)}
+        bans = {user: {"by": ban.by, "until_s": ban.until_s} for user, ban in self.bans.items()}
+        return {**fields, "bans": bans} if whole else fields
+
+    def _opens_in(self) -> int:
+        time.tzset()  # the machine may have been given another time zone
+        now = time.localtime()
+        return opens_in(self.windows, now.tm_wday, now.tm_hour * 60 + now.tm_min)
+
+    def _take_up(self, found: dict[str, Any]) -> None:
+        ratio = found.get("cpu_ratio")
+        hours = found.get("hours")
+        windows = windows_of(hours) if hours else ()
+        bans = {str(user): Ban(str(by), None if until is None else float(until)) for user, by, until in found["bans"]}
+        self.cpu_ratio = None if ratio is None else min(1.0, max(0.001, float(ratio)))
+        self.windows, self.bans = windows, bans
+
+    def _keep(
+        self,
+        cpu_ratio: Any = ...,
+        bans: dict[str, Ban] | None = None,
+        windows: tuple[Window, ...] | None = None,
+    ) -> None:
+        """Have it on record first: what could not be written does not hold."""
+        ratio = self.cpu_ratio if cpu_ratio is ... else cpu_ratio
+        bans = self.bans if bans is None else bans
+        windows = self.windows if windows is None else windows
+        self._records.write_word(
+            {
+                "cpu_ratio": ratio,
+                "bans": [[user, ban.by, ban.until_s] for user, ban in bans.items()],
+                "hours": _as_lists(windows),
+            }
+        )
+        self.cpu_ratio, self.bans, self.windows = ratio, bans, windows
+
+
+def _as_lists(windows: tuple[Window, ...]) -> list[list[Any]]:
+    return [[each.begin, each.end, list(each.days)] for each in windows]

@@ -1,0 +1,87 @@
+"""All series together, as the text that Prometheus reads."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
+from prometheus_client.registry import Collector
+
+from cosched.config.cluster import ClusterConfig
+from space_scheduler.service.journal.records import Committed, View
+from space_scheduler.service.launch.nodes import NodeBook
+from space_scheduler.service.link.link import Link
+from space_scheduler.service.metrics.certificates import CertificateSeries
+from space_scheduler.service.metrics.decisions import DecisionSeries
+from space_scheduler.service.metrics.disk import DiskSeries
+from space_scheduler.service.metrics.families import Family
+from space_scheduler.service.metrics.http import HttpSeries
+from space_scheduler.service.metrics.jobs import JobSeries
+from space_scheduler.service.metrics.nodes import NodeSeries
+from space_scheduler.service.metrics.service import ServiceSeries
+
+#: Making the text holds up whoever waits for an answer, so several who scrape share it.
+FRESH_S: Final = 0.5
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each histogram, which nobody asks for
+
+
+class Viewed(Protocol):
+    """What is needed of the host of the core."""
+
+    def view(self) -> View:
+        """The last published state."""
+
+
+class Metrics(Collector):
+    """A registry of its own, so that several services may live in one process."""
+
+    def __init__(
+        self,
+        core: Viewed,
+        config: ClusterConfig,
+        book: NodeBook,
+        link: Link,
+        set_aside: Counter[str],
+        journal: Path,
+        identity: Path,
+    ) -> None:
+        """``set_aside`` counts by cause; ``journal`` is a file's path, ``identity`` the directory of certificates."""
+        self._core = core
+        self._registry = CollectorRegistry()
+        self._text, self._made_s = b"", 0.0
+        self._jobs = JobSeries(self._registry)
+        self._nodes = NodeSeries(book, set_aside, config)
+        self._decisions = DecisionSeries()
+        self.service = ServiceSeries(self._registry, link.refused)
+        self.http = HttpSeries(self._registry)
+        self.disk = DiskSeries(journal)
+        self.certificates = CertificateSeries(identity, book)
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
+
+    def committed(self, committed: Committed) -> None:
+        """Count an event and what followed from it."""
+        self._decisions.committed(committed)
+        self._jobs.committed(committed)
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus reads. Who asks again within :data:`FRESH_S` gets the same text."""
+        now_s = monotonic()
+        if not self._text or now_s - self._made_s >= FRESH_S:
+            self._text, self._made_s = generate_latest(self._registry), now_s
+        return self._text
+
+    def collect(self) -> Iterator[Family]:
+        """What is read at the moment of asking."""
+        view = self._core.view()
+        held = [record.allocation for record in view.jobs.values() if record.allocation is not None]
+        yield from self._jobs.collect(view, held)
+        yield from self._nodes.collect(held)
+        yield from self._decisions.collect()
+        yield from self.service.collect(view)
+        for part in (self.http, self.disk, self.certificates):
+            yield from part.collect()

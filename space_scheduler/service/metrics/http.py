@@ -1,0 +1,59 @@
+"""The series of the HTTP API: how many requests were answered how, and how long that took."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from time import monotonic
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from prometheus_client import CollectorRegistry
+
+from cosched.monitoring import series
+from space_scheduler.service.access.callers import AGENTS
+from space_scheduler.service.metrics.families import Family, family, histogram
+
+#: Every address that is no route's: what strangers ask for makes no series.
+_ELSEWHERE = "other"
+#: Lasts for as long as its reader stays, which is no duration of an answer.
+_STREAM = "text/event-stream"
+
+
+class HttpSeries:
+    """Counts the answers of a web application."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._answers: Counter[tuple[str, str, str]] = Counter()
+        self._duration = histogram(series.HTTP_DURATION, registry)
+
+    def expect(self, routes: Iterable[tuple[str, str]]) -> None:
+        """Have the series of these routes (method, address) from the start: answered well, or by a fault of ours."""
+        for method, route in (*routes, ("other", _ELSEWHERE)):
+            self._answers.update({(route, method, code): 0 for code in ("200", "500")})
+            self._duration.labels(route)
+
+    def counting(self) -> Middleware:
+        """The middleware that counts: the outermost, so that what others refuse is counted too."""
+
+        @web.middleware
+        async def middleware(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            began_s = monotonic()
+            answered = await handler(request)
+            resource = request.match_info.route.resource
+            route = resource.canonical if resource is not None else _ELSEWHERE
+            if route != AGENTS:
+                method = request.method if request.method in series.HTTP_METHODS else "other"
+                self._answers[route, method, str(answered.status)] += 1
+                if answered.content_type != _STREAM:
+                    self._duration.labels(route).observe(monotonic() - began_s)
+            return answered
+
+        return middleware
+
+    def collect(self) -> Iterator[Family]:
+        """The counts."""
+        answers = family(series.HTTP_REQUESTS)
+        for labels, count in self._answers.items():
+            answers.add_metric(labels, count)
+        yield answers

@@ -1,0 +1,82 @@
+"""The series of jobs: how many there are, how long they waited and ran, what they have used."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from cosched.model.allocation import Allocation
+from cosched.model.job import TERMINAL, JobState
+from cosched.model.time import FOREVER_US, US_PER_S
+from cosched.monitoring import series
+from space_scheduler.machine.instructions import Start, Tell
+from space_scheduler.service.journal.records import Committed, JobRecord, View
+from space_scheduler.service.metrics.families import Family, family, histogram
+
+#: Users with a series of their own. A counter must not fall, so who has one keeps it until the service ends.
+MOST_USERS: Final = 100
+OTHERS: Final = "other"
+#: Of run times in a bounded slowdown, as in Feitelson & Weil 1998, section 3.1.
+_THRESHOLD_S: Final = 10.0
+
+
+class JobSeries:
+    """Counts what commits tell of jobs, and reads the rest of a view."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._wait = histogram(series.QUEUE_WAIT, registry)
+        self._run = histogram(series.JOB_RUN, registry)
+        self._slowdown = histogram(series.JOB_SLOWDOWN, registry)
+        self._error = histogram(series.JOB_PREDICTION_ERROR, registry)
+        self._promised_us: dict[int, int] = {}  # the first promise of each job that waits
+        self._cpu_s: dict[str, float] = {OTHERS: 0.0}
+
+    def committed(self, committed: Committed) -> None:
+        """Count what an event meant for jobs."""
+        for instruction in committed.instructions:
+            if isinstance(instruction, Tell) and instruction.promised_us != FOREVER_US:
+                self._promised_us.setdefault(instruction.job_id, instruction.promised_us)
+            elif isinstance(instruction, Start):
+                self._wait.observe(max(0, committed.now_us - instruction.job.submit_us) / US_PER_S)
+                promised_us = self._promised_us.pop(instruction.job.id, None)
+                if promised_us is not None:
+                    self._error.observe((committed.now_us - promised_us) / US_PER_S)
+        for record in committed.ended:
+            self._ended(record)
+
+    def _ended(self, record: JobRecord) -> None:
+        self._promised_us.pop(record.id, None)
+        if record.start_us is not None and record.end_us is not None:
+            run_s = max(0, record.end_us - record.start_us) / US_PER_S
+            response_s = max(0, record.end_us - record.submit_us) / US_PER_S
+            self._run.observe(run_s)
+            self._slowdown.observe(max(1.0, response_s / max(run_s, _THRESHOLD_S)))
+        if used_us := sum((record.facts.cpu_us or {}).values()):
+            known = record.user in self._cpu_s or len(self._cpu_s) <= MOST_USERS
+            user = record.user if known else OTHERS
+            self._cpu_s[user] = self._cpu_s.get(user, 0.0) + used_us / US_PER_S
+
+    def collect(self, view: View, held: Sequence[Allocation]) -> Iterator[Family]:
+        """What is read at the moment of asking; ``held`` is what jobs hold."""
+        jobs, ended = family(series.JOBS), family(series.JOBS_ENDED)
+        for state in JobState:
+            if state in TERMINAL:
+                ended.add_metric([state.value], view.ended.get(state, 0))
+            else:
+                jobs.add_metric([state.value], view.alive.get(state, 0))
+        yield from (jobs, ended)
+        yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
+        yield family(series.JOB_PROCS, sum(each.procs for each in held))
+        yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view))
+        used = family(series.USER_CPU)
+        for user, seconds in self._cpu_s.items():
+            used.add_metric([user], seconds)
+        yield used
+
+
+def oldest_wait_s(view: View) -> float:
+    """For how long the job has waited that was submitted first of those that may start."""
+    if not view.alive.get(JobState.QUEUED, 0):
+        return 0.0
+    first = next(record for record in view.jobs.values() if record.state is JobState.QUEUED)  # numbers rise with time
+    return max(0, view.now_us - first.submit_us) / US_PER_S

@@ -1,0 +1,40 @@
+"""The series of the service itself: whether jobs are accepted, what it was sent in vain, which version it is."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+
+import cosched
+from cosched.monitoring import series
+from space_scheduler.service.journal.records import View
+from space_scheduler.service.metrics.families import Family, family, histogram
+
+
+class ServiceSeries:
+    """Counts what the service does. ``slow_readers`` and ``refused`` are asked at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, messages_refused: Counter[str]) -> None:
+        """``messages_refused`` counts by kind, as the link does."""
+        self._messages_refused = messages_refused
+        self.slow_readers: Callable[[], int] = lambda: 0
+        self.refused: Callable[[], int] = lambda: 0
+        self.commit = histogram(series.JOURNAL_COMMIT, registry)
+        self.passes = histogram(series.PASS_DURATION, registry)
+
+    def collect(self, view: View) -> Iterator[Family]:
+        """What is read at the moment of asking."""
+        yield family(series.ACCEPTING, int(view.accepting))
+        yield family(series.POLICY_FAILING, int(view.accepting and bool(view.problem)))
+        yield family(series.PROCS, view.procs_total)
+        yield family(series.PROCS_FREE, max(0, view.free_procs))
+        yield family(series.PASSES, view.passes)
+        refused = family(series.MESSAGES_REFUSED)
+        for kind in series.REFUSED_KINDS:
+            refused.add_metric([kind], self._messages_refused[kind])
+        yield refused
+        yield family(series.CONNECTIONS_REFUSED, self.refused())
+        yield family(series.SLOW_READERS, self.slow_readers())
+        build = family(series.BUILD_INFO)
+        build.add_metric([cosched.__version__], 1)
+        yield build

@@ -1,0 +1,352 @@
+"""What the desk's owner says beside a pause: ends, bans, hours, a share; who may, what outlives the guard."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.desk_socket import asked_at_desk, desk
+from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
+from kit.waiting import BOUND_S, wait_for
+
+from cosched.model.presets import hours_of
+from node_agent.guard.hours import MINUTES, Window, opens_in, windows_of
+from node_agent.guard.owners_word import MOST_BANS
+
+IDLE = "while :; do sleep 0.05; done"
+ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
+
+
+def outside_now() -> list[list[Any]]:
+    """Hours that this moment is not in, nor the next minutes."""
+    now = time.localtime()
+    begin = (now.tm_hour * 60 + now.tm_min + 120) % MINUTES
+    return [[begin, (begin + 60) % MINUTES or MINUTES, ALL_DAYS]]
+
+
+def ask_as(uid: int, guard: RealGuard, **request: Any) -> dict[str, Any]:
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
+        "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
+    )
+    asker = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-I", "-c", code]
+    done = subprocess.run(
+        [*asker, f"{guard.directory}/run/desk.sock", json.dumps(request)],
+        capture_output=True, text=True, timeout=BOUND_S, check=True,
+    )  # fmt: skip
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_the_status_names_whose_job_is_here_and_what_it_uses(any_guard: RealGuard) -> None:
+    guard = any_guard
+    assert desk(guard, "status")["jobs"] == []
+    guard.prepare(limit_us=3600 * US_PER_S)
+    guard.shell(f"echo begun 1; {IDLE}")
+    guard.told("begun")
+
+    def shown() -> dict[str, Any] | None:
+        jobs = desk(guard, "status")["jobs"]  # the same for a moment, however often it is asked
+        return jobs[0] if jobs and jobs[0]["processes"] >= 1 and jobs[0]["memory_bytes"] > 0 else None
+
+    job = wait_for(shown, "its processes and its memory")
+    assert (job["job"], job["attempt"], job["state"]) == (1, 1, "running")
+    assert job["user"] == guard.preparation()["user"]
+    assert job["since_us"] < job["seen_us"] < job["until_us"] <= job["seen_us"] + 3600 * US_PER_S
+
+
+def test_a_node_that_does_not_keep_the_limit_tells_when_it_ends_at_most(guard: RealGuard) -> None:
+    guard.prepare(limit_us=3600 * US_PER_S)
+    (job,) = desk(guard, "status")["jobs"]
+    assert job["until_us"] == job["since_us"] + 3600 * US_PER_S
+    guard.kill()
+    guard.start()
+    assert desk(guard, "status")["jobs"][0]["since_us"] == job["since_us"]
+
+
+def test_who_decides_nothing_is_not_told_who_is_banned(guard: RealGuard) -> None:
+    desk(guard, "ban", user="bob")
+    assert "bans" not in ask_as(65534, guard, do="status")["word"]
+    assert list(desk(guard, "status")["word"]["bans"]) == ["bob"]
+
+
+# --- end --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_it(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare()
+    pid = guard.shell(IDLE)
+    assert desk(guard, "end", job=1)["ended"] == [1]
+    assert guard.event("desk")["word"]["ended"] == [[1, 1]]
+    assert guard.event("exited", n=0)["cause"] == "owner"
+    guard.event("empty", job=1)
+    assert not alive(pid)
+    assert desk(guard, "end", job=1)["error"] == "unknown"
+    guard.kill()
+    guard.start()
+    assert guard.status()["word"]["ended"] == [[1, 1]], "a successor tells it again"
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    assert guard.status()["word"]["ended"] == []
+
+
+def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_told(any_guard: RealGuard) -> None:
+    guard = any_guard
+    for job in (1, 2):
+        guard.prepare(job=job, grace_us=3600 * US_PER_S)
+        guard.shell("trap '' TERM; " + IDLE, job=job)
+    desk(guard, "pause")
+    assert desk(guard, "end", job=7)["message"] == "job 7 is not here"
+    begun_s = time.monotonic()
+    assert desk(guard, "end")["ended"] == [1, 2]
+    for job in (1, 2):
+        guard.event("empty", job=job)
+    assert time.monotonic() - begun_s < 600, "the cluster's grace of an hour is not the owner's"
+    assert desk(guard, "end")["ended"] == []
+
+
+def test_a_job_that_is_being_made_ready_is_ended_too(guard: RealGuard) -> None:
+    guard.prepare()
+    assert desk(guard, "end", job=1)["ended"] == [1]
+    assert guard.refused(guard.spawning(["true"]), guard.null())[0] == "stale"
+
+
+# --- ban, hours, share ------------------------------------------------------------------------------------------------
+
+
+def test_a_banned_users_jobs_are_refused_until_they_are_allowed_across_guards(guard: RealGuard) -> None:
+    user = guard.preparation()["user"]
+    desk(guard, "ban", user=user)
+    assert guard.event("desk")["word"]["bans"] == [user]
+    refused = ("owner", "its owner does not take this user's jobs")
+    assert guard.refused(guard.preparation()) == refused
+    guard.kill()
+    guard.start()
+    assert guard.refused(guard.preparation()) == refused
+    desk(guard, "allow", user=user)
+    guard.prepare()
+
+
+def test_a_ban_with_an_end_ends_by_itself(guard: RealGuard) -> None:
+    desk(guard, "ban", user="bob", seconds=1)
+    assert guard.event("desk")["word"]["bans"] == ["bob"]
+    assert guard.event("desk")["word"]["bans"] == []
+
+
+def test_bans_are_bounded(guard: RealGuard) -> None:
+    for n in range(MOST_BANS):
+        assert desk(guard, "ban", user=f"u{n}")["ok"]
+    assert desk(guard, "ban", user="more")["error"] == "busy"
+    assert desk(guard, "ban", user="u0", seconds=60)["ok"], "one that is banned may be banned for another time"
+
+
+def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.prepare(limit_us=600 * US_PER_S)
+    guard.shell(IDLE)
+    limit_us = guard.listed()["deadline_us"]
+    answer = desk(guard, "hours", windows=outside_now())
+    assert "outside of the hours in which parallel work may run at this desk" in answer["paused"]
+    assert answer["paused_until_us"] > 0
+    assert guard.refused(guard.preparation(job=2))[0] == "paused"
+    desk(guard, "pause")
+    desk(guard, "resume")
+    assert "outside of the hours" in guard.status()["paused"], "a pause that ends opens no hours"
+    guard.kill()
+    guard.start()
+    assert "outside of the hours" in guard.status()["paused"]
+    held_us = guard.listed()["deadline_us"]
+    assert desk(guard, "hours", windows=None)["paused"] == ""
+    assert held_us == limit_us
+    assert guard.listed()["deadline_us"] > limit_us, "the time outside of its hours counts in no limit"
+    guard.prepare(job=2)
+
+
+def test_a_pause_that_ends_while_no_guard_is_there_leaves_nobody_frozen(guard: RealGuard) -> None:
+    guard.prepare()
+    pid = guard.shell("n=0; while :; do n=$((n+1)); echo $n >count.new; mv count.new count; sleep 0.01; done")
+    path = Path(guard.work) / "count"
+    wait_for(path.exists, "the job to count")
+    desk(guard, "pause", seconds=0.2)
+    guard.kill()
+    time.sleep(0.3)
+    guard.start()
+    assert guard.status()["paused"] == ""
+    before = path.read_text()
+    wait_for(lambda: path.read_text() != before, "the job to go on")
+    assert alive(pid)
+
+
+def test_a_share_makes_the_contract_less_and_never_more(make_guard: Any) -> None:
+    guard = make_guard(contract={"cpu_ratio": 0.5})
+    whole = guard.status()["limits"]["cpus"]
+    assert desk(guard, "share", cpu_ratio=0.25)["limits"]["cpus"] == whole / 2
+    assert guard.event("desk")["word"]["cpu_ratio"] == 0.25
+    guard.ask({"do": "contract", "cpu_ratio": 0.4, "memory_ratio": 1.0, "mpl": 1})
+    assert guard.status()["contract"]["cpu_ratio"] == 0.25
+    guard.kill()
+    guard.start()
+    assert guard.status()["contract"]["cpu_ratio"] == 0.25
+    assert desk(guard, "share", cpu_ratio=0.9)["limits"]["cpus"] == whole, "node.toml is the maximum"
+    guard.ask({"do": "contract", "cpu_ratio": 0.4, "memory_ratio": 1.0, "mpl": 1})
+    assert guard.status()["contract"]["cpu_ratio"] == 0.4
+    desk(guard, "share", cpu_ratio=None)
+    assert guard.status()["contract"]["cpu_ratio"] == 0.4
+
+
+# --- who may, and what is refused -------------------------------------------------------------------------------------
+
+DECIDES = [
+    {"do": "end"}, {"do": "end", "job": 1}, {"do": "ban", "user": "bob"}, {"do": "allow", "user": "bob"},
+    {"do": "hours", "windows": None}, {"do": "share", "cpu_ratio": None}, {"do": "pause"}, {"do": "resume"},
+]  # fmt: skip
+
+
+def test_strangers_decide_nothing(guard: RealGuard) -> None:
+    guard.prepare()
+    guard.shell(IDLE)
+    before = guard.status()
+    for request in DECIDES:
+        assert ask_as(65534, guard, **request)["error"] == "user", request
+    assert guard.status()["word"] == before["word"]
+    assert guard.listed()["state"] == "running"
+
+
+def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any) -> None:
+    guard = make_guard(start=False)
+    user = ordinary_user().pw_name
+    guard.config["security"]["desk_users"] = [user]
+    guard.start()
+    guard.prepare(user=user)
+    script = Path(guard.work) / "asks.py"
+    script.write_text(
+        "import json, socket, sys\n"
+        f"for request in {DECIDES!r}:\n"
+        "    for path in sys.argv[1:]:\n"
+        "        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "        s.connect(path)\n"
+        "        s.send(json.dumps(request).encode())\n"
+        "        answer = json.loads(s.recv(65536))\n"
+        "        print('answered', 1 if answer.get('message', '').startswith('a job decides nothing') else 0)\n"
+        "print('over 1', flush=True)\n"
+    )
+    script.chmod(0o644)
+    own = f"{guard.directory}/run/desk/{ordinary_user().pw_uid}.sock"
+    wait_for(Path(own).exists, "the door of who decides")
+    guard.shell(f"/usr/bin/python3 -I {script} {guard.directory}/run/desk.sock {own} 2>&1")
+    guard.told("over")
+    answers = [line for line in guard.output().splitlines() if line.startswith("answered")]
+    assert answers == ["answered 1"] * 2 * len(DECIDES)
+    assert ask_as(ordinary_user().pw_uid, guard, do="pause")["ok"], "the same user outside of the job"
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ({"do": "end", "job": "12"}, "job: found '12'; expected a job's number, or null for all"),
+        ({"do": "end", "job": True}, "job: found True; expected a job's number, or null for all"),
+        ({"do": "ban"}, "user: found a NoneType; expected a user's name of at most 64 characters"),
+        ({"do": "ban", "user": "a" * 65}, f"user: found '{'a' * 65}'; expected a user's name of at most 64 characters"),
+        ({"do": "ban", "user": "a/b"}, "user: found 'a/b'; expected a user's name of at most 64 characters"),
+        ({"do": "ban", "user": "bob", "seconds": 0}, "seconds: found 0; expected a number above 0, up to 31622400"),
+        ({"do": "share", "cpu_ratio": 0}, "cpu_ratio: found 0; expected a share from 0.001 to 1"),
+        ({"do": "share", "cpu_ratio": 1.5}, "cpu_ratio: found 1.5; expected a share from 0.001 to 1"),
+        ({"do": "hours", "windows": []}, "windows: expected 1 to 8 windows"),
+        ({"do": "hours", "windows": [[0, 60, [7]]]}, "windows: expected days from 0 (Monday) to 6"),
+        ({"do": "hours", "windows": [[60, 60, [1]]]}, "windows: expected two different minutes of the day, 0 to 1440"),
+        ({"do": "hours", "windows": [[0, 60]]}, "windows: expected windows of [begin, end, days]"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    guard: RealGuard, request_: dict[str, Any], complaint: str
+) -> None:
+    before = guard.status()["word"]
+    assert asked_at_desk(guard, json.dumps(request_).encode())["message"] == complaint
+    assert guard.status()["word"] == before
+
+
+def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
+    desk(guard, "share", cpu_ratio=0.25)
+    guard.kill()
+    (Path(guard.directory) / "state/records/word").write_text('{"cpu_ratio": "much", "bans": [[1]], "hours": 3}')
+    guard.start()
+    assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}
+
+
+# --- the hours themselves ---------------------------------------------------------------------------------------------
+
+
+def test_windows_are_the_hours_of_presets() -> None:
+    for begin, end in ((480, 1020), (1080, 480), (0, 1440), (600, 0)):
+        window = Window(begin, end, (0, 4))
+        known = hours_of("00:00-24:00", ["mon", "fri"])._replace(begin=begin, end=end)
+        for weekday, minute in product(range(7), range(0, MINUTES, 7)):
+            assert window.includes(weekday, minute) == known.include(weekday, minute), (window, weekday, minute)
+
+
+def test_hours_open_at_the_next_begin() -> None:
+    nights, weekend = Window(18 * 60, 8 * 60, (0, 1, 2, 3, 4)), Window(0, MINUTES, (5, 6))
+    assert opens_in([nights], 0, 12 * 60) == 6 * 60
+    assert opens_in([nights], 0, 19 * 60) == 0
+    assert opens_in([nights], 5, 7 * 60) == 0, "Friday's night"
+    assert opens_in([nights], 5, 9 * 60) == (2 * 24 + 9) * 60
+    assert opens_in([nights, weekend], 5, 9 * 60) == 0
+    assert opens_in([weekend], 6, 23 * 60) == 0
+    assert opens_in([weekend], 0, 0) == 5 * MINUTES
+    assert windows_of([[0, 60, [3, 3, 1]]]) == (Window(0, 60, (1, 3)),)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_and_decides(guard: RealGuard) -> None:
+    def cosched(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        environment = os.environ | {"COSCHED_DESK_SOCKET": f"{guard.directory}/run/desk.sock"}
+        command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    user = guard.preparation()["user"]
+    guard.prepare(limit_us=3600 * US_PER_S)
+    guard.shell(f"echo begun 1; {IDLE}")
+    guard.told("begun")
+    told = cosched("status").stdout.splitlines()
+    assert told[1].startswith(f"  job 1 of {user}: ")
+    assert "process" in told[1]
+    assert " here since " in told[1]
+    assert told[1].endswith(" at most")
+    job = json.loads(cosched("status", "--json").stdout)["jobs"][0]
+    assert (job["job"], job["user"]) == (1, user)
+    assert 0 <= job["cpus_used"] < 64
+    assert job["since"] < job["until"]
+    assert cosched("share", "0.25").stdout.splitlines()[-1] == "share: 0.25 of the CPU while somebody is here"
+    assert "banned: bob until " in cosched("ban", "bob", "--for", "7d").stdout
+    assert cosched("ban", "--list").stdout.startswith("banned: bob until ")
+    assert cosched("allow", "bob").returncode == 0
+    assert cosched("ban", "--list").stdout == "nobody is banned here\n"
+    assert "hours: 00:00-23:59 and sat,sun@00:00-24:00" in cosched("hours", "00:00-23:59", "sat,sun").stdout
+    assert "hours" not in cosched("hours", "always").stdout
+    assert cosched("share", "contract").returncode == 0
+    for bad in (
+        ["share", "2"],
+        ["share", "much"],
+        ["hours", "18"],
+        ["hours", "8:00-9:00", "noon"],
+        ["end", "x"],
+        ["ban"],
+    ):
+        answer = cosched(*bad)
+        assert (answer.returncode, answer.stdout) == (2, ""), bad
+    assert cosched("end", "1").stdout == "ended here: job 1\n"
+    guard.event("empty", job=1)
+    assert cosched("end", "all").stdout == "nothing runs here that was not being ended already\n"
+    assert cosched("end", "9").returncode == 1

@@ -1,0 +1,90 @@
+"""What a node says of its contract and of what its owner feels: which reason, within which bounds, to whom."""
+
+import math
+
+import msgspec
+import pytest
+from kit.agents import Cluster, until
+
+from cosched.errors import BadInput
+from cosched.model.desk import (
+    MOST_BUCKETS,
+    PUBLIC_REASONS,
+    ContractReason,
+    DeskReport,
+    Pressure,
+    Wakeups,
+    public_reason,
+)
+from cosched.model.node import Presence, Usage
+from cosched.wire import messages as wire
+from node_agent.policy.contract import Arm, Relax, decided, reason_of
+
+S = 1_000_000
+BEAT = wire.Heartbeat(Usage(), Presence.AWAY)
+
+
+def reason(wanted: Arm | Relax, armed: bool = True, **others: bool) -> ContractReason:
+    return reason_of(wanted, armed=armed, **{"tight": False, "paused": False, "guarded": True} | others)
+
+
+def test_the_reason_is_that_of_what_is_in_force() -> None:
+    there, unknown = (decided(each, 0, 10 * S, S, S) for each in (Presence.PRESENT, Presence.UNKNOWN))
+    away, silent = (decided(Presence.AWAY, heard, 10 * S, 11 * S, S) for heard in (10 * S, None))
+    assert reason(there) is ContractReason.PRESENT
+    assert reason(there, tight=True) is ContractReason.PRESSURE
+    assert reason(unknown, tight=True) is ContractReason.UNKNOWN
+    assert reason(silent) is ContractReason.SCHEDULER_SILENT
+    assert reason(away, armed=False) is ContractReason.RELAXED
+    assert reason(away) is ContractReason.NOT_RELAXED, "the guard has not lifted it"
+    assert reason(away, armed=False, paused=True) is ContractReason.PAUSED
+    assert reason(there, guarded=False) is ContractReason.NO_GUARD
+
+
+def test_what_others_may_know_of_a_reason_says_nothing_of_a_person() -> None:
+    personal = {ContractReason.PRESENT, ContractReason.UNKNOWN, ContractReason.PRESSURE}
+    assert {public_reason(each) for each in personal} == {"armed"}
+    assert {public_reason(each) for each in ContractReason} == set(PUBLIC_REASONS)
+    assert len(PUBLIC_REASONS) == len(ContractReason) - len(personal) + 1
+
+
+def test_a_report_travels_and_one_that_is_not_there_leaves_the_heartbeat_as_it_was() -> None:
+    report = DeskReport(ContractReason.PRESENT, 1.0, 3, Pressure(memory=0.25), Wakeups((5, 0, 1), 1700))
+    frame = wire.encode(msgspec.structs.replace(BEAT, desk=report))
+    beat = wire.from_agent(frame)
+    assert isinstance(beat, wire.Heartbeat)
+    assert beat.desk == report
+    assert set(msgspec.msgpack.decode(wire.encode(BEAT))) == {"type", "usage", "presence"}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"reason": "asleep since noon"},
+        {"reason": "present", "pauses": -1},
+        {"reason": "present", "pressure": [math.nan, 0.0, 0.0]},
+        {"reason": "present", "pressure": {"cpu": math.nan, "memory": 0.0, "io": 0.0}},
+        {"reason": "present", "pressure": {"cpu": 1.5, "memory": 0.0, "io": 0.0}},
+        {"reason": "present", "contract_cpus": math.inf},
+        {"reason": "present", "contract_cpus": -1.0},
+        {"reason": "present", "wakeups": {"counts": [1] * (MOST_BUCKETS + 1), "late_us": 1}},
+        {"reason": "present", "wakeups": {"counts": [-1], "late_us": 1}},
+        {"reason": "present", "wakeups": {"counts": [1], "late_us": -1}},
+        {"reason": "present", "wakeups": {"counts": [1 << 63], "late_us": 1}},
+    ],
+)
+def test_what_no_agent_says_is_refused(report: dict[str, object]) -> None:
+    frame = msgspec.msgpack.encode({**msgspec.msgpack.decode(wire.encode(BEAT)), "desk": report})
+    with pytest.raises(BadInput):
+        wire.from_agent(frame)
+
+
+async def test_an_agent_tells_of_its_contract_and_of_pressure(cluster: Cluster) -> None:
+    cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: (beat := scheduler.beats.get("a")) and beat.armed and beat.desk, "a report")
+        report = scheduler.beats["a"].desk
+        assert report is not None
+        assert report.reason in {ContractReason.PRESENT, ContractReason.UNKNOWN}
+        assert report.contract_cpus == scheduler.beats["a"].limited_cpus == 1.0
+        assert report.pauses == 0

@@ -62,6 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fold: bool | None = None  # whether its tasks may share processors; yes where absent
     job_class: str | None = None  # "long" or "short"; short where absent
     components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
+    crossing: float | None = None  # part of its time that it takes longer on several; by its kind where absent
 
     @property
     def several_sizes(self) -> bool:

@@ -22,6 +22,7 @@ from cosched.wire.api import (
     NewToken,
     NodeDoc,
     NodeList,
+    PageLink,
     PolicyDoc,
     PolicyRequest,
     Problem,
@@ -69,6 +70,11 @@ class Client:
     def server(self) -> str:
         """Where it is: the path of its socket, or its URL."""
         return self._transport.server
+
+    @property
+    def transport(self) -> Transport:
+        """What asks it: for what is no document."""
+        return self._transport
 
     def close(self) -> None:
         """Close the connection."""
@@ -166,6 +172,10 @@ class Client:
     def survey(self, users: list[str]) -> SurveyDoc:
         """GET /v1/survey: what users are on each node."""
         return self._document("GET", "/v1/survey" + _query(user=",".join(users) or None), SurveyDoc)
+
+    def page_link(self) -> PageLink:
+        """POST /v1/page: a link that opens the page once."""
+        return self._document("POST", "/v1/page", PageLink)
 
     def create_token(self, request: TokenRequest) -> NewToken:
         """POST /v1/tokens."""

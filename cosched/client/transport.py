@@ -5,7 +5,9 @@ import os
 import select
 import socket
 import struct
-from http.client import HTTPConnection
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -108,15 +110,42 @@ class Transport:
             self._connection.connect()
         self._connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        if isinstance(self._connection, _Tls) and self._connection.token:
-            headers["Authorization"] = f"Bearer {self._connection.token}"
-        self._connection.request(method, path, body, headers)
+        self._connection.request(method, path, body, headers | _authorization(self._connection))
         response = self._connection.getresponse()
         return Answer(response.status, response.headers, response.read())
+
+    @contextmanager
+    def opened(self, path: str, headers: Mapping[str, str], *, timeout_s: float = ANSWER_S) -> Iterator[HTTPResponse]:
+        """GET by a connection of its own, whose answer is read as it comes: it takes ``timeout_s`` between two pieces.
+
+        From any thread. Raises :class:`NoAnswer`, before the block.
+        """
+        connection = _connection(self.server)
+        try:
+            try:
+                connection.connect()
+                assert connection.sock is not None
+                connection.sock.settimeout(timeout_s)
+                connection.request(
+                    "GET", path, headers={**headers, **_authorization(connection), "Connection": "close"}
+                )
+                answer = connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                raise NoAnswer(f"no scheduler answers at {self.server}: {_said(error)}{_advice(error)}") from None
+            with answer:
+                yield answer
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """Close the connection, if there is one."""
         self._connection.close()
+
+
+def _authorization(connection: HTTPConnection) -> dict[str, str]:
+    if isinstance(connection, _Tls) and connection.token:
+        return {"Authorization": f"Bearer {connection.token}"}
+    return {}
 
 
 def _ended(connection: socket.socket) -> bool:

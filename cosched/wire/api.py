@@ -18,6 +18,7 @@ Times are ISO 8601 with the offset, durations and sizes carry their unit in the 
     POST /v1/tokens                    TokenRequest -> 201 NewToken
     GET  /v1/tokens                    TokenList
     POST /v1/tokens/ID/revoke          TokenDoc
+    POST /v1/page                      PageLink (201)
     GET  /v1/certificates              CertificateList
     POST /v1/certificates/revoke       RevokeRequest -> RevokedDoc
     GET  /v1/cluster                   ClusterDoc
@@ -327,12 +328,16 @@ class SurveyDoc(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators."""
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators.
+
+    ``read_only``: for monitoring; it opens no job.
+    """
 
     life_s: float
     user: str | None = None
     label: str = ""
+    read_only: bool = False
 
 
 class TokenDoc(msgspec.Struct, frozen=True):
@@ -344,6 +349,7 @@ class TokenDoc(msgspec.Struct, frozen=True):
     created: str
     expires: str
     expired: bool = False
+    read_only: bool = False
 
 
 class TokenList(msgspec.Struct, frozen=True):
@@ -358,6 +364,13 @@ class NewToken(msgspec.Struct, frozen=True):
     token: TokenDoc
     words: str
     authority: str  # ca.pem
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """POST /v1/page: where the page lets a browser in, once, for so long from now on (docs/guide/page.md)."""
+
+    path: str
+    life_s: float
 
 
 class RestartDoc(msgspec.Struct, frozen=True, kw_only=True):

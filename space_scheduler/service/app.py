@@ -54,6 +54,9 @@ from space_scheduler.service.link.link import Link
 from space_scheduler.service.log import Log
 from space_scheduler.service.metrics.exposition import Metrics
 from space_scheduler.service.metrics.timed import Timed
+from space_scheduler.service.page.page import Page
+from space_scheduler.service.page.rows import Rows
+from space_scheduler.service.page.streams import Streams
 from space_scheduler.service.recorder import Recorder
 from space_scheduler.service.shell import Shell
 from space_scheduler.service.tell import Bridge, tell
@@ -157,7 +160,7 @@ class Service:
             bodies,
         )
         self._runner = web.AppRunner(
-            self._application(callers, api, administration, identities),
+            self._application(callers, self._page(callers, api), api, administration, identities),
             access_log=None, handle_signals=False, shutdown_timeout=2.0,
             auto_decompress=False, keepalive_timeout=_HEAD_S, lingering_time=_LINGERING_S,
             max_headers=_HEADERS, max_field_size=_FIELD_BYTES,
@@ -176,18 +179,26 @@ class Service:
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
 
-    def _application(self, callers: Callers, *holders: object) -> web.Application:
+    def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate()]
+        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate(openapi.READABLE)]
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
-        app.add_routes(openapi.routes(Heavy(callers), *holders))
+        app.add_routes(openapi.routes(Heavy(callers), page, *holders))
+        app.add_routes(page.routes())
         app.router.add_get(AGENTS, self.link.accept)
         app.on_response_prepare.append(_anonymous)
         return app
 
+    def _page(self, callers: Callers, api: Api) -> Page:
+        rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
+        self.streams = Streams(self.host, rows)
+        return Page(callers, api, self.streams)
+
     def _measured(self, core: Timed, identity: Path) -> Metrics:
         """What counts, and is told what to count."""
-        metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted, self.host.path, identity)
+        metrics = Metrics(
+            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
+        )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
         metrics.disk.look()
@@ -225,7 +236,7 @@ class Service:
             asyncio.create_task(each)
             for each in (
                 *(self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run()),
-                *(self.metrics.disk.watch(), self.metrics.certificates.watch()),
+                *(self.metrics.disk.watch(), self.metrics.certificates.watch(), self.streams.run()),
             )
         ]
 
@@ -235,6 +246,7 @@ class Service:
             if hasattr(self, "acceptor"):
                 self.acceptor.close()
             self.jobs.stop()
+            self.streams.stop()
             self.link.close()
             self.shell.close()
             for task in self._tasks:
@@ -267,6 +279,7 @@ class Service:
         try:
             self.metrics.committed(committed)
             self.jobs.committed(committed)
+            self.streams.committed()
             view = self.host.view()
             starts = [each.job.id for each in committed.instructions if isinstance(each, Start)]
             started = {job_id: view.jobs[job_id] for job_id in starts}

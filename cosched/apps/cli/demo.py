@@ -16,8 +16,9 @@ from cosched.report.table import console
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/demo"), show_default=True, metavar="DIR")
 @click.option("--tier", type=click.IntRange(1, 3), help="Which tier of lab to make; the best there is by default.")
 @click.option("--short", is_flag=True, help="Four jobs instead of thirteen: half a minute.")
+@click.option("--page", is_flag=True, help="Show it in a browser meanwhile.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(out: Path, tier: int | None, short: bool, as_json: bool) -> None:
+def command(out: Path, tier: int | None, short: bool, page: bool, as_json: bool) -> None:
     """Make a four-node lab, run a dozen MPI jobs beside a user at one of its desks, and report.
 
     Takes about two minutes, and leaves nothing behind but the files in DIR. Exit status 1 when a job that should have
@@ -27,7 +28,7 @@ def command(out: Path, tier: int | None, short: bool, as_json: bool) -> None:
     Example: cosched demo
     """
     began_s = time.monotonic()
-    outcome = play(out, console(stderr=as_json), tier=tier, short=short)
+    outcome = play(out, console(stderr=as_json), tier=tier, short=short, page=page)
     unexpected = report.unexpected(outcome.jobs)
     if as_json:
         click.echo(

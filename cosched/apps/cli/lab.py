@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from cosched.apps.cli.page import show
 from cosched.apps.cli.values import one_of
 from cosched.apps.lab.commands import CannotRun, Command, at_terminal, attached, terminal_size
 from cosched.apps.lab.lab import DEFAULT_NAME, Lab, standing, status, take_down
@@ -59,6 +60,7 @@ def command() -> None:
     "--keep", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A directory of /tmp, /var/tmp, /dev/shm or /run that the nodes see too; may be given several times.",
 )  # fmt: skip
+@click.option("--page", is_flag=True, help="Show it in a browser until Ctrl-C; the lab stays.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def up(
     nodes: int | None,
@@ -78,6 +80,7 @@ def up(
     mpl: int,
     coscheduling: str,
     keep: tuple[Path, ...],
+    page: bool,
     as_json: bool,
 ) -> None:
     """Make a lab and wait until all its agents have joined. A lab that is up with the same settings is left as it is.
@@ -89,6 +92,8 @@ def up(
     """
     from local_load.profile import is_file  # noqa: PLC0415 (only for this verb)
 
+    if page and as_json:
+        raise BadInput("--page", "together with --json", "one of the two")
     _checked_policy(policy)
     if nodes is None:
         nodes = _sum(clusters) if clusters else _NODES
@@ -113,6 +118,9 @@ def up(
         say=lambda text: click.echo(text, err=as_json),
     )
     click.echo(msgspec.json.encode(status(name)) if as_json else _welcome(lab))
+    if page:
+        with lab.client() as client:
+            show(client)
 
 
 def _welcome(lab: Lab) -> str:

@@ -14,6 +14,8 @@ from space_scheduler.service.metrics.families import Family, family, histogram
 
 #: Every address that is no route's: what strangers ask for makes no series.
 _ELSEWHERE = "other"
+#: Lasts for as long as its reader stays, which is no duration of an answer.
+_STREAM = "text/event-stream"
 
 
 class HttpSeries:
@@ -43,7 +45,8 @@ class HttpSeries:
             if route != AGENTS:
                 method = request.method if request.method in series.HTTP_METHODS else "other"
                 self._answers[route, method, str(answered.status)] += 1
-                self._duration.labels(route).observe(monotonic() - began_s)
+                if answered.content_type != _STREAM:
+                    self._duration.labels(route).observe(monotonic() - began_s)
             return answered
 
         return middleware

@@ -24,6 +24,7 @@ from cosched.apps.lab.demo.view import picture
 from cosched.apps.lab.lab import Lab
 from cosched.client import places
 from cosched.client.client import Client
+from cosched.client.page import page_of
 from cosched.errors import BadInput
 from cosched.wire.api import JobDoc, Submission
 
@@ -44,8 +45,10 @@ class Outcome:
     late: bool = False
 
 
-def play(out: Path, console: Console, *, tier: int | None = None, short: bool = False) -> Outcome:
-    """Run the demo once; files go to ``out``. The lab is gone when this returns, also after an exception.
+def play(out: Path, console: Console, *, tier: int | None = None, short: bool = False, page: bool = False) -> Outcome:
+    """Run the demo once; files go to ``out``. ``page``: its page is served meanwhile.
+
+    The lab is gone when this returns, also after an exception.
 
     Raises :class:`BadInput`, before anything is made, where ``out`` cannot be written to.
     """
@@ -55,7 +58,7 @@ def play(out: Path, console: Console, *, tier: int | None = None, short: bool = 
     with Lab.up(nodes=NODES, tier=tier, name=f"{places.DEMO}{time.time_ns() % 1_000_000:06d}") as lab:
         say(lab.headline)
         outcome = Outcome(lab.headline, desk=lab.nodes[-1])
-        with lab.client() as client:
+        with lab.client() as client, page_of(client, say) if page else contextlib.nullcontext():
             _Played(lab, client, told, outcome, console, say, out).all()
         return outcome
 

@@ -1,0 +1,198 @@
+"""The page for this machine's browser: a reverse proxy on the loopback interface, to a service that was found.
+
+A browser has no certificate of its user, and no Unix socket that tells who it is; this process has. It passes on GETs
+of the page and nothing else, under its user's name; what they may see wants the cookie of a one-time link (the service
+says so), for every user of this machine can connect to a port of the loopback interface.
+"""
+
+import http.client
+import re
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from os import environ
+from pathlib import Path
+from socket import socket
+from socketserver import BaseServer
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from cosched.client.client import Client
+from cosched.client.transport import Transport
+from cosched.errors import Failed, NoAnswer
+from cosched.model.time import humanised, us
+
+#: Addresses of the page: nothing in them is encoded, and none leads elsewhere by dots.
+_PATH: Final = re.compile(r"/page(?:/[A-Za-z0-9_-]+(?:\.[a-z]+)?)+/?")
+#: Of a request, what the page needs. ``Host`` is for comparing with ``Origin``.
+_PASSED_ON: Final = ("Cookie", "Host", "Last-Event-ID", "Origin", "Sec-Fetch-Site")
+_OF_THE_CONNECTION: Final = frozenset({"connection", "keep-alive", "transfer-encoding"})
+#: Names under which a browser reaches this machine's loopback interface; any other is somebody's DNS.
+_LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_MOST_CONNECTIONS: Final = 64
+_LONGEST_PATH: Final = 1024
+_PIECE_BYTES: Final = 64 << 10
+#: For a request's head, and for a piece to be taken by the browser.
+_PATIENCE_S: Final = 30.0
+
+
+class PageProxy:
+    """Listens until it is closed; ``port`` is where."""
+
+    def __init__(self, transport: Transport, port: int = 0) -> None:
+        """``port`` 0: any that is free. Raises :class:`Failed` where it cannot listen."""
+        try:
+            self._server = _Server(transport, port)
+        except OSError as error:
+            raise Failed(f"cannot listen on 127.0.0.1 port {port}: {error.strerror}") from None
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="cosched-page", daemon=True)
+        self._thread.start()
+
+    def url(self, path: str) -> str:
+        """An address of the service's page as this machine's browsers have it."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def close(self) -> None:
+        """Listen no more; what is open ends with this process."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> "PageProxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Browser:
+    """This desktop's browser, where there is one: opened by a file of this user's alone.
+
+    A link as an argument could be read by every user of this machine, and be used before the browser does.
+    """
+
+    def __init__(self) -> None:
+        self._made: TemporaryDirectory[str] | None = None
+
+    def open(self, url: str) -> bool:
+        """Whether a browser was found that opens it."""
+        if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
+            return False
+        self._made = TemporaryDirectory(prefix="page-")
+        file = Path(self._made.name) / "open.html"
+        file.write_text(f'<!doctype html><title>cosched</title><meta http-equiv="refresh" content="0; url={url}">')
+        return webbrowser.open(file.as_uri())
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._made is not None:
+            self._made.cleanup()
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, browser: bool = True) -> Iterator[None]:
+    """The page of a service for as long as the block lasts: its link is said, and opened where there is a desktop.
+
+    Raises :class:`Failed` where the port is taken, and what ``Client.page_link`` raises.
+    """
+    with PageProxy(client.transport, port) as proxy, Browser() as desktop:
+        link = client.page_link()
+        url = proxy.url(link.path)
+        say(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
+        if browser and desktop.open(url):
+            say("A browser was asked to open it.")
+        yield
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, so many at most: one more is closed at once."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, transport: Transport, port: int) -> None:
+        self.transport = transport
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that has gone is nobody's error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request: looked at, passed on, and its answer passed back as it comes."""
+
+    timeout = _PATIENCE_S
+
+    def __init__(self, request: socket, client_address: Any, server: BaseServer) -> None:
+        assert isinstance(server, _Server)
+        self._transport = server.transport
+        super().__init__(request, client_address, server)
+
+    def do_GET(self) -> None:
+        """The only method."""
+        if not _is_local(self.headers.get("Host", "")):
+            return self._refuse(403, "this is for browsers of this machine")
+        if len(self.path) > _LONGEST_PATH or not _PATH.fullmatch(self.path):
+            return self._refuse(404, "there is nothing at this address")
+        headers = {name: value for name in _PASSED_ON if (value := self.headers.get(name)) is not None}
+        try:
+            with self._transport.opened(self.path, headers) as answer:
+                self._pass_back(answer)
+        except NoAnswer as error:
+            return self._refuse(502, str(error))
+        return None
+
+    def _pass_back(self, answer: http.client.HTTPResponse) -> None:
+        self.send_response_only(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in _OF_THE_CONNECTION:
+                self.send_header(name, value)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        with suppress(http.client.HTTPException, OSError):  # either side has gone: the browser sees its end
+            while piece := answer.read1(_PIECE_BYTES):
+                self.wfile.write(piece)
+
+    def _refuse(self, status: int, words: str) -> None:
+        body = words.encode()
+        self.send_response_only(status)
+        for name, value in {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a link's secret is in its address."""
+
+
+def _is_local(host: str) -> bool:
+    """Whether a request's ``Host`` names the loopback interface: else its name is resolved by somebody else."""
+    try:
+        return urlsplit(f"//{host}").hostname in _LOCAL
+    except ValueError:
+        return False

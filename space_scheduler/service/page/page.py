@@ -1,0 +1,181 @@
+"""The page's addresses. Each is a GET, changes nothing, and is one user's: the connection's, as for the API.
+
+A browser comes through ``cosched page``, whose connection says who it is; a port of the loopback interface is open to
+everybody on that machine, so what it shows wants the cookie too that a one-time link has set (:mod:`~.visits`).
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import hdrs, web
+
+from cosched.wire.api import PageLink
+from space_scheduler.service.access.callers import Callers
+from space_scheduler.service.access.problems import Refusal, answer
+from space_scheduler.service.api.api import Api
+from space_scheduler.service.api.rates import Rates
+from space_scheduler.service.page.assets import assets
+from space_scheduler.service.page.rows import JobRow
+from space_scheduler.service.page.streams import Stream, Streams
+from space_scheduler.service.page.visits import LINK_S, VISIT_S, NoVisit, Visit, Visits
+
+COOKIE: Final = "cosched_page"
+_PIECE_BYTES: Final = 64 << 10
+#: Streams that one user may open in a minute, and links that he may ask for.
+_PER_MINUTE: Final = 60
+#: Nothing of elsewhere, no inline code, in nobody's frame, no text that becomes code; nothing is stored.
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+#: A page of its own goes on to the page: the cookie is sent where a link of another site has led to this one.
+_ENTERED: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>cosched</title>'
+    '<link rel="icon" href="../static/icon.svg"><meta http-equiv="refresh" content="0; url=../s/{visit}/">'
+    '<p><a href="../s/{visit}/">The page</a></p></html>'
+)
+_SORRY: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<title>cosched</title><link rel="icon" href="/page/static/icon.svg">'
+    "<h1>Nobody is let in here</h1><p>{words}</p></html>"
+)
+
+
+class Page:
+    """The handlers."""
+
+    def __init__(self, callers: Callers, api: Api, streams: Streams) -> None:
+        self._callers = callers
+        self._api = api
+        self._streams = streams
+        self._visits = Visits()
+        self._assets = assets()
+        self._rates = Rates(_PER_MINUTE)
+
+    def routes(self) -> list[web.RouteDef]:
+        """All addresses but the API's."""
+        return [
+            web.get("/page/enter/{secret}", self.enter, allow_head=False),
+            web.get("/page/static/{name}", self.asset),
+            web.get("/page/s/{visit}/", self.index),
+            web.get("/page/s/{visit}/events", self.events, allow_head=False),
+            web.get("/page/s/{visit}/jobs/{id}", self.story),
+        ]
+
+    async def page_link(self, request: web.Request) -> web.Response:
+        """A one-time link for whoever asks."""
+        user = self._callers.of(request).user
+        self._may_ask(user)
+        return answer(PageLink(f"/page/enter/{self._visits.link(user)}", LINK_S), 201)
+
+    async def enter(self, request: web.Request) -> web.Response:
+        """Use a link: the cookie, and on to the page."""
+        user = self._callers.of(request).user
+        try:
+            visit, cookie = self._visits.enter(request.match_info["secret"], user)
+        except NoVisit as error:
+            return _sorry(error)
+        entered = web.Response(text=_ENTERED.format(visit=visit.id), content_type="text/html", headers=HEADERS)
+        entered.set_cookie(
+            COOKIE, cookie, path=f"/page/s/{visit.id}/", max_age=int(VISIT_S), httponly=True, samesite="Strict"
+        )
+        return entered
+
+    async def asset(self, request: web.Request) -> web.Response:
+        """A script or a style: the same for everybody."""
+        self._callers.of(request)
+        found = self._assets.get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound
+        return web.Response(body=found.body, content_type=found.content_type, charset="utf-8", headers=HEADERS)
+
+    async def index(self, request: web.Request) -> web.Response:
+        """The page itself."""
+        try:
+            self._visit(request)
+        except NoVisit as error:
+            return _sorry(error)
+        body = self._assets["index.html"].body
+        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=HEADERS)
+
+    async def story(self, request: web.Request) -> web.Response:
+        """A job, as the API tells it."""
+        self._asked_by_page(request)
+        found = await self._api.job(request)
+        found.headers.update(HEADERS)
+        return found
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """What there is to see and what changes, for as long as the reader stays."""
+        visit = self._asked_by_page(request)
+        self._may_ask(visit.user)
+        response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream; charset=utf-8"})
+        stream = self._streams.open(visit.user)
+        try:
+            await response.prepare(request)
+            await self._tell(request, response, stream)
+            await response.write_eof()
+        except ConnectionError as error:  # its reader has gone, or was cut off
+            error.__traceback__ = None  # as in ``heavy``: no cycle through the frames
+        finally:
+            self._streams.close(stream)
+        return response
+
+    async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
+        streams, position = self._streams, request.headers.get("Last-Event-ID", "")
+        told_own: list[JobRow] = []
+        you = {"user": stream.user}
+        await response.write(b"retry: 2000\nevent: you\ndata: %b\n\n" % msgspec.json.encode(you))
+        while not streams.stopping:
+            if stream.replaced:
+                await response.write(b"event: replaced\ndata: {}\n\n")
+                return
+            if not streams.ready:
+                await stream.waited()
+                continue
+            number, events = streams.feed.since(position)
+            position, own = streams.feed.position(number), streams.own.get(stream.user, [])
+            if own != told_own:
+                told_own, events = own, [*events, b"event: own\ndata: %b\n\n" % msgspec.json.encode(own)]
+            for event in events:
+                for at in range(0, len(event), _PIECE_BYTES):
+                    await response.write(event[at : at + _PIECE_BYTES])
+            if not await stream.waited():
+                self._visit_or_refusal(request)  # it may have ended meanwhile
+                await response.write(b"event: still\ndata: {}\n\n")
+
+    def _asked_by_page(self, request: web.Request) -> Visit:
+        """Whose data are asked for, by the page itself and no other site's. Raises :class:`Refusal`."""
+        origin = request.headers.get(hdrs.ORIGIN)
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != request.host):
+            raise Refusal(403, "this is for the page itself to ask, not for other sites")
+        return self._visit_or_refusal(request)
+
+    def _visit_or_refusal(self, request: web.Request) -> Visit:
+        try:
+            return self._visit(request)
+        except NoVisit as error:
+            raise Refusal(403, str(error)) from None
+
+    def _visit(self, request: web.Request) -> Visit:
+        user = self._callers.of(request).user
+        return self._visits.of(request.match_info["visit"], request.cookies.get(COOKIE, ""), user)
+
+    def _may_ask(self, user: str) -> None:
+        if wait_s := self._rates.wait_s(user):
+            raise Refusal(429, f"{user} opens the page too often; again in {wait_s:.3g} s", retry_after_s=wait_s)
+
+
+def _sorry(error: NoVisit) -> web.Response:
+    return web.Response(text=_SORRY.format(words=error), status=403, content_type="text/html", headers=HEADERS)

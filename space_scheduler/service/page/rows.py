@@ -1,0 +1,200 @@
+"""What the page is sent of jobs and nodes: short rows, made from the published view and from what nodes said last.
+
+Moments are milliseconds since 1970 by the wall clock. Who sits at a desk is not told: a node is *free*, *limited* or
+*not available* (docs/design/page.md).
+"""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from itertools import chain, islice
+from typing import Final
+
+import msgspec
+
+from cosched.config.cluster import ClusterConfig
+from cosched.model.job import JobState
+from cosched.model.time import FOREVER_US
+from space_scheduler.service.journal.records import JobRecord, View
+from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.launch.owners import drained_by_node
+
+#: So many jobs that have not ended are sent, those that hold nodes first; of nodes the first by name.
+MOST_JOBS: Final = 2000
+MOST_NODES: Final = 1000
+#: Of a user's own jobs that are not among these, so many more.
+MOST_OWN: Final = 100
+LONGEST_TEXT: Final = 200
+_WAITING: Final = (JobState.QUEUED, JobState.HELD)
+When = Callable[[int], datetime]
+
+
+class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job. ``end_ms``: when it ended, ``limit_ms`` how long it may run; ``why``: of its last
+    step that was decided."""
+
+    id: int
+    name: str
+    user: str
+    state: str
+    tasks: int
+    cpus: int
+    submit_ms: int
+    start_ms: int | None
+    end_ms: int | None
+    limit_ms: int
+    promised_ms: int | None
+    why: str
+    nodes: list[str]
+
+
+class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node. The contract's shares of CPU and memory are what jobs may have while its owner is there.
+
+    ``limit_cpus``: the ceiling in force now, None where there is none. ``heard_ms``: None while its agent is connected.
+    """
+
+    name: str
+    state: str
+    availability: str
+    note: str
+    cpus: int
+    memory_bytes: int
+    cpu_share: float
+    memory_share: float
+    mpl: int
+    limit_cpus: float | None
+    heard_ms: int | None
+
+
+class ClusterRow(msgspec.Struct, frozen=True, gc=False):
+    """The cluster in figures. ``more_jobs`` and ``more_nodes`` are there and are not sent."""
+
+    name: str
+    policy: str
+    note: str
+    accepting: bool
+    procs: int
+    free_procs: int
+    running: int
+    waiting: int
+    more_jobs: int
+    more_nodes: int
+
+
+class Rows:
+    """Makes rows. A job's is made anew when its record is another value, and not else."""
+
+    def __init__(self, config: ClusterConfig, book: NodeBook, when: When, policy: Callable[[], str]) -> None:
+        self._config = config
+        self._book = book
+        self._when = when
+        self._policy = policy
+        self._made: dict[int, tuple[JobRecord, JobRow]] = {}
+
+    def jobs(self, view: View) -> dict[int, JobRow]:
+        """The jobs alive that are sent: what holds nodes, then the queue in its order, then what is held."""
+        ids = islice(self._in_order(view), MOST_JOBS)
+        kept, self._made = self._made, {}
+        for job_id in ids:
+            record = view.jobs[job_id]
+            made = kept.get(job_id)
+            self._made[job_id] = made if made is not None and made[0] is record else (record, self.job(record))
+        return {job_id: row for job_id, (_, row) in self._made.items()}
+
+    def own(self, view: View, users: Collection[str]) -> dict[str, list[JobRow]]:
+        """Of those users, jobs alive that were not sent, the first ones of each; nothing while all are sent."""
+        found: dict[str, list[JobRow]] = {user: [] for user in users}
+        if users and len(view.jobs) > len(self._made):
+            for job_id in islice(self._in_order(view), MOST_JOBS, None):
+                mine = found.get(view.jobs[job_id].user)
+                if mine is not None and len(mine) < MOST_OWN:
+                    mine.append(self.job(view.jobs[job_id]))
+        return found
+
+    @staticmethod
+    def _in_order(view: View) -> chain[int]:
+        holding = (each.id for each in view.jobs.values() if each.state not in _WAITING)
+        held = (each.id for each in view.jobs.values() if each.state is JobState.HELD)
+        return chain(holding, (job.id for _, job in view.line if job.id in view.jobs), held)
+
+    def job(self, record: JobRecord) -> JobRow:
+        """A job's row, alive or ended."""
+        allocation, promised_us = record.allocation, record.promised_us
+        waits = record.state is JobState.QUEUED
+        reason = next((step.reason for step in reversed(record.history) if step.reason is not None), None)
+        return JobRow(
+            record.id,
+            shown(record.submission.name),
+            record.user,
+            record.state.value,
+            record.job.procs if allocation is None else allocation.processes,
+            record.job.procs if allocation is None else allocation.procs,
+            self._ms(record.submit_us),
+            None if record.start_us is None else self._ms(record.start_us),
+            None if record.end_us is None else self._ms(record.end_us),
+            (record.limit_us or record.job.estimate_us) // 1000,
+            self._ms(promised_us) if waits and promised_us is not None and promised_us < FOREVER_US else None,
+            reason.why.value if reason is not None else "",
+            [share.node for share in allocation.nodes] if allocation is not None else [],
+        )
+
+    def nodes(self, view: View) -> tuple[dict[str, NodeRow], int]:
+        """The nodes by name, and how many more there are."""
+        allocations = (record.allocation for record in view.jobs.values() if record.allocation is not None)
+        busy = {share.node for each in allocations for share in each.nodes}
+        members = self._book.members(busy)
+        sent = {each.name: self._node(each, busy=each.name in busy) for each in members[:MOST_NODES]}
+        return sent, len(members) - len(sent)
+
+    def _node(self, entry: NodeEntry, *, busy: bool) -> NodeRow:
+        hello, state = entry.hello, entry.state(busy=busy)
+        contract = self._config.contract.stricter(hello.owner) if hello is not None else self._config.contract
+        size = entry.size or (entry.offers(self._config.contract) if hello is not None else None)
+        note = "" if drained_by_node(entry) else entry.reason  # what its owner said of it is not for everybody
+        return NodeRow(
+            entry.name,
+            state,
+            availability(entry, state),
+            shown(note),
+            0 if size is None else size.cpus or size.procs,
+            0 if size is None else size.memory_bytes,
+            contract.cpu_ratio,
+            contract.memory_ratio,
+            contract.mpl,
+            entry.beat.limited_cpus if entry.beat is not None else None,
+            None if entry.connected or entry.heard_at is None else int(entry.heard_at.timestamp() * 1000),
+        )
+
+    def cluster(self, view: View, jobs: int, more_nodes: int) -> ClusterRow:
+        """The cluster's row; ``jobs`` of those alive are sent."""
+        waiting = sum(view.waiting.values())
+        return ClusterRow(
+            self._config.name,
+            self._policy(),
+            shown(view.problem or self._config.note),
+            view.accepting,
+            view.procs_total,
+            max(0, view.free_procs),
+            len(view.jobs) - waiting,
+            waiting,
+            len(view.jobs) - jobs,
+            more_nodes,
+        )
+
+    def _ms(self, core_us: int) -> int:
+        return int(self._when(core_us).timestamp() * 1000)
+
+
+def availability(entry: NodeEntry, state: str) -> str:
+    """Whether jobs have a node, without a word about who is there: *limited* is also where that cannot be known."""
+    if state != "up":
+        return "not available"
+    return "free" if entry.beat is not None and not entry.beat.presence.counts_as_present else "limited"
+
+
+def shown(text: str) -> str:
+    """A text of anybody's for a page: what is not printable (direction marks are not) becomes U+FFFD, of long ones the
+    beginning.
+    """
+    cut = text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+    return cut if cut.isprintable() else "".join(each if each.isprintable() else "�" for each in cut)

@@ -1,0 +1,233 @@
+"""``cosched page``: what this machine's browsers reach through it, and what nobody does."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from kit.page import Events, entered
+from kit.service import Cluster, Running, running
+from kit.waiting import BOUND_S
+
+from cosched.client import page
+from cosched.client.page import Browser, PageProxy
+from cosched.client.transport import Transport
+from cosched.config.cluster import Listen
+from cosched.errors import Failed
+
+
+@pytest_asyncio.fixture
+async def proxy(service: Running) -> AsyncIterator[PageProxy]:
+    """A proxy to the service, by its Unix socket."""
+    with PageProxy(Transport(str(service.cluster.socket))) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def browser(proxy: PageProxy) -> AsyncIterator[aiohttp.ClientSession]:
+    """What asks it."""
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{proxy.port}") as session:
+        yield session
+
+
+async def asked(proxy: PageProxy, request: bytes) -> bytes:
+    """What is answered to these bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        writer.write(request)
+        async with asyncio.timeout(BOUND_S):
+            return await reader.read()
+    except ConnectionError:  # closed at once
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_the_page_comes_through_with_its_headers_and_live(
+    service: Running, browser: aiohttp.ClientSession
+) -> None:
+    visit = await entered(service)
+    async with browser.get(visit.path, headers=visit.headers) as answer:
+        assert answer.status == 200
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert (await answer.text()).startswith("<!doctype html>")
+    async with browser.get(f"{visit.path}events", headers=visit.headers) as answer:
+        stream = Events(answer)
+        await stream.next("all")
+        job_id = await service.submit(hold=True)
+        await stream.until(lambda frame: any(row[0] == job_id for row in frame["jobs"]))
+
+
+async def test_a_port_of_this_machine_is_not_enough(browser: aiohttp.ClientSession, service: Running) -> None:
+    visit = await entered(service)
+    for path in ("", "events", "jobs/1"):
+        async with browser.get(visit.path + path) as answer:
+            assert answer.status == 403
+
+
+ELSEWHERE = (
+    "/v1/jobs", "/metrics", "/", "/pages/x", "/page", "/page/../v1/jobs", "/page/s/../../v1/jobs",
+    "/page/%2e%2e/v1/jobs", "/page//v1", "//v1/jobs", "http://localhost/v1/jobs",
+    "http://localhost/page/static/main.js", "*", "/page/x?y", "/page/x#y", "/page/x\x00", "/page/\xe9", "/page/x;y",
+    "/page/" + "x" * 2000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ELSEWHERE)
+async def test_nothing_but_the_page_is_reached(proxy: PageProxy, target: str) -> None:
+    request = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{proxy.port}\r\n\r\n".encode("latin-1")
+    assert re.match(rb"HTTP/1.0 (404|400) ", await asked(proxy, request))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "CONNECT", "get"])
+async def test_nothing_but_get_passes(proxy: PageProxy, method: str) -> None:
+    request = f"{method} /page/static/main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}"
+    assert (await asked(proxy, request.encode())).startswith(b"HTTP/1.0 501 ")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "0.0.0.0"])
+async def test_names_that_others_resolve_are_refused(proxy: PageProxy, host: str) -> None:
+    request = f"GET /page/static/main.js HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    assert (await asked(proxy, request.encode())).startswith(b"HTTP/1.0 403 ")
+
+
+async def test_an_authorization_of_the_browsers_is_not_passed_on(service: Running) -> None:
+    heads: list[str] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    path = service.cluster.path / "listener.sock"
+    async with await asyncio.start_unix_server(listen, path):
+        with PageProxy(Transport(str(path))) as other:
+            request = (
+                "GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n"
+                "Cookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            answered = await asked(other, request.encode())
+    assert answered.endswith(b"\r\n\r\nok")
+    (head,) = heads
+    assert "Cookie: a=b" in head
+    assert not [word for word in ("Authorization", "Forwarded", "chunked") if word in head]
+
+
+async def test_long_heads_are_refused(proxy: PageProxy) -> None:
+    line = await asked(proxy, b"GET /page/" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n")
+    assert line.startswith(b"HTTP/1.0 414 ")
+    fields = b"".join(b"X%d: y\r\n" % number for number in range(200))
+    head = await asked(proxy, b"GET /page/static/main.js HTTP/1.1\r\n" + fields + b"\r\n")
+    assert head.startswith(b"HTTP/1.0 431 ")
+
+
+async def test_connections_are_bounded(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(page._Handler, "timeout", 0.3)
+    with PageProxy(Transport(str(service.cluster.socket))) as few:
+        idle = [socket.create_connection(("127.0.0.1", few.port)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert await asked(few, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+        for each in idle:
+            each.close()
+
+        async def served() -> bool:
+            answered = await asked(few, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return answered.startswith(b"HTTP/1.0 200 ")
+
+        async with asyncio.timeout(BOUND_S):
+            while not await served():
+                await asyncio.sleep(0.05)
+
+
+async def test_a_service_that_is_gone_is_told(proxy: PageProxy, service: Running) -> None:
+    await service.service.stop()
+    answered = await asked(proxy, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answered.startswith(b"HTTP/1.0 502 ")
+    assert b"no scheduler answers" in answered
+
+
+async def test_a_port_that_is_taken_is_told(proxy: PageProxy, service: Running) -> None:
+    with pytest.raises(Failed, match=f"port {proxy.port}"):
+        PageProxy(Transport(str(service.cluster.socket)), proxy.port)
+
+
+@pytest.mark.parametrize("way", ["certificate", "token"])
+async def test_over_tls(make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    cluster = make_cluster()
+    listen = Listen(str(cluster.socket), "127.0.0.1", 0, tokens=way == "token")
+    cluster.config = type(cluster.config)(**{**_fields(cluster), "listen": listen})
+    async with running(cluster) as service:
+        monkeypatch.setenv("COSCHED_IDENTITY", str(cluster.path / "user-ada"))
+        cluster.certificate("user", "ada")
+        if way == "token":
+            made = await service.post("/v1/tokens", {"life_s": 60}, 201)
+            home = cluster.path / "user-ada"
+            (home / "user.pem").unlink()
+            (home / "token").write_text(made["words"])
+            (home / "token").chmod(0o600)
+        transport = Transport(f"https://127.0.0.1:{service.service.port}")
+        with PageProxy(transport) as proxy:
+            made = await asyncio.to_thread(transport.request, "POST", "/v1/page", b"")
+            assert made.status == 201, made.body
+            link = re.search(rb'"(/page/enter/[^"]+)"', made.body)
+            assert link
+            answered = await asked(proxy, b"GET " + link[1] + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert answered.startswith(b"HTTP/1.0 200 ")
+            assert b"HttpOnly" in answered
+        transport.close()
+
+
+def _fields(cluster: Cluster) -> dict[str, object]:
+    return {name: getattr(cluster.config, name) for name in cluster.config.__struct_fields__}
+
+
+def test_the_browser_is_opened_by_a_file_of_its_users_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(page.webbrowser, "open", lambda url: not opened.append(url))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    with Browser() as browser:
+        assert not browser.open("http://127.0.0.1:1/page/enter/secret")
+        monkeypatch.setenv("DISPLAY", ":0")
+        assert browser.open("http://127.0.0.1:1/page/enter/secret")
+        (url,) = opened
+        file = Path(url.removeprefix("file://"))
+        assert "secret" not in url
+        assert "http://127.0.0.1:1/page/enter/secret" in file.read_text()
+        assert file.parent.stat().st_mode & 0o077 == 0
+    assert not file.exists()
+
+
+async def test_the_command_prints_a_link_that_opens_and_ends_with_ctrl_c(service: Running) -> None:
+    argv = [sys.executable, "-m", "cosched.apps.cli.main", "page", "--server", str(service.cluster.socket)]
+    environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment | {"PYTHONUNBUFFERED": "1"}
+    )
+    try:
+        assert process.stdout
+        async with asyncio.timeout(BOUND_S):
+            told = (await process.stdout.readline()).decode()
+            assert "Ctrl-C" in (await process.stdout.readline()).decode()
+        link = re.fullmatch(r"The page, opened once and within 2 min: (http://127\.0\.0\.1:\d+/page/enter/\S+)\n", told)
+        assert link, told
+        async with aiohttp.ClientSession() as session, session.get(link[1]) as answer:
+            assert answer.status == 200
+            assert answer.cookies
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(BOUND_S):
+            assert await process.wait() == 130
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

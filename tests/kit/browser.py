@@ -67,10 +67,9 @@ class Tab:
             try:
                 if found := await self.js(expression):
                     return found
-            except AssertionError:
-                if time.monotonic() > deadline_s:
-                    raise
-            text = await self.js("document.body ? document.body.innerText.slice(0, 3000) : ''")
+                text = await self.js("document.body ? document.body.innerText.slice(0, 3000) : ''")
+            except AssertionError as error:  # another page is on its way
+                text = str(error)
             assert time.monotonic() < deadline_s, (expression, text, self.complaints)
             await asyncio.sleep(0.02)
 

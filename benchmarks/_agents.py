@@ -72,6 +72,8 @@ class Agent(Player):
             lambda after_us, call: _later(after_us / 1e6, call),
             now_us,
         )
+        self.word = wire.NO_WORD
+        self.tell_word: Callable[[wire.OwnersWord], None] = lambda word: None
         self.link = Link(
             url,
             place,

@@ -3,7 +3,8 @@
 In an idle lab of four nodes; and in one of two nodes, on which a job that blocks, raised whenever a message comes
 (``ccs``), or one that polls, in turns (``gang``), runs beside a computing task on each. All processes are watched over
 the same windows of time, one window after another, so what else the machine does meets all of them alike. ``all`` is
-agent, guard and decoys of a node together. Promised for an agent: 0.5 % of a core idle, 2 % coscheduling, and 60 MB.
+agent, guard, decoys and wake-up probe of a node together. Promised for an agent: 0.5 % of a core idle, 2 % while it
+coschedules, and 60 MB.
 
     ./run bench agent [SECONDS] [WINDOWS]
 """
@@ -24,11 +25,13 @@ from cosched.apps.experiments.matrix import COMPANIES, WORKS, Work
 from cosched.apps.lab.lab import Lab
 
 BLOCKING, POLLING = (next(work for work in WORKS if work.name == f"{how}, 1 ms") for how in ("block", "poll"))
+#: What guards fork for themselves, by its name.
+FORKED = {"cosched-decoy": "decoys", "cosched-probe": "probe"}
 
 
 def processes(lab: Lab) -> dict[str, dict[int, str]]:
-    """The lab's agents, guards and the guards' decoys: what -> {pid: node}."""
-    found: dict[str, dict[int, str]] = {"agent": {}, "guard": {}, "decoys": {}}
+    """The lab's agents, guards and what guards fork: what -> {pid: node}."""
+    found: dict[str, dict[int, str]] = {"agent": {}, "guard": {}, "decoys": {}, "probe": {}}
     for process in psutil.process_iter(["cmdline", "name"]):
         words = process.info["cmdline"] or []
         text = " ".join(words)
@@ -36,7 +39,7 @@ def processes(lab: Lab) -> dict[str, dict[int, str]]:
             continue
         for what, module in (("agent", "node_agent"), ("guard", "node_agent.guard")):
             if module in words:
-                called = "decoys" if process.info["name"] == "cosched-decoy" else what
+                called = FORKED.get(process.info["name"], what)
                 found[called][process.pid] = next((node for node in lab.nodes if f"/{node}/" in text), "?")
     return found
 

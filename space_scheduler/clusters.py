@@ -22,13 +22,14 @@ _PPM: Final = 1_000_000
 class Clusters(NamedTuple):
     """The clusters of some nodes: their names in order, and of each node the index of its cluster.
 
-    ``apart``: each node is a cluster of its own. ``between`` is what communication between clusters costs.
+    ``alone``: where each node is a cluster of its own, the index of each cluster's node, else nothing. ``between`` is
+    what communication between clusters costs.
     """
 
     names: tuple[str, ...]
     of: tuple[int, ...]
     between: Between = FREE_OF_COST
-    apart: bool = False
+    alone: tuple[int, ...] = ()
 
     @classmethod
     def named(
@@ -40,15 +41,13 @@ class Clusters(NamedTuple):
             return None
         index = {name: at for at, name in enumerate(names)}
         of = tuple(index[name] for name in clusters)
-        return cls(names, of, between or FREE_OF_COST, len(names) == len(of))
+        alone = tuple(map(of.index, range(len(names)))) if len(names) == len(of) else ()
+        return cls(names, of, between or FREE_OF_COST, alone)
 
     def fitting(self, tasks: Sequence[int], most_nodes: int) -> list[int]:
         """How many tasks fit on each cluster, by those that fit on each node."""
-        if self.apart:
-            found = [0] * len(self.names)
-            for index, here in zip(self.of, tasks, strict=True):
-                found[index] = here
-            return found
+        if self.alone:
+            return [tasks[index] for index in self.alone]
         by_cluster: list[list[int]] = [[] for _ in self.names]
         for index, here in zip(self.of, tasks, strict=True):
             by_cluster[index].append(here)
@@ -57,6 +56,8 @@ class Clusters(NamedTuple):
     def placed(self, job: Job, fitting: Sequence[int], share: bool) -> Placed | None:
         """The clusters of the job's components, where so many tasks fit on each; None: they have no place."""
         shape = job.shape
+        if shape is None:
+            return worst_fit((job.procs,), fitting)
         if isinstance(shape, Components):
             return worst_fit(shape.procs, fitting, share=share)
         most = most_components(job)

@@ -63,6 +63,7 @@ NO_BANS: Final[Mapping[int, frozenset[str]]] = {}
 
 # What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
 # (``cosched.model.job.QUEUED``).
+_NO_CLUSTERS: Final = Why.NO_CLUSTERS
 _NOT_ENOUGH_FREE: Final = Why.NOT_ENOUGH_FREE
 _WOULD_DELAY_RESERVATION: Final = Why.WOULD_DELAY_RESERVATION
 
@@ -156,8 +157,12 @@ class Room:
 
     def copy(self) -> "Room":
         """An independent copy, for planning."""
-        other = self.with_free(self.procs.copy(), self.memory_bytes.copy())
-        other._free_procs = self._free_procs
+        other = Room.__new__(Room)  # several at each pass: without a call for each of them
+        other.names, other.most_nodes, other.place = self.names, self.most_nodes, self.place
+        other.procs, other.memory_bytes = self.procs.copy(), self.memory_bytes.copy()
+        other.residents, other.cpus, other.owners = self.residents.copy(), self.cpus, self.owners
+        other.places, other.clusters, other.used_permille = self.places, self.clusters, None
+        other._index, other._free_procs = self._index, self._free_procs
         other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other
 
@@ -289,66 +294,86 @@ class Room:
         return self.names[index] in self.bans.get(job.user, ())
 
     def _obstacle(self, job: Job) -> Reason | None:
-        return self._looked(job)[0]
+        why, tasks, _ = self._looked(job)
+        return None if why is None else Reason(why, self._numbers(why, job, tasks))
 
-    def _looked(self, job: Job) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+    def _looked(self, job: Job) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
         """Why the job has no place; else how many tasks fit on each node, and where they go if that had to be known."""
-        free_procs = self.free_procs
-        if job.procs > free_procs:
-            return Reason(Why.NOT_ENOUGH_FREE, {"procs": job.procs, "free_procs": free_procs}), (), None
+        if job.procs > self.free_procs:
+            return _NOT_ENOUGH_FREE, (), None
         tasks = self.tasks(job)
-        fitting = sum(tasks)
-        if job.procs > fitting:
-            free_bytes = sum(free for free in self.memory_bytes if free > 0)
-            numbers = {"procs": job.procs, "fitting_procs": fitting, "task_memory_bytes": job.memory_bytes}
-            lacking = job.procs * job.memory_bytes > free_bytes
-            why = Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
-            if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
-                why, numbers = Why.NOT_ENOUGH_CPU, {**numbers, "task_cpu_permille": job.cpu_permille}
-            return Reason(why, {**numbers, "free_memory_bytes": free_bytes}), tasks, None
+        if job.procs > sum(tasks):
+            return self._too_few(job), tasks, None
         if self.clusters is not None or isinstance(job.shape, Components):
             return self._looked_over_clusters(job, tasks)
-        if self.most_nodes < len(tasks):
-            fitting = sum(nlargest(self.most_nodes, tasks))
-            if job.procs > fitting:
-                numbers = {"procs": job.procs, "fitting_procs": fitting, "max_nodes": self.most_nodes}
-                return Reason(Why.SPREAD_OUT, numbers), tasks, None
+        if self.most_nodes < len(tasks) and job.procs > sum(nlargest(self.most_nodes, tasks)):
+            return Why.SPREAD_OUT, tasks, None
         if not self.place.refuses:
             return None, tasks, None
         chosen = self.place.lay(self, job, tasks)
-        numbers = {"procs": job.procs, "fitting_procs": fitting}
-        return (Reason(Why.NO_UNIFORM_SET, numbers) if chosen is None else None), tasks, chosen
+        return (Why.NO_UNIFORM_SET if chosen is None else None), tasks, chosen
+
+    def _too_few(self, job: Job) -> Why:
+        """Why the nodes take fewer tasks of a job than processors are free."""
+        if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
+            return Why.NOT_ENOUGH_CPU
+        lacking = job.procs * job.memory_bytes > self._free_bytes
+        return Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
 
     def _looked_over_clusters(
         self, job: Job, tasks: list[int]
-    ) -> tuple[Reason | None, Sequence[int], list[tuple[int, int]] | None]:
+    ) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
         """The same for a job that could have enough tasks, where each of its components has to lie on one cluster."""
-        clusters = self.clusters or Clusters(("",), (0,) * len(tasks))
-        free = clusters.fitting(tasks, self.most_nodes)
-        placed = clusters.placed(job, free, self.place.share_clusters)
+        clusters = self._clusters(tasks)
+        placed = clusters.placed(job, clusters.fitting(tasks, self.most_nodes), self.place.share_clusters)
         if placed is None:
-            shape, most = job.shape, most_components(job)
-            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
-            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
-            return Reason(Why.NO_CLUSTERS, {**numbers, "freest_procs": max(free), "clusters": len(free)}), tasks, None
+            return _NO_CLUSTERS, tasks, None
         laid = self._laid(job, placed, clusters, tasks)
         if laid is None or (self.place.allows and not self.place.allows(self, job, laid)):
-            return Reason(Why.NO_UNIFORM_SET, {"procs": job.procs, "fitting_procs": sum(tasks)}), tasks, None
-        if len(laid) > self.most_nodes:
-            numbers = {"procs": job.procs, "fitting_procs": sum(tasks), "max_nodes": self.most_nodes}
-            return Reason(Why.SPREAD_OUT, numbers), tasks, None
-        return None, tasks, laid
+            return Why.NO_UNIFORM_SET, tasks, None
+        return (Why.SPREAD_OUT if len(laid) > self.most_nodes else None), tasks, laid
+
+    def _clusters(self, tasks: Sequence[int]) -> Clusters:
+        return self.clusters or Clusters(("",), (0,) * len(tasks))
+
+    @property
+    def _free_bytes(self) -> int:
+        return sum(free for free in self.memory_bytes if free > 0)
+
+    def _numbers(self, why: Why, job: Job, tasks: Sequence[int]) -> dict[str, int]:
+        """The numbers of what keeps a job from having a place, where so many of its tasks fit on each node."""
+        if why is Why.NOT_ENOUGH_FREE:
+            return {"procs": job.procs, "free_procs": self.free_procs}
+        if why is Why.NO_CLUSTERS:
+            shape, most = job.shape, most_components(job)
+            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
+            free = self._clusters(tasks).fitting(tasks, self.most_nodes)
+            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
+            return {**numbers, "freest_procs": max(free), "clusters": len(free)}
+        across = self.clusters is not None or isinstance(job.shape, Components)
+        rules = why in (Why.SPREAD_OUT, Why.NO_UNIFORM_SET)
+        usable = nlargest(self.most_nodes, tasks) if rules and not across else tasks
+        numbers = {"procs": job.procs, "fitting_procs": sum(usable)}
+        if why is Why.SPREAD_OUT:
+            return {**numbers, "max_nodes": self.most_nodes}
+        if why is Why.NO_UNIFORM_SET:
+            return numbers
+        numbers["task_memory_bytes"] = job.memory_bytes
+        if why is Why.NOT_ENOUGH_CPU:
+            numbers["task_cpu_permille"] = job.cpu_permille
+        return {**numbers, "free_memory_bytes": self._free_bytes}
 
     def _laid(self, job: Job, placed: Placed, clusters: Clusters, tasks: Sequence[int]) -> list[tuple[int, int]] | None:
         """(index of a node, tasks) of a job's components on their clusters, the widest first; None: no place there."""
-        laid: list[tuple[int, int]] = []
+        if clusters.alone and len(placed.widths) == 1:
+            return [(clusters.alone[placed.clusters[0]], placed.widths[0])]
         widths: dict[int, int] = {}
         for width, cluster in zip(*placed, strict=True):
             widths[cluster] = widths.get(cluster, 0) + width  # two on one cluster are laid together
+        if clusters.alone:
+            return [(clusters.alone[cluster], width) for cluster, width in widths.items()]
+        laid: list[tuple[int, int]] = []
         for cluster, width in widths.items():
-            if clusters.apart:
-                laid.append((clusters.of.index(cluster), width))
-                continue
             fitting = [here if at == cluster else 0 for here, at in zip(tasks, clusters.of, strict=True)]
             part = self.place.lay(self, job.at(width), fitting)
             if part is None:
@@ -368,12 +393,12 @@ class Room:
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
-        obstacle, tasks, chosen = self._looked(job)
-        if obstacle:
+        why, tasks, chosen = self._looked(job)
+        if why:
             return None
         chosen = chosen or self.place.lay(self, job, tasks)
         assert chosen is not None
-        return Allocation(job.procs, tuple(Share(self.names[index], tasks) for index, tasks in chosen))
+        return Allocation(job.procs, tuple([Share(self.names[index], tasks) for index, tasks in chosen]))
 
     def misfit(self, job: Job, allocation: Allocation) -> str | None:
         """What is wrong with this place for this job here, in words, or None."""
@@ -386,14 +411,15 @@ class Room:
 
     def _too_much(self, job: Job, allocation: Allocation) -> str | None:
         index = self.index
+        tasks = procs = 0
         for share in allocation.nodes:
             if share.node not in index:
                 return f"node {share.node} is not in service"
             if problem := self._share_too_much(index[share.node], job, share):
                 return problem
-        if len({share.node for share in allocation.nodes}) != len(allocation.nodes):
+            tasks, procs = tasks + share.tasks, procs + share.procs
+        if len(allocation.nodes) > 1 and len({share.node for share in allocation.nodes}) != len(allocation.nodes):
             return "a node is named twice"
-        tasks, procs = (sum(share.tasks for share in allocation.nodes), sum(share.procs for share in allocation.nodes))
         if (tasks, procs) != (allocation.processes, allocation.procs) or tasks != job.procs:
             return f"places for {tasks} tasks"
         if len(allocation.nodes) > self.most_nodes:
@@ -455,10 +481,11 @@ class Room:
 
     def take(self, job: Job, allocation: Allocation) -> None:
         """Take away what a job will hold; nodes that are none of these are passed over."""
-        free_procs = self.free_procs
+        free_procs, procs = self.free_procs, self.procs
         for i, share in self._shares(allocation):
-            free_procs -= max(0, self.procs[i]) - max(0, self.procs[i] - share.procs)
-            self.procs[i] -= share.procs
+            had, left = procs[i], procs[i] - share.procs
+            free_procs += (left if left > 0 else 0) - (had if had > 0 else 0)
+            procs[i] = left
             self.memory_bytes[i] -= share.tasks * job.memory_bytes
             self.residents[i] = (*self.residents[i], resident(job, share.tasks))
         self._free_procs = free_procs
@@ -468,17 +495,18 @@ class Room:
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""
-        free_procs = self.free_procs
+        free_procs, procs, job_id = self.free_procs, self.procs, job.id
         for i, share in self._shares(allocation):
-            free_procs += max(0, self.procs[i] + share.procs) - max(0, self.procs[i])
-            self.procs[i] += share.procs
+            had, left = procs[i], procs[i] + share.procs
+            free_procs += (left if left > 0 else 0) - (had if had > 0 else 0)
+            procs[i] = left
             self.memory_bytes[i] += share.tasks * job.memory_bytes
-            self.residents[i] = tuple(each for each in self.residents[i] if each.job_id != job.id)
+            self.residents[i] = tuple([each for each in self.residents[i] if each.job_id != job_id])
         self._free_procs = free_procs
         if self._nodes_of is not None:
             gone = {i for i, _ in self.indices(allocation)}
-            if left := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):
-                self._nodes_of[job.id] = left
+            if stay := tuple(i for i in self._nodes_of.pop(job.id, ()) if i not in gone):
+                self._nodes_of[job.id] = stay
 
     @property
     def index(self) -> Mapping[str, int]:

@@ -18,6 +18,7 @@ from cosched.model.coscheduling import Mode
 _MOST: Final = 1000
 _LAST_PORT: Final = 65_535
 _MOST_CONNECTIONS: Final = 1_000_000
+_SHORTEST_PRESENCE_US: Final = 3_600_000_000
 _LONGEST_PASS_INTERVAL_US: Final = 60_000_000
 #: What guards keep: shorter ones cost more than they bring, longer ones are no coscheduling.
 SHORTEST_SLOT_US, LONGEST_SLOT_US = 5_000, 10_000_000
@@ -103,6 +104,21 @@ class ComponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         )
 
 
+class MonitoringSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is told of desks: by ``node``, or counted by ``cluster`` alone. Who was there is kept for ``keep_presence``.
+
+    That is in the journal's events, which a replay needs: older ones are dropped, whatever they say.
+    """
+
+    aggregate: Literal["node", "cluster"] = "node"
+    keep_presence: str = "30d"
+
+    @property
+    def keep_presence_us(self) -> int:
+        """The time, in microseconds."""
+        return duration_us(self.keep_presence, "monitoring.keep_presence")
+
+
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``cluster.yaml``. ``nodes`` is the allow-list of agents; durations are written with their unit.
 
@@ -141,6 +157,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     launch: LaunchSettings = LaunchSettings()
     set_aside: SetAside = SetAside()
     components: ComponentSettings = ComponentSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
     max_token_time: str = "365d"
     max_nodes_per_job: int | None = None
     note: str = ""
@@ -161,6 +178,7 @@ def cluster_config(raw: object, path: str) -> ClusterConfig:
     for key in _DURATIONS:
         duration_us(getattr(config, key), f"{path}: {key}")
     duration_us(config.set_aside.within, f"{path}: set_aside.within")
+    duration_us(config.monitoring.keep_presence, f"{path}: monitoring.keep_presence")
     if config.default_memory is not None:
         size_bytes(config.default_memory, f"{path}: default_memory")
     duration_us(config.coscheduling.slot, f"{path}: coscheduling.slot")
@@ -235,6 +253,8 @@ def _unfit_times(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
     for key in ("default_time", "max_time", "heartbeat", "launch_timeout", "max_token_time"):
         if config.time_us(key) <= 0:
             yield key, f"found {getattr(config, key)!r}", "more than nothing"
+    if config.monitoring.keep_presence_us < _SHORTEST_PRESENCE_US:
+        yield "monitoring.keep_presence", f"found {config.monitoring.keep_presence!r}", "at least 1h"
     if config.time_us("default_time") > config.time_us("max_time"):
         yield "default_time", f"found {config.default_time!r}", f"at most max_time, {config.max_time}"
     if config.time_us("pass_interval") > _LONGEST_PASS_INTERVAL_US:

@@ -1,10 +1,12 @@
 """What a simulation is made of: the settings of ``simulate`` and ``compare``, from options, a file or a manifest."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from cosched.config.between import read_between
 from cosched.config.site import SiteSettings
 from cosched.config.units import duration_us
 from cosched.errors import BadInput
@@ -48,7 +50,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threshold: int | None = None
     partition: Partition | None = None
     most_components: int = MOST_COMPONENTS
-    cross_cluster_cost: float = 0.0
+    cross_cluster_cost: float | str = 0.0  # or the name of a file
 
     def checked(self, where: str) -> "Experiment":
         """Itself, when the settings make sense together; else :class:`BadInput` with the key's path."""
@@ -81,6 +83,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise bad("launch_delay", self.launch_delay, "30 days at most")
         for key, found, expected in self._problems_of_clusters():
             raise bad(key, found, expected)
+        _ = self.between
         return self
 
     def _problems_of_clusters(self) -> Iterator[tuple[str, object, str]]:
@@ -103,8 +106,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             yield "threshold", f"none beside {self.partition}", "the size above which jobs are divided, such as 11"
         if not 1 <= self.most_components <= MOST_CLUSTERS:
             yield "most_components", self.most_components, f"1 to {MOST_CLUSTERS}"
-        if not 0 <= self.cross_cluster_cost <= 1000:
-            yield "cross_cluster_cost", self.cross_cluster_cost, "the part of its time that it adds, such as 0.25"
+        cost = self.cross_cluster_cost
+        if isinstance(cost, float) and not 0 <= cost <= 1000:
+            yield "cross_cluster_cost", cost, "the part of its time that it adds, such as 0.25"
 
     @property
     def dividing(self) -> Dividing | None:
@@ -116,8 +120,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def between(self) -> Between | None:
-        """What communication between the clusters costs."""
+        """What communication between the clusters costs. Raises :class:`BadInput` for a file that does not say so."""
         cost = self.cross_cluster_cost
+        if isinstance(cost, str):
+            return read_between(Path(cost))
         return Between({"": round(cost * 1_000_000)}) if cost else None
 
     @property

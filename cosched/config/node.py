@@ -156,6 +156,12 @@ class NodeCoscheduling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch_messages: bool = False
 
 
+class NodeMonitoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is measured here of what the owner feels: ``wakeups``, by a process that sleeps and wakes."""
+
+    wakeups: bool = True
+
+
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``node.toml``. ``contract`` is the owner's maximum: what the scheduler asks for beyond it is cut.
 
@@ -178,6 +184,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weights: SideWeights = SideWeights()
     parallel: bool = True
     output: OutputSettings = OutputSettings()
+    monitoring: NodeMonitoring = NodeMonitoring()
 
 
 def load_node(path: Path) -> NodeConfig:

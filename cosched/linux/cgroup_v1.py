@@ -267,8 +267,9 @@ class CgroupsV1(Cgroups):
         files.write(os.path.join(group, "cpu.shares"), str(_MOST_SHARES))
         files.write(os.path.join(group, "cgroup.procs"), str(pid))
 
-    def place_decoy(self, pid: int, desk: str) -> None:
-        """As the interface says; in the tree of the CPU alone."""
+    def place_at_desk(self, pid: int, desk: str, leaf: str) -> None:
+        """As the interface says; in the tree of the CPU alone, whose groups may have processes and groups."""
+        del leaf
         files.write(os.path.join(self._mount, "cpu", desk.strip("/"), "cgroup.procs"), str(pid))
 
     def forget_decoys(self, desk: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from cosched.linux import files, packet_priority, weights
 from cosched.linux.cgroup_visit import visiting
 from cosched.linux.cgroups import (
+    DECOYS,
     HELD_US,
     HERALD,
     VISITORS,
@@ -42,7 +43,6 @@ _NORMAL_WEIGHT: Final = 100
 _MOST_WEIGHT: Final = 10_000
 _OWN_LEAF: Final = "guard"
 _SET: Final = "cpuset.cpus"
-_DECOYS: Final = "cosched-decoys"
 
 
 class CgroupsV2(Cgroups):
@@ -244,7 +244,7 @@ class CgroupsV2(Cgroups):
         files.write(os.path.join(group, "cpu.weight"), str(_MOST_WEIGHT))
         files.write(os.path.join(group, "cgroup.procs"), str(pid))
 
-    def place_decoy(self, pid: int, desk: str) -> None:
+    def place_at_desk(self, pid: int, desk: str, leaf: str) -> None:
         """As the interface says: into a leaf where the owner's group has groups with controllers below it."""
         group = os.path.join(self._mount, desk.strip("/"))
         try:
@@ -252,13 +252,18 @@ class CgroupsV2(Cgroups):
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            files.write(os.path.join(_made(os.path.join(group, _DECOYS)), "cgroup.procs"), str(pid))
+            files.write(os.path.join(_made(os.path.join(group, leaf)), "cgroup.procs"), str(pid))
+
+    def forget_leaf(self, desk: str, leaf: str) -> None:
+        """As the interface says."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(os.path.join(self._mount, desk.strip("/"), leaf))
 
     def forget_decoys(self, desk: str) -> None:
         """As the interface says."""
-        for group in (self._path(HERALD), os.path.join(self._mount, desk.strip("/"), _DECOYS)):
-            with contextlib.suppress(FileNotFoundError):
-                os.rmdir(group)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(self._path(HERALD))
+        self.forget_leaf(desk, DECOYS)
 
     def kill(self, name: str) -> None:
         """By cgroup.kill, which also gets what is being forked; before Linux 5.14 by freezing first."""

@@ -30,6 +30,9 @@ _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
 HERALD: Final = "herald"
 VISITORS: Final = "visitors"
+#: Leaves of the owner's group, where its processes are in groups of their own: for decoys, and for the wake-up probe.
+DECOYS: Final = "cosched-decoys"
+PROBE: Final = "cosched-probe"
 #: Beside the parallel side, at an ordinary weight: what is left of jobs whose ranks have ended, and who reaps jobs'
 #: processes, all of it together.
 ENDINGS: Final = "endings"
@@ -176,12 +179,16 @@ class Cgroups(ABC):
         """Put a process of the guard's into the parallel side, before all jobs there. Raises OSError."""
         raise OSError(errno.ENOTSUP, "there is no parallel side without cgroups", f"process {pid}")
 
-    def place_decoy(self, pid: int, desk: str) -> None:
-        """Put a process of the guard's into the owner's group. Raises OSError."""
-        raise OSError(errno.ENOTSUP, "there is no owner's group without cgroups", f"process {pid} for {desk}")
+    def place_at_desk(self, pid: int, desk: str, leaf: str) -> None:
+        """Put a process of the guard's into the owner's group, or a ``leaf`` of it where it must be. Raises OSError."""
+        raise OSError(errno.ENOTSUP, "there is no owner's group without cgroups", f"process {pid} for {desk}/{leaf}")
+
+    def forget_leaf(self, desk: str, leaf: str) -> None:
+        """Remove the leaf, where one was made; its processes have ended."""
+        del desk, leaf
 
     def forget_decoys(self, desk: str) -> None:
-        """Remove what was made for those two, which have ended."""
+        """Remove what was made for heralds and decoys, which have ended."""
         del desk
 
     def empty(self, name: str) -> bool:

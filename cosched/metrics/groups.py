@@ -30,7 +30,9 @@ def widest(schedule: Schedule) -> Ints:
 
 
 def _widths(schedule: Schedule) -> Iterable[Sequence[int]]:
-    """The widths of each job's components: as they were submitted, else as the job lay."""
+    """The widths of each job's components: as they were submitted, else as the job lay; of one that still waits, its
+    size.
+    """
     load = schedule.workload
     divided = load.divided or [None] * len(load)
     shapes = load.shapes or [None] * len(load)
@@ -38,7 +40,7 @@ def _widths(schedule: Schedule) -> Iterable[Sequence[int]]:
         molded = shaped is not None and shaped.shape.components > 1
         if isinstance(shape, Components):
             yield shape.procs
-        elif schedule.placed and (shape is not None or molded):
+        elif schedule.placed and schedule.placed[row] and (shape is not None or molded):
             yield [width for _, width in schedule.placed[row]]
         else:
             yield (size,)

@@ -13,8 +13,9 @@ Three rules, none of which looks at what the means say:
    0.4 or more, the run is too short, else batches ten times as long are as good as independent, and these make an
    interval by Student's t. They have 400 and 40; here it is 200 and 20, between the 10 and 30 of B. Schmeiser, "Batch
    size effects in the analysis of simulation output", Operations Research 30, 1982, and their second test is left out.
-   The run is long enough when half the width of each interval, over its mean, is at most what is asked for. Else a
-   longer one is made: twice as long, or as long as the precision wants, but at most four times.
+   The run is long enough when half the width of each interval, over its mean, is at most what is asked for. Else it
+   is carried on: half as long again, or as long as the precision wants, but at most four times. It is looked at
+   seldom, since a look too many finds an interval too narrow by chance.
 
 A group's mean is a ratio: the sum of its jobs in a batch over their number, with the delta method's interval. All
 groups have the same batches, those of all jobs, in which the lag-one correlation of each is looked at. Where a run
@@ -42,6 +43,7 @@ CORRELATED: Final = 0.4
 #: Of all intervals.
 LEVEL: Final = 0.95
 _MSER: Final = 5
+_SHORTEST_STEP: Final = 1.5
 _LONGEST_STEP: Final = 4.0
 
 Run = TypeVar("Run")
@@ -216,9 +218,9 @@ def until_precise(
     lengths: Lengths,
     give_up: Callable[[Run], bool] = lambda _run: False,
 ) -> Run:
-    """Longer and longer runs until one is precise enough, has as many jobs as it may have, or is given up: the last.
+    """A longer and longer run until it is precise enough, has as many jobs as it may have, or is given up.
 
-    ``simulate`` is asked for a run of so many jobs, of which the first are those of a shorter one.
+    ``simulate`` is asked for the first so many jobs of it, each time for more.
     """
     jobs = min(lengths.first, lengths.most)
     while True:
@@ -230,7 +232,7 @@ def until_precise(
 
 
 def _step(found: Reached, wanted: float) -> float:
-    """How many times as long the next run is: a tenth longer than the precision wants."""
+    """How many times as long the run is at the next look: a tenth longer than the precision wants."""
     if not found.steady:
-        return 2.0
-    return min(_LONGEST_STEP, 1.1 * (found.precision / wanted) ** 2)
+        return _SHORTEST_STEP
+    return min(_LONGEST_STEP, max(_SHORTEST_STEP, 1.1 * (found.precision / wanted) ** 2))

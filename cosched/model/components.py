@@ -140,14 +140,14 @@ def worst_fit(widths: Sequence[int], free: Sequence[int], *, share: bool = False
     ``free`` is by cluster; of clusters as free the lower index comes first. ``share``: each component in turn, the
     widest first, goes to the cluster that is freest then, so that two may lie on one.
     """
+    if len(widths) == 1:
+        freest = max(free, default=0)
+        return Placed((widths[0],), (free.index(freest),)) if widths[0] <= freest else None
     widest_first = tuple(sorted(widths, reverse=True))
     if share:
         return _in_turn(widest_first, [*free])
     if len(widest_first) > len(free):
         return None
-    if len(widest_first) == 1:
-        freest = max(free)
-        return Placed(widest_first, (free.index(freest),)) if widest_first[0] <= freest else None
     order = sorted(range(len(free)), key=lambda index: (-free[index], index))
     chosen = tuple(order[: len(widest_first)])
     fits = all(width <= free[index] for width, index in zip(widest_first, chosen, strict=True))

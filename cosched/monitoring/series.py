@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from cosched.linux.wakeups import BOUNDS_S
+from cosched.model.desk import PUBLIC_REASONS, Availability
 from cosched.model.job import TERMINAL, JobState
 
 Kind = Literal["gauge", "counter", "histogram"]
@@ -40,8 +42,10 @@ class Series(msgspec.Struct, frozen=True):
         return [each.name for each in self.labels]
 
 
-NODE_STATES: Final = ("up", "draining", "drained", "lost", "unknown")
-AVAILABILITIES: Final = ("free", "limited", "not_available")
+NODE_STATES: Final = ("up", "draining", "drained", "lost", "asleep", "unknown")
+AVAILABILITIES: Final = tuple(each.value for each in Availability)
+#: What the kernel tells the pressure of.
+RESOURCES: Final = ("cpu", "memory", "io")
 SIDES: Final = ("parallel", "local", "system")
 SET_ASIDE_CAUSES: Final = ("launches", "losses")
 #: Why what an agent sent was refused.
@@ -140,6 +144,12 @@ NODE_AVAILABLE: Final = _gauge(
     _NODE,
     Label("availability", AVAILABILITIES),
 )
+CLUSTER_AVAILABLE: Final = _gauge(
+    "cosched_cluster_available",
+    "Nodes of a cluster by what holds: free for parallel work, limited by the contract, not available.",
+    Label("cluster"),
+    Label("availability", AVAILABILITIES),
+)
 NODE_GUARD_UP: Final = _gauge("cosched_node_guard_up", "1 where the guard answers its agent.", _NODE)
 NODE_WITHOUT_GUARD: Final = _gauge("cosched_node_without_guard", "1 where the guard does not answer.", _NODE)
 NODE_PAUSED: Final = _gauge("cosched_node_paused", "1 where parallel work is paused by the owner's word.", _NODE)
@@ -168,28 +178,29 @@ NODE_CONTRACT_CPUS: Final = _gauge(
     "cosched_node_contract_cpus", "CPUs that the contract leaves to parallel work now.", _NODE, unit="CPUs"
 )
 NODE_CONTRACT_REASON: Final = _gauge(
-    "cosched_node_contract_reason", "1 for why it leaves so many.", _NODE, Label("reason")
+    "cosched_node_contract_reason", "1 for why it leaves so many.", _NODE, Label("reason", PUBLIC_REASONS)
 )
 NODE_PAUSES: Final = _counter(
-    "cosched_node_pauses_total", "How often parallel work was paused there, since its agent started.", _NODE
+    "cosched_node_pauses_total", "How often parallel work was paused there, since its guard started.", _NODE
 )
 NODE_PRESSURE: Final = _gauge(
     "cosched_node_pressure_ratio",
-    "Share of the last ten seconds in which some process waited for a resource.",
+    "Share of the last seconds in which some process of the owner's, or of the machine's, waited for a resource.",
     _NODE,
-    Label("resource", ("cpu", "memory", "io")),
+    Label("resource", RESOURCES),
     unit="ratio",
 )
 NODE_OWNER_WAKEUP: Final = _histogram(
     "cosched_node_owner_wakeup_seconds",
     "How late a process of ordinary priority wakes up beside the owner's.",
-    (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
+    BOUNDS_S,
     _NODE,
 )
 
 # the service
 
 ACCEPTING: Final = _gauge("cosched_accepting", "Whether jobs are accepted.")
+POLICY_FAILING: Final = _gauge("cosched_policy_failing", "1 while passes fail: nothing new starts.")
 PROCS: Final = _gauge("cosched_procs", "Processors in service.")
 PROCS_FREE: Final = _gauge("cosched_procs_free", "Processors that no job holds.")
 PASSES: Final = _counter("cosched_passes_total", "Scheduling passes.")

@@ -328,12 +328,16 @@ class SurveyDoc(msgspec.Struct, frozen=True):
     silent: list[str] = []
 
 
-class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators."""
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /v1/tokens. ``user`` is the caller himself where absent; another only for operators.
+
+    ``read_only``: for monitoring; it opens no job.
+    """
 
     life_s: float
     user: str | None = None
     label: str = ""
+    read_only: bool = False
 
 
 class TokenDoc(msgspec.Struct, frozen=True):
@@ -345,6 +349,7 @@ class TokenDoc(msgspec.Struct, frozen=True):
     created: str
     expires: str
     expired: bool = False
+    read_only: bool = False
 
 
 class TokenList(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ without a positive run time or size counts as one second on what it had, at leas
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from cosched.errors import BadInput
 from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.model.width import Components, Flexible, Range
 from cosched.workload.log import Field, Log
+
+T = TypeVar("T")
 
 Times = NDArray[np.int64]
 _Problem = tuple[str, NDArray[np.bool_], str, str]  # cause, jobs that have it, what was found, what was expected
@@ -95,6 +97,11 @@ class Tasks:
     kind: Sequence[str]
     program: Sequence[int] = ()
 
+    def only(self, rows: NDArray[np.int64]) -> "Tasks":
+        """Those of these rows alone, which rise."""
+        kind, program = _those(self.kind, rows), _those(self.program, rows)
+        return Tasks(self.memory_bytes[rows], self.cpu_permille[rows], kind, program)
+
 
 class Ask(NamedTuple):
     """What an evolving job asks for: when this part of its work is done, so many processes more (negative: fewer)."""
@@ -163,6 +170,23 @@ class Workload:
         """
         usable = len(np.unique(self.job_id)) == len(self) and (self.job_id >= 0).all()
         return self.job_id if usable else np.arange(1, len(self) + 1)
+
+    def only(self, rows: NDArray[np.int64]) -> "Workload":
+        """The jobs of these rows alone, which rise."""
+        columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
+        return replace(
+            self,
+            tasks=None if self.tasks is None else self.tasks.only(rows),
+            shapes=_those(self.shapes, rows),
+            divided=_those(self.divided, rows),
+            crossing_ppm=_those(self.crossing_ppm, rows),
+            **{name: getattr(self, name)[rows] for name in columns},
+        )
+
+
+def _those(values: Sequence[T], rows: NDArray[np.int64]) -> list[T]:
+    """The values of these rows; of no values at all, none."""
+    return [values[row] for row in rows.tolist()] if values else []
 
 
 def machine_size(log: Log, given: int | None = None, *, strict: bool = False) -> tuple[int, str]:

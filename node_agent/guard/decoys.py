@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cosched.linux import process
-from cosched.linux.cgroups import PERIOD_US, Cgroups
-from node_agent.guard.supervisor import close_all_but
+from cosched.linux.cgroups import DECOYS, PERIOD_US, Cgroups
+from node_agent.guard.helpers import forked
 
 _EVERY_S: Final = 0.002
 _RUN_NS: Final = 20_000
@@ -32,7 +32,6 @@ _TOO_MUCH_S: Final = 0.01
 #: So often in a row: once may be the hypervisor.
 _TIMES_LATE: Final = 3
 _SELDOM_S: Final = 0.5
-_NOBODY: Final = 65534
 _LOWEST: Final = 19
 _FIRST, _AGAIN = b"1", b"2"
 
@@ -85,9 +84,9 @@ class Decoys:
         decoys_ear, heralds_voice, recalls_ear, decoys_voice = ends
         try:
             decoy = self._forked(cpu, (decoys_ear, decoys_voice), lambda: _decoy(decoys_ear, decoys_voice))
-            self._cgroups.place_decoy(decoy, self._desk)
+            self._cgroups.place_at_desk(decoy, self._desk, DECOYS)
             recall = self._forked(cpu, (recalls_ear,), lambda: _recall(recalls_ear))
-            self._cgroups.place_decoy(recall, self._desk)
+            self._cgroups.place_at_desk(recall, self._desk, DECOYS)
             herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice, patience_s))
             self._cgroups.place_herald(herald)
         finally:
@@ -95,25 +94,9 @@ class Decoys:
                 os.close(end)
 
     def _forked(self, cpu: int, keep: Sequence[int], work: Callable[[], None]) -> int:
-        guard = os.getpid()
-        pid = os.fork()
-        if pid:
-            self._pidfds.append(os.pidfd_open(pid))
-            return pid
-        try:
-            process.reset_signals()
-            close_all_but(keep)
-            process.set_name("cosched-decoy")
-            os.sched_setaffinity(0, {cpu})
-            os.chdir("/")
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-                os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-            process.die_with_parent(guard)  # after that: the kernel forgets it when the user changes
-            work()
-        finally:
-            os._exit(0)
+        pid = forked("cosched-decoy", keep, work, cpu)
+        self._pidfds.append(os.pidfd_open(pid))
+        return pid
 
 
 def _herald(voice: int, patience_s: float, every_s: float = _EVERY_S) -> None:

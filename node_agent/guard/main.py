@@ -31,6 +31,7 @@ from node_agent.guard.records import Records
 from node_agent.guard.requests import Request
 from node_agent.guard.server import Answer, Server
 from node_agent.guard.settings import BadSettings, Settings, load
+from node_agent.guard.wakeup_probe import WakeupProbe
 
 _PATIENCE_S: Final = 3.0
 
@@ -57,6 +58,8 @@ class Guard:
             process.become_subreaper()
         self._periods = Periods(self._cgroups, lambda: self._limiter.ceiling_cpus)
         self._decoys = Decoys(self._cgroups, settings.cgroup.desk, allowed=settings.cgroup.decoys)
+        wanted = settings.monitoring.wakeups and settings.parallel
+        self._probe = WakeupProbe(self._cgroups, settings.cgroup.desk, wanted=wanted)
         self._can = check.found(settings, self._cgroups) | {"gives way": slices.give_way()}
         self._loop = Loop()
         self._server = Server(self._loop, settings.paths.run, agent_uid, self._handle, self._left)
@@ -110,6 +113,7 @@ class Guard:
                 self._loop.run_once()
         finally:
             self._decoys.stop()
+            self._probe.stop()
             self._jobs.levers.undo_all(self._jobs.groups)
             self._jobs.easing.end_all()
             self._limiter.arm(process.boottime_us())
@@ -130,6 +134,7 @@ class Guard:
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
+            Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]
         for duty in duties:
@@ -202,6 +207,7 @@ class Guard:
                     **self._jobs.levers.status_fields(),
                     **self._desk.status_fields(),
                     **self._decoys.status_fields(),
+                    **self._probe.status_fields(),
                     "periods_moved": self._periods.moves,
                 }
                 return {**status_fields, "can": self._can}

@@ -47,6 +47,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               jobs that are not as they were made, raises: how often jobs were given more weight, levers_problem,
               paused: why nothing may run here, or "", paused_until_us: null where no end is set,
               pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
+              probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
               word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
               jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events

@@ -55,6 +55,12 @@ class Contract(NamedTuple):
     mpl: int = 1
 
 
+class Monitoring(NamedTuple):
+    """What is measured here of what the owner feels: ``wakeups``, by a process that sleeps and wakes."""
+
+    wakeups: bool = True
+
+
 class Settings(NamedTuple):
     """The part of ``node.toml`` that the guard acts on. ``parallel``: whether this desk takes part at all."""
 
@@ -66,6 +72,7 @@ class Settings(NamedTuple):
     contract: Contract = Contract()
     weights: Weights = Weights()
     parallel: bool = True
+    monitoring: Monitoring = Monitoring()
 
 
 #: Keys of the file that are others' business; any further one is a mistake.
@@ -109,13 +116,14 @@ def parsed(raw: Mapping[str, Any]) -> Settings:
         Contract(**_table(raw, "contract", Contract())),
         Weights(**_table(raw, "weights", Weights())),
         raw.get("parallel", True),
+        Monitoring(**_table(raw, "monitoring", Monitoring())),
     )
     _check(settings)
     return settings
 
 
 def _check(settings: Settings) -> None:
-    paths, cgroup, security, contract, weights, parallel = settings[2:]
+    paths, cgroup, security, contract, weights, parallel, _ = settings[2:]
     _expect(isinstance(parallel, bool), "parallel", parallel, "true or false")
     for key, path in (("run", paths.run), ("state", paths.state), *(("keep", kept) for kept in paths.keep)):
         _expect(os.path.isabs(path), f"paths.{key}", path, "an absolute path")

@@ -19,7 +19,7 @@ from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
-from cosched.model.desk import ContractReason, DeskReport
+from cosched.model.desk import ContractReason, DeskReport, Wakeups
 from cosched.model.desk import Pressure as PressureShares
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
@@ -73,6 +73,7 @@ class Desk:
         self._pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
         self._shares: dict[str, float] = {}
         self._pauses = 0
+        self._wakeups: Wakeups | None = None
         self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
@@ -127,7 +128,7 @@ class Desk:
             paused=bool(self.paused),
             guarded=self._guard.ready.is_set(),
         )
-        return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares))
+        return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -266,6 +267,7 @@ class Desk:
         self.limited_cpus = _cpus(limits.get("cpus"))
         self._contract_cpus = _cpus(status.get("contract_cpus"))
         self._pauses = int(status.get("pauses") or 0)
+        self._wakeups = _wakeups((status.get("probe") or {}).get("wakeups"))
 
 
 def _cpus(found: object) -> float | None:
@@ -276,6 +278,11 @@ def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
     """For the scheduler; None where the kernel tells none."""
     by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
     return PressureShares(**by_kind) if by_kind else None
+
+
+def _wakeups(found: dict[str, Any] | None) -> Wakeups | None:
+    """What the guard's probe has counted; None where there is none."""
+    return Wakeups(tuple(found["counts"]), found["late_us"]) if found else None
 
 
 def _word(found: dict[str, Any]) -> OwnersWord:

@@ -28,6 +28,7 @@ from cosched.wire.messages import (
     Hello,
     Order,
     OutputChunk,
+    OwnersWord,
     ReadOutput,
     Rejected,
     Revoked,
@@ -87,7 +88,8 @@ class Link:
         self._url, self._identity = url, identity
         self._hello, self._shell, self._output, self._desk = hello, shell, output, desk
         shell.tell, shell.hang_up = self.tell, self._hang_up
-        desk.tell_word = self.tell
+        desk.tell_word = self._tell_word
+        self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
@@ -148,8 +150,9 @@ class Link:
             self._problem = ""
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
+            self._spoken = welcome.version
             if self._desk.word != NO_WORD:
-                self.tell(self._desk.word)
+                self._tell_word(self._desk.word)
             self._shell.hand_in(happened.Joined())
             # In a task of its own: before Python 3.13 a group whose task failed leaves its parent marked as cancelled,
             # and in a task so marked Python before 3.11.4 makes a cancellation of each time limit, of closing's too.
@@ -185,6 +188,11 @@ class Link:
         self._revocations.learn(answer.revoked)
         self._desk.welcome(answer.contract, answer.fence.epoch)
         return answer
+
+    def _tell_word(self, word: OwnersWord) -> None:
+        """The owner's word, to a scheduler that may know what that is; the guard holds to it in any case."""
+        if self._spoken > RIGID_VERSION:
+            self.tell(word)
 
     def _hang_up(self, reason: str) -> None:
         self._hung_up = reason

@@ -78,6 +78,7 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
     free_procs = room.free_procs
     changed: set[int] = set()
     answered: set[int] = set()
+    last = plan.changes[-1]
     for change in plan.changes:
         job = change.job
         if isinstance(change, PlannedAnswer):
@@ -89,7 +90,8 @@ def _check_changes(machine: MachineView, plan: Plan) -> set[int]:
                 problem = room.misfit(job, allocation)
             else:
                 problem = _width(job, allocation) or room.misfit(job.at(allocation.processes), allocation)
-            room.take(job, allocation)
+            if change is not last:
+                room.take(job, allocation)
             if job.id in changed or not queue.has(job):
                 waits = job.id in queue and job.id not in changed
                 problem = "the queue has another job of this number" if waits else "it is not in the queue"

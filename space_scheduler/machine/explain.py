@@ -23,7 +23,9 @@ def refusal(machine: MachineView, job: Job) -> Reason | None:
     capacity = machine.capacity
     if job.procs > capacity.procs_installed and (machine.nodes is not None or not machine.rules.awaits_nodes):
         return Reason(Why.WIDER_THAN_MACHINE, {"procs": job.procs, "machine_procs": capacity.procs_installed})
-    return None if machine.nodes is None else _never_fits(machine.nodes.empty(installed=True), job)
+    if machine.nodes is None or machine.nodes.ever_fits(job):
+        return None
+    return _never_fits(machine.nodes.empty(installed=True), job)
 
 
 def _never_fits(room: Room, job: Job) -> Reason | None:
@@ -46,7 +48,7 @@ def _never_fits(room: Room, job: Job) -> Reason | None:
 
 def ever_fits(machine: MachineView, job: Job) -> bool:
     """Whether a job could start with all nodes empty that ever joined."""
-    return machine.nodes is None or machine.nodes.empty(installed=True).obstacle(job) is None
+    return machine.nodes is None or machine.nodes.ever_fits(job)
 
 
 def awaits(record: Record) -> Reason:

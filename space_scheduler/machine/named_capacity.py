@@ -2,15 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
+from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
 from space_scheduler.feasibility import NO_BANS, Place, Room
 from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
+
+#: What a place depends on: processors, memory and CPU of each task, kind, nodes to avoid, and other widths.
+Asked = tuple[int, int, int, str, tuple[str, ...], Shape | None]
+_MOST_KNOWN: Final = 4096
 
 
 class NamedCapacity:
@@ -29,11 +35,11 @@ class NamedCapacity:
         self.members: dict[str, Member] = {}
         self.procs_installed = self.procs_total = self.free_procs = 0
         self.widest = self.version = 0
-        self.bans: Mapping[int, frozenset[str]] = (
-            NO_BANS  # by user, the nodes whose owners take none of that one's jobs
-        )
+        #: By user, the nodes whose owners take none of that user's jobs.
+        self.bans: Mapping[int, frozenset[str]] = NO_BANS
         self._room: Room | None = None  # what is free, kept up to date until nodes change
         self._installed: Room | None = None  # what all nodes would have free, until nodes change
+        self._known_to_fit: set[Asked] = set()  # there, of those who were asked about last
 
     def __getitem__(self, name: str) -> Member:
         if name not in self.members:
@@ -129,6 +135,7 @@ class NamedCapacity:
     def _count(self, member: Member, sign: int = 1) -> None:
         """Count a node as it is, or count it no more, before it changes."""
         self._room = self._installed = None
+        self._known_to_fit.clear()
         self.procs_installed += sign * member.places
         self.procs_total += sign * member.places if member.in_service else 0
         self.free_procs += sign * member.free_procs
@@ -140,9 +147,9 @@ class NamedCapacity:
         self.version += 1
         for share in allocation.nodes:
             member = self.members[share.node]
-            self.free_procs -= member.free_procs
+            had = member.free_procs
             member.take(job, share)
-            self.free_procs += member.free_procs
+            self.free_procs += member.free_procs - had
         if self._room is not None:
             self._room.take(job, allocation)
 
@@ -160,9 +167,9 @@ class NamedCapacity:
         self.version += 1
         for share in allocation.nodes:
             member = self.members[share.node]
-            self.free_procs -= member.free_procs
+            had = member.free_procs
             member.give(job, share)
-            self.free_procs += member.free_procs
+            self.free_procs += member.free_procs - had
         if self._room is not None:
             self._room.give(job, allocation)
 
@@ -230,6 +237,18 @@ class NamedCapacity:
             self._installed = self._made_empty(members, [each.node.memory_bytes for each in members], ())
         return self._installed.copy()
 
+    def ever_fits(self, job: Job) -> bool:
+        """Whether the job has a place on all nodes that ever joined, all of them empty."""
+        asked = job.procs, job.memory_bytes, job.cpu_permille, job.kind, job.avoid, job.shape
+        if asked in self._known_to_fit:
+            return True
+        if self.empty(installed=True).obstacle(job) is not None:
+            return False
+        if len(self._known_to_fit) >= _MOST_KNOWN:
+            self._known_to_fit.clear()
+        self._known_to_fit.add(asked)
+        return True
+
     def _made_empty(self, members: list[Member], memory_bytes: list[int], owners: Sequence[Owner | None]) -> Room:
         names, procs = [each.node.name for each in members], [each.places for each in members]
         cpus = [each.node.cpus or each.node.procs for each in members]
@@ -247,7 +266,7 @@ class NamedCapacity:
 
     def cost_ppm(self, job: Job, allocation: Allocation) -> int:
         """By how many millionths of its time communication between clusters has a job take longer there."""
-        if self.rules.between is None and job.crossing_ppm is None:
+        if len(allocation.nodes) < 2 or (self.rules.between is None and job.crossing_ppm is None):
             return 0
         clusters = {self.members[share.node].node.cluster for share in allocation.nodes}
         return crossing_ppm(job, clusters, self.rules.between)

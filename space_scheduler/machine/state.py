@@ -40,6 +40,7 @@ from space_scheduler.machine.rules import BadPlan, MachineRules
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.policy.interface import (
     Changes,
+    Held,
     Nodes,
     Plan,
     PlannedAnswer,
@@ -394,9 +395,13 @@ def _running_job(record: Record, now_us: int, polls: bool) -> RunningJob:
 
 def nodes_of(machine: Machine, capacity: NamedCapacity) -> Nodes:
     """The nodes as a policy sees them."""
-    held = [(end_us, machine.jobs.records[job_id]) for end_us, job_id, _ in machine.jobs.ends]
-    nodes = Nodes(capacity.room(), [(at, each.job, each.allocation) for at, each in held if each.allocation])
+    nodes = Nodes(capacity.room, lambda: _held(machine))
     if machine.rates is not None:
         nodes.occupancy = machine.rates.occupancy
-        nodes.progress = [each.progress() for _, each in held]
+        nodes.progress = [each.progress() for each in machine.jobs.holding()]
     return nodes
+
+
+def _held(machine: Machine) -> list[Held]:
+    found = zip(machine.jobs.ends, machine.jobs.holding(), strict=True)
+    return [(end[0], each.job, each.allocation) for end, each in found if each.allocation]

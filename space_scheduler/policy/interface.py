@@ -22,6 +22,8 @@ from space_scheduler.policy.queue import JobQueue
 from space_scheduler.progress import Occupancy, Rate
 from space_scheduler.reasons import Reason, Why
 
+Held = tuple[int, Job, Allocation]
+
 
 class Changes(msgspec.Struct):
     """What happened since the last pass; an empty one means that no pass is needed.
@@ -61,15 +63,31 @@ class Changes(msgspec.Struct):
 class Nodes:
     """The nodes of a machine where they have names: what is free on each in service, and what its jobs hold.
 
-    ``held``: (predicted end, job, what it holds), in order of time, all after now. ``room`` is a copy; do what you
-    like with a copy of it. Where jobs share nodes, ``occupancy`` gives rates (``space_scheduler.progress``) and
-    ``progress`` is how far each job is; predicted ends are then those at the rates of now.
+    Both are made when they are first asked for, during the pass. Where jobs share nodes, ``occupancy`` gives rates
+    (``space_scheduler.progress``) and ``progress`` is how far each job is; predicted ends are then those at the rates
+    of now.
     """
 
-    room: Room
-    held: Sequence[tuple[int, Job, Allocation]]
+    make_room: Callable[[], Room]
+    make_held: Callable[[], Sequence[Held]]
     occupancy: Occupancy | None = None
     progress: Sequence[Progress] = ()
+    _room: Room | None = None
+    _held: Sequence[Held] | None = None
+
+    @property
+    def room(self) -> Room:
+        """What is free: a copy, always the same one. Plan on a copy of it."""
+        if self._room is None:
+            self._room = self.make_room()
+        return self._room
+
+    @property
+    def held(self) -> Sequence[Held]:
+        """(predicted end, job, what it holds), in order of time, all after now."""
+        if self._held is None:
+            self._held = self.make_held()
+        return self._held
 
 
 class RunningJob(NamedTuple):

@@ -181,7 +181,7 @@ class Service:
 
     def _application(self, callers: Callers, page: Page, *holders: object) -> web.Application:
         """Every address with its handler, a method of one of the holders, behind what all requests pass."""
-        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate()]
+        middlewares = [self.metrics.http.counting(), told(self.log), callers.gate(openapi.READABLE)]
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
         app.add_routes(openapi.routes(Heavy(callers), page, *holders))
         app.add_routes(page.routes())
@@ -196,7 +196,9 @@ class Service:
 
     def _measured(self, core: Timed, identity: Path) -> Metrics:
         """What counts, and is told what to count."""
-        metrics = Metrics(core, self.book, self.link, self.launches.suspects.counted, self.host.path, identity)
+        metrics = Metrics(
+            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
+        )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
         metrics.disk.look()

@@ -13,7 +13,7 @@ import numpy as np
 from cosched.errors import BadInput
 from cosched.model.time import FOREVER_US
 from cosched.model.width import Shape
-from cosched.workload.rules import Tasks, Workload
+from cosched.workload.rules import Workload
 from space_scheduler.machine.events import NodeJoined
 from space_scheduler.machine.state import SchedulerState
 from space_scheduler.policy.interface import Policy
@@ -39,21 +39,7 @@ def fitting(load: Workload, policies: Sequence[Policy], site: Site, *, strict: b
                 raise BadInput(where, str(why), "a job that could start on the site's nodes")
     if keep.all():
         return load
-    tasks = load.tasks
-    if tasks is not None:
-        kinds = tuple(kind for kind, kept in zip(tasks.kind, keep, strict=True) if kept)
-        programs = tuple(program for program, kept in zip(tasks.program, keep, strict=False) if kept)
-        tasks = Tasks(tasks.memory_bytes[keep], tasks.cpu_permille[keep], kinds, programs)
-    columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
-    return replace(
-        load,
-        tasks=tasks,
-        shapes=[each for each, kept in zip(load.shapes, keep, strict=False) if kept],
-        crossing_ppm=[each for each, kept in zip(load.crossing_ppm, keep, strict=False) if kept],
-        divided=[each for each, kept in zip(load.divided, keep, strict=False) if kept],
-        skipped={**load.skipped, CAUSE: int((~keep).sum())},
-        **{name: getattr(load, name)[keep] for name in columns},
-    )
+    return replace(load.only(np.flatnonzero(keep)), skipped={**load.skipped, CAUSE: int((~keep).sum())})
 
 
 def _refused(load: Workload, policy: Policy, site: Site) -> dict[int, Reason]:

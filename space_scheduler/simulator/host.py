@@ -8,18 +8,18 @@ With ``ties=batch`` (the default) all events of an instant are handled and one p
 log: the rule of other simulators, for comparing job by job.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 from msgspec import structs
 
-from cosched.model.time import plain_seconds
+from cosched.model.time import FOREVER_US, plain_seconds
 from cosched.workload.rules import AtLimit, Workload
 from cosched.workload.schedule import Schedule, settled
-from space_scheduler.machine.events import Event
+from space_scheduler.machine.events import Boundary, Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
@@ -28,7 +28,19 @@ from space_scheduler.simulator.site import Site, SiteRun
 from space_scheduler.simulator.truth import LearningRun
 from space_scheduler.simulator.world import Run, Stuck
 
-__all__ = ["Observer", "Outcome", "Site", "Stuck", "Ties", "World", "drive", "simulate", "site_rules"]
+__all__ = [
+    "Observer",
+    "Outcome",
+    "Simulation",
+    "Site",
+    "Stuck",
+    "Ties",
+    "World",
+    "begin",
+    "drive",
+    "simulate",
+    "site_rules",
+]
 
 Observer = Callable[[int, Event, list[Instruction]], None]
 
@@ -102,7 +114,117 @@ def node_cpus(state: SchedulerState) -> Mapping[str, NodeCpu]:
     return {} if rates is None else rates.occupancy.nodes
 
 
+class Simulation:
+    """A simulation that can be stopped, looked at and carried on (:func:`begin`)."""
+
+    def __init__(self, state: SchedulerState, run: Run, site: Site | None) -> None:
+        self._state = state
+        self._run = run
+        self._site = site
+        self._ahead = iter(run.happenings())
+
+    def until(self, jobs: int) -> Outcome:
+        """Carry it on until so many jobs have been submitted, to the end of that instant, and look at them.
+
+        It is what a simulation of these jobs alone would have by then. A job that waits has no start and no end yet
+        (``FOREVER_US``), one that runs ends as is predicted of it now.
+        """
+        drive(self._state, _Until(self._run, self._ahead, jobs))
+        done = self._run.submissions.done
+        return self._outcome(self._run.workload.only(np.arange(done)))
+
+    def finish(self, observer: Observer | None = None, *, validate: bool = False) -> Outcome:
+        """Carry it on to its end. Raises as :func:`simulate` does."""
+        state = self._state
+        drive(state, _Until(self._run, self._ahead, None), observer, validate=validate)
+        if state.records:
+            first = next(iter(state.records))
+            raise Stuck(
+                f"{len(state.records)} jobs wait and nothing can happen any more at {plain_seconds(state.now_us)} s; "
+                f"job {first}: {state.explain(first)}"
+            )
+        return self._outcome(self._run.workload)
+
+    def _outcome(self, load: Workload) -> Outcome:
+        run, site, count = self._run, self._site, len(load)
+        start_us, end_us, promised_us = (
+            np.array(each[:count], np.int64) for each in (run.starts_us, run.ends_us, run.promised_us)
+        )
+        waits = start_us < 0
+        start_us[waits] = end_us[waits] = FOREVER_US
+        work_us = None
+        if site is not None or load.shapes:
+            work_us = np.array([-(-each // 1) for each in run.run_us[:count]], np.int64)
+        outcome = Outcome(
+            load,
+            start_us,
+            end_us,
+            promised_us,
+            {why.name.lower(): times for why, times in sorted(run.reasons.items())},
+            self._state.passes,
+            work_us=work_us,
+            holdings=None if run.holdings is None else settled(run.holdings),
+        )
+        if site is None:
+            return outcome
+        return replace(
+            outcome,
+            placed=[run.placed.get(row, ()) for row in range(count)],
+            nodes=[node.name for node in site.nodes],
+            clusters=[node.cluster for node in site.nodes] if any(node.cluster for node in site.nodes) else (),
+        )
+
+
+class _Until(NamedTuple):
+    """The world of a run, up to the submission of so many jobs; None: to its end."""
+
+    run: Run
+    ahead: Iterator[tuple[int, Event]]
+    jobs: int | None
+
+    def happenings(self) -> Iterator[tuple[int, Event]]:
+        if self.jobs is None:
+            yield from self.ahead
+            return
+        for now_us, event in self.ahead:
+            yield now_us, event
+            if self.run.submissions.done >= self.jobs and isinstance(event, Boundary):
+                return
+
+    def carry_out(self, instructions: list[Instruction], now_us: int) -> Sequence[Event]:
+        return self.run.carry_out(instructions, now_us)
+
+
+class Options(TypedDict, total=False):
+    """How a workload is simulated: see :func:`begin`."""
+
+    ties: Ties
+    at_limit: AtLimit
+    launch_delay_us: int
+    site: Site | None
+    progress: Callable[[int], None] | None
+    fold_cost_ppm: int
+    resize_cost_us: int
+    holdings: bool
+
+
 def simulate(
+    workload: Workload,
+    policy: Policy,
+    *,
+    observer: Observer | None = None,
+    validate: bool = False,
+    **options: Unpack[Options],
+) -> Outcome:
+    """Run a workload to its end; ``options`` are those of :func:`begin`.
+
+    ``observer`` and ``validate`` are those of :func:`drive`. The same arguments give the same outcome, event by event.
+    Raises :class:`Stuck` when jobs wait and nothing can happen any more.
+    """
+    return begin(workload, policy, **options).finish(observer, validate=validate)
+
+
+def begin(
     workload: Workload,
     policy: Policy,
     *,
@@ -110,20 +232,17 @@ def simulate(
     at_limit: AtLimit = AtLimit.KILL,
     launch_delay_us: int = 0,
     site: Site | None = None,
-    observer: Observer | None = None,
     progress: Callable[[int], None] | None = None,
-    validate: bool = False,
     fold_cost_ppm: int = 0,
     resize_cost_us: int = 0,
     holdings: bool = False,
-) -> Outcome:
-    """Run a workload to its end, on ``workload.procs_total`` processors, or on a site.
+) -> Simulation:
+    """A simulation of a workload on ``workload.procs_total`` processors, or on a site.
 
-    On a site run times and estimates are those alone on idle nodes. ``observer`` and ``validate`` are those of
-    :func:`drive`; ``progress`` is told how many jobs have been submitted, every few thousand. ``fold_cost_ppm`` and
-    ``resize_cost_us`` are those of :class:`MachineRules`; ``holdings``: the outcome has what each job held from when
-    on, which it also has where the workload has jobs of several widths. The same arguments give
-    the same outcome, event by event. Raises :class:`Stuck` when jobs wait and nothing can happen any more.
+    On a site run times and estimates are those alone on idle nodes. ``progress`` is told how many jobs have been
+    submitted, every few thousand. ``fold_cost_ppm`` and ``resize_cost_us`` are those of :class:`MachineRules`;
+    ``holdings``: the outcome has what each job held from when on, which it also has where the workload has jobs of
+    several widths.
     """
     kill = at_limit is AtLimit.KILL
     sequential = ties is Ties.SEQUENTIAL
@@ -141,32 +260,4 @@ def simulate(
     state = SchedulerState(policy, rules)
     if site is not None and site.learns and site.sharing is not None:
         run.truth = LearningRun(run, site.sharing, lambda: node_cpus(state), site.between)
-    drive(state, run, observer, validate=validate)
-    if state.records:
-        first = next(iter(state.records))
-        raise Stuck(
-            f"{len(state.records)} jobs wait and nothing can happen any more at {plain_seconds(state.now_us)} s; "
-            f"job {first}: {state.explain(first)}"
-        )
-    reasons = {why.name.lower(): times for why, times in sorted(run.reasons.items())}
-    work_us = (
-        None if site is None and not workload.shapes else np.array([-(-each // 1) for each in run.run_us], np.int64)
-    )
-    outcome = Outcome(
-        workload,
-        np.asarray(run.starts_us),
-        np.asarray(run.ends_us),
-        np.asarray(run.promised_us),
-        reasons,
-        state.passes,
-        work_us=work_us,
-        holdings=None if run.holdings is None else settled(run.holdings),
-    )
-    if site is None:
-        return outcome
-    return replace(
-        outcome,
-        placed=[run.placed[index] for index in range(len(workload))],
-        nodes=[node.name for node in site.nodes],
-        clusters=[node.cluster for node in site.nodes] if any(node.cluster for node in site.nodes) else (),
-    )
+    return Simulation(state, run, site)

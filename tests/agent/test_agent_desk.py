@@ -1,10 +1,13 @@
 """The desk, live: a key on a real terminal, the guard's limits, the lease."""
 
 import asyncio
+import json
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.agents import Cluster, Node, until
@@ -155,3 +158,50 @@ async def test_use_is_told_by_side(cluster: Cluster) -> None:
         assert usage.memory_parallel_bytes > 0
         assert usage.memory_free_bytes > 0
         assert usage.load_1min >= 0
+
+
+def at_desk(node: Node, **request: object) -> dict[str, Any]:
+    """What the guard of a node answers at the desk's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(30)
+        connection.connect(str(node.run / "desk.sock"))
+        connection.send(json.dumps(request).encode())
+        answer: dict[str, Any] = json.loads(connection.recv(65536))
+        return answer
+
+
+async def test_the_owners_word_is_told_at_each_change_and_first_of_all_after_a_welcome(cluster: Cluster) -> None:
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: "a" in scheduler.beats, "a heartbeat")
+        assert scheduler.got == [], "nothing was said"
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        await scheduler.next("a", wire.Prepared)
+        script = b"#!/bin/sh\nexec sleep 1000\n"
+        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), script, ()))
+        await scheduler.next("a", wire.Started)
+        assert at_desk(node, do="ban", user="bob")["ok"]
+        assert at_desk(node, do="share", cpu_ratio=0.25)["ok"]
+        await scheduler.next("a", wire.OwnersWord, bans=("bob",), cpu_ratio=0.25)
+        assert at_desk(node, do="end", job=5)["ended"] == [5]
+        await scheduler.next("a", wire.OwnersWord, ended=((5, 1),))
+        ended = await scheduler.next("a", wire.ProgramEnded)
+        assert ended.exit.cause == "owner"
+    later = cluster.scheduler(epoch=2)
+    async with later:
+        await until(lambda: later.got, "a message")
+        assert later.got[0] == ("a", wire.OwnersWord(0.25, ("bob",), ((5, 1),)))
+
+
+async def test_what_ends_a_job_is_told_before_its_end(cluster: Cluster) -> None:
+    """Else the scheduler would take it for the script's own failure."""
+    node = cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        await scheduler.tell("a", cluster.prepare(scheduler.fence, 5, "a"))
+        await scheduler.next("a", wire.Prepared)
+        await scheduler.tell("a", wire.Run(scheduler.fence, wire.OrderId(5, 1, 2), b"#!/bin/sh\nsleep 1000\n", ()))
+        await scheduler.next("a", wire.Started)
+        at_desk(node, do="end")
+        kinds = (wire.OwnersWord, wire.ProgramEnded)
+        told = await until(lambda: [m for _, m in scheduler.got if isinstance(m, kinds)][1:] and scheduler.got, "both")
+        assert [type(message) for _, message in told if isinstance(message, kinds)][:2] == list(kinds)

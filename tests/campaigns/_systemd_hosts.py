@@ -2,7 +2,8 @@
 
 The image is made once and kept. A host is a ``systemd-nspawn`` on a bridge in a network namespace of its own: it has
 the other hosts and nothing else, so no package index. The controller's commands run in that namespace. Its ssh keys
-are made for each run. Control groups are this machine's (version 1 where the machine has that).
+are made for each run. Control groups are this machine's (version 1 where the machine has that), but for hosts that
+have a kernel of their own (``_uml``).
 """
 
 import contextlib
@@ -13,6 +14,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from campaigns._uml import Uml
 
 SUITE = "bookworm"
 MIRROR = "http://deb.debian.org/debian"
@@ -78,9 +81,11 @@ def prepare(root: Path) -> None:
 class SystemdHosts:
     """Hosts by name, at 10.88.0.11 and up, until :meth:`close`. ``directory`` must not be on an overlay itself."""
 
-    def __init__(self, directory: Path, base: Path, names: Sequence[str]) -> None:
+    def __init__(self, directory: Path, base: Path, names: Sequence[str], kernels: Sequence[str] = ()) -> None:
+        """``kernels`` are those of the names whose hosts have a kernel of their own."""
         self.directory, self._base = directory, base
         self.addresses = {name: f"10.88.0.{11 + at}" for at, name in enumerate(names)}
+        self._kernels = {name: Uml(directory / name, name, self.addresses[name], f"tap-{name}") for name in kernels}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._spaces: list[str] = []
         self._mounts: list[Path] = []
@@ -106,7 +111,13 @@ class SystemdHosts:
         run("ip", "-n", self.bridge, "link", "add", "br0", "type", "bridge")
         run("ip", "-n", self.bridge, "address", "add", f"{CONTROLLER}/24", "dev", "br0")
         run("ip", "-n", self.bridge, "link", "set", "br0", "up")
+        for name in self._kernels:
+            tap = f"tap-{name}"
+            run("ip", "-n", self.bridge, "tuntap", "add", "dev", tap, "mode", "tap")
+            run("ip", "-n", self.bridge, "link", "set", tap, "master", "br0", "up")
         for at, (name, address) in enumerate(self.addresses.items()):
+            if name in self._kernels:
+                continue
             space = self.space(name)
             self._space(space)
             link = ("link", "add", f"port{at}", "type", "veth", "peer", "name", "host0", "netns", space)
@@ -156,16 +167,20 @@ class SystemdHosts:
         kind, key, *_ = host_key.with_suffix(".pub").read_text(encoding="ascii").split()
         with self.known_hosts.open("a", encoding="ascii") as file:
             file.write(f"{self.addresses[name]} {kind} {key}\n")
+        if name in self._kernels:
+            self._kernels[name].prepare(self.root(name))
 
-    def boot(self, name: str) -> None:
-        """Start a host, and wait until its ssh server answers. Raises RuntimeError."""
+    def boot(self, name: str, program: Sequence[str] = ()) -> None:
+        """Start a host, and wait until its ssh server answers; its first process is systemd, or the ``program``.
+
+        Raises RuntimeError.
+        """
         log = (self.directory / name / "console.log").open("ab")
+        own = self._kernels.get(name)
+        command = own.command(self.root(name), self.bridge) if own else self._container(name, program)
         self._running[name] = subprocess.Popen(
-            [*self._grouped(name), "systemd-nspawn", "-q", "--register=no", "--keep-unit", "-D", self.root(name), "-b",
-             f"--network-namespace-path=/run/netns/{self.space(name)}", f"--hostname={name}", "--console=pipe",
-             "--resolv-conf=off", "--timezone=off"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
         log.close()
         end_s = time.monotonic() + _BOOT_S
         while True:
@@ -176,6 +191,13 @@ class SystemdHosts:
                 said = (self.directory / name / "console.log").read_text(errors="replace")
                 raise RuntimeError(f"{name} does not come up: {said[-2000:]}")
             time.sleep(0.3)
+
+    def _container(self, name: str, program: Sequence[str]) -> list[str | Path]:
+        return [
+            *self._grouped(name), "systemd-nspawn", "-q", "--register=no", "--keep-unit", "-D", self.root(name),
+            f"--network-namespace-path=/run/netns/{self.space(name)}", f"--hostname={name}", "--console=pipe",
+            "--resolv-conf=off", "--timezone=off", *(program or ["-b"]),
+        ]  # fmt: skip
 
     def _grouped(self, name: str) -> list[str]:
         """What starts a command in control groups of this host's own: side by side, hosts would share their units'."""
@@ -194,11 +216,15 @@ class SystemdHosts:
     def halt(self, name: str) -> None:
         """Shut a host down, as its power switch does; what it wrote stays."""
         process = self._running.pop(name)
-        process.send_signal(signal.SIGTERM)
+        if name in self._kernels:
+            with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
+                self.at(name, "systemctl poweroff", timeout_s=10)
+        else:
+            process.send_signal(signal.SIGTERM)
         try:
             process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # of a kernel of its own all processes are this machine's too
             process.wait()
 
     def ssh(self, name: str) -> list[str]:
@@ -229,6 +255,8 @@ class SystemdHosts:
         """End the hosts; take away their mounts, networks and groups. What they wrote goes with the directory."""
         for name in list(self._running):
             self.halt(name)
+        for kernel in self._kernels.values():
+            kernel.close()
         for mount in reversed(self._mounts):
             subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
         for space in reversed(self._spaces):

@@ -6,14 +6,16 @@ about is printed (``-s``), and has to have happened.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import settings
-from reference.coallocation import Conservative, Divided, Easy, Split, clusters_of, simulate
+from reference.coallocation import Backfill, Conservative, Divided, Easy, Split, clusters_of, simulate
 from reference.coallocation_loads import Load, Row, load
 from reference.rules import Fpfs, JustTheHead
+from reference.sharing_clusters import simulate as simulate_sharing
 from reference.world import Rule
 
 from cosched.model.components import Between
@@ -21,8 +23,10 @@ from cosched.model.node import Node
 from cosched.model.width import Components, Flexible
 from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.plugins import resolve
+from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.presets import compose
-from space_scheduler.simulator.host import Site
+from space_scheduler.progress import Sharing
+from space_scheduler.simulator.host import Outcome, Site
 from space_scheduler.simulator.host import simulate as simulate_core
 
 #: Workloads for each policy: with HYPOTHESIS_PROFILE=campaign thousands.
@@ -48,12 +52,16 @@ PAIRS = {
     "fpfs(1)": Pair("fpfs(1)", lambda: Fpfs(1)),
     "fpfs(3)": Pair("fpfs(3)", lambda: Fpfs(3)),
     "easy": Pair("backfill(1)", Easy),
+    "backfill(2)": Pair("backfill(2)", lambda: Backfill(2)),
+    "backfill(3)": Pair("backfill(3)", lambda: Backfill(3)),
     "arrival": Pair("conservative(arrival)", lambda: Conservative("arrival")),
     "none": Pair("conservative(none)", lambda: Conservative("none")),
 }
 #: Without conservative backfilling. Once a job has overrun that places everything again whenever it looks, and how
-#: often is its own affair; and it reserves nodes, which the reference's clusters do not have.
-UNRESERVED = [name for name in PAIRS if name not in ("arrival", "none")]
+#: often is its own affair.
+UNKEPT = [name for name in PAIRS if name not in ("arrival", "none")]
+#: And without several reservations: they are of nodes, which the reference's clusters do not have.
+UNRESERVED = [name for name in UNKEPT if name not in ("backfill(2)", "backfill(3)")]
 
 
 def site(made: Load, *, procs: int) -> Site:
@@ -125,7 +133,13 @@ def agree(
     here = happened(jobs, rule)
     policy = compose("fcfs", pair.select, "worst-fit(share-clusters)" if share else "worst-fit")
     ours = simulate_core(workload(made), policy, site=site(made, procs=procs), at_limit=at_limit, validate=True)
-    promised = [-1 if job.promised is None else job.promised for job in jobs] if pair.promises else [-1] * len(jobs)
+    same_outcome(ours, jobs, promises=pair.promises)
+    return here
+
+
+def same_outcome(ours: Outcome, jobs: list[Divided], *, promises: bool) -> None:
+    """Raises :class:`Different`."""
+    promised = [-1 if job.promised is None or not promises else job.promised for job in jobs]
     both = {
         "starts": (ours.start_us.tolist(), [job.start for job in jobs]),
         "ends": (ours.end_us.tolist(), [job.end for job in jobs]),
@@ -134,7 +148,6 @@ def agree(
     }
     if differently := [f"{what}: {a}, not {b}" for what, (a, b) in both.items() if a != b]:
         raise Different("; ".join(differently))
-    return here
 
 
 def compare(name: str, seeds: int, **more: Any) -> None:
@@ -167,7 +180,7 @@ def test_clusters_of_many_nodes(name: str) -> None:
     compare(name, FEWER, procs=2)
 
 
-@pytest.mark.parametrize("name", UNRESERVED)
+@pytest.mark.parametrize("name", UNKEPT)
 def test_jobs_that_run_past_their_estimate(name: str) -> None:
     compare(name, FEWER, at_limit=AtLimit.RUN)
 
@@ -175,6 +188,56 @@ def test_jobs_that_run_past_their_estimate(name: str) -> None:
 def test_the_presets_are_two_of_these() -> None:
     assert resolve("coalloc-fcfs") == compose("fcfs", "jfirst", "worst-fit")
     assert resolve("coalloc-fpfs(3)") == compose("fcfs", "fpfs(3)", "worst-fit")
+
+
+# 3DBackfilling, where jobs share the CPUs of a cluster
+
+
+def half(places: int) -> int:
+    return -(-places // 2)
+
+
+def shared_site(made: Load) -> Site:
+    """Each cluster a node with a CPU for two places."""
+    nodes = [
+        Node(str(cluster), places, 1 << 40, half(places), cluster=str(cluster))
+        for cluster, places in enumerate(made.sizes, 1)
+    ]
+    return Site(nodes, sharing=Sharing(), between=Between({"": made.cost_ppm}))
+
+
+def sharing_agrees(made: Load, policy: Policy) -> Counter[str]:
+    jobs = [row.job(number) for number, row in enumerate(made.rows)]
+    simulate_sharing(jobs, made.sizes, [*map(half, made.sizes)], Fraction(made.cost_ppm, 1_000_000))
+    ours = simulate_core(workload(made), policy, site=shared_site(made), validate=True)
+    same_outcome(ours, jobs, promises=True)
+    slowed = sum(job.takes > min(job.run, job.estimate) for job in jobs)
+    waited = sum(job.start > job.submit for job in jobs)
+    passed = sum(job.start > min((one.start for one in jobs[job.number :]), default=0) for job in jobs)
+    return Counter(
+        crossing=sum(len(clusters_of(job.placed)) > 1 for job in jobs), slowed=slowed, waited=waited, passed=passed
+    )
+
+
+def test_3dbackfilling_over_components() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        made = load(seed, adaptives=seed % 2 == 0, beyond_limit=True)
+        try:
+            counts += sharing_agrees(made, resolve("3dbf-light"))
+        except Different as error:
+            raise Different(f"seed {seed}: {made}: {error}") from error
+    print(f"3dbf: {SEEDS} workloads, {dict(counts)}")  # noqa: T201 (seen with -s)
+    assert all(counts[each] > SEEDS // 2 for each in ("crossing", "slowed", "waited", "passed")), counts
+
+
+def test_first_fit_is_told_from_it() -> None:
+    def all_of_them() -> None:
+        for seed in range(SEEDS):
+            sharing_agrees(load(seed), compose("fcfs", "backfill(0)", "normal"))
+
+    with pytest.raises(Different):
+        all_of_them()
 
 
 # what the comparison has found

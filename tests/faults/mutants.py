@@ -386,7 +386,7 @@ def no_labs() -> Iterator[None]:
 
     def named(names: Sequence[str], between: Between | None, key: object = None) -> Clusters:
         own = tuple(str(index) for index in range(len(names)))
-        return Clusters(own, tuple(range(len(names))), between or Between(), apart=True)
+        return Clusters(own, tuple(range(len(names))), between or Between(), alone=tuple(range(len(names))))
 
     with patch.object(Clusters, "named", named):
         yield

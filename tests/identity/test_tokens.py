@@ -27,15 +27,15 @@ class TestKept:
         tokens = Tokens(tmp_path / "tokens.json", lambda: now_s[0])
         ada, words = tokens.create("ada", "laptop", DAY_S)
         other, others = tokens.create("bob", "", DAY_S)
-        assert (tokens.user_of(words), tokens.user_of(others)) == ("ada", "bob")
+        assert (tokens.token_of(words).user, tokens.token_of(others).user) == ("ada", "bob")
         again = Tokens(tmp_path / "tokens.json", lambda: now_s[0])
-        assert again.user_of(words) == "ada"
+        assert again.token_of(words).user == "ada"
         again.revoke(other.id)
         with pytest.raises(NoToken, match="not known"):
-            again.user_of(others)
+            again.token_of(others)
         now_s[0] += DAY_S
         with pytest.raises(NoToken, match=f"{ada.id} of ada has expired"):
-            again.user_of(words)
+            again.token_of(words)
 
     def test_the_file_has_no_secret_and_is_its_owners(self, tmp_path: Path) -> None:
         path = tmp_path / "tokens.json"
@@ -54,7 +54,7 @@ class TestKept:
             f"{mark}_{number}_{made.digest}", f"other_{number}_{secret}", f"{mark}__{secret}", "\ud800", words * 1000,
         ):  # fmt: skip
             with pytest.raises(NoToken):
-                tokens.user_of(wrong)
+                tokens.token_of(wrong)
 
     def test_a_file_that_is_damaged_lets_nobody_in(self, tmp_path: Path) -> None:
         (tmp_path / "tokens.json").write_text('[{"id": "x"}]')

@@ -99,6 +99,7 @@ class RealGuard:
             "security": {"users": "self" if kind == "none" else "switch"},
             # A dedicated machine: in the idle class, a job of a test may get no CPU for as long as others work here.
             "contract": {"cpu_ratio": 1.0, "memory_ratio": 1.0, "mpl": 1},
+            "monitoring": {"wakeups": False},  # a process more at the desk, where tests count
         }
         for name, section in config.items():
             self.config[name].update(section)

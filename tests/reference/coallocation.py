@@ -44,11 +44,15 @@ cluster may get several.
 10. *Compression in order of arrival* (section 2.1 of Feitelson & Weil 1998), at each end of a job: each reservation in
     turn is taken out, and made anew if that is earlier; otherwise it is put back as it was, with its clusters. So no
     job is ever delayed, also with ``share``, where Worst Fit may not find again what was there.
-11. *Order within a pass* of conservative backfilling: compression, then reservations for those who are new, in order of
+11. *Several reservations* (backfill(n), design, section 3): the first n of the queue have each the earliest time that
+    (8) gives it beside those before it; whom that lets start now, starts. Behind them Worst Fit's place for a job now
+    is good if each of them then still has a place at its time, in their order, whichever that is. On
+    several clusters all of it is done anew after a start (7). They are of one pass: the next one makes others.
+12. *Order within a pass* of conservative backfilling: compression, then reservations for those who are new, in order of
     submission, then everybody whose time has come starts, on the clusters of its reservation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -281,28 +285,89 @@ class Conservative:
             elif job.promised is None:
                 job.promised = self.reserved[job].start
 
-    def spans(self, world: Clusters) -> list[tuple[int, int, Placed]]:
-        """Who holds what, from when until when."""
-        running = [(world.now, job.expected_end, job.placed) for job in world.holding()]
-        reserved = [
-            (start, start + world.stretched(job.estimate, placed), placed)
-            for job, (start, placed) in self.reserved.items()
-        ]
-        return running + reserved
-
     def earliest(self, world: Clusters, job: Divided) -> Reservation:
-        """The earliest time at which a job has a place for the whole of its estimate, and that place."""
-        spans = self.spans(world)
+        return earliest(world, job, self.reserved)
 
-        def least_free(start: int, length: int) -> list[int]:
-            moments = [start] + [begin for begin, _, _ in spans if start < begin < start + length]
-            free = [world.without([held for begin, end, held in spans if begin <= at < end]) for at in moments]
-            return [min(of_cluster) for of_cluster in zip(*free, strict=True)]
 
-        for start in sorted({world.now} | {end for _, end, _ in spans if end > world.now}):
-            if placed := world.place(job, lambda length, start=start: least_free(start, length)):
-                return Reservation(start, placed)
-        raise AssertionError("a job that empty clusters have no place for")
+#: Who holds what, from when until when.
+Span = tuple[int, int, Placed]
+
+
+def spans(world: Clusters, reserved: Mapping[Divided, Reservation]) -> list[Span]:
+    running = [(world.now, job.expected_end, job.placed) for job in world.holding()]
+    return running + [span(world, job, *reservation) for job, reservation in reserved.items()]
+
+
+def span(world: Clusters, job: Divided, start: int, placed: Placed) -> Span:
+    return start, start + world.stretched(job.estimate, placed), placed
+
+
+def place_from(world: Clusters, job: Divided, start: int, held: Sequence[Span]) -> Placed | None:
+    """A place for the whole of a job's estimate from that time on, each cluster as free as at its least free moment."""
+
+    def least_free(length: int) -> list[int]:
+        moments = [start] + [begin for begin, _, _ in held if start < begin < start + length]
+        free = [world.without([held for begin, end, held in held if begin <= at < end]) for at in moments]
+        return [min(of_cluster) for of_cluster in zip(*free, strict=True)]
+
+    return world.place(job, least_free)
+
+
+def earliest(world: Clusters, job: Divided, reserved: Mapping[Divided, Reservation]) -> Reservation:
+    """The earliest time at which a job has a place for the whole of its estimate, and that place."""
+    held = spans(world, reserved)
+    for start in sorted({world.now} | {end for _, end, _ in held if end > world.now}):
+        if placed := place_from(world, job, start, held):
+            return Reservation(start, placed)
+    raise AssertionError("a job that empty clusters have no place for")
+
+
+class Backfill(NoAppointments):
+    """Reservations for the first ``n`` who wait, made anew at each pass and after each start."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def decide(self, world: Clusters, news: News) -> None:
+        JustTheHead().decide(world, news)
+        alone = len(world.sizes) == 1
+        while True:
+            waited = len(world.waiting)
+            others = world.queue()[self.n :]
+            reserved = self.reservations(world)
+            while harmless := next((job for job in others if self.leaves_room(world, job, reserved)), None):
+                world.start(harmless)
+                others.remove(harmless)
+                if not alone:
+                    break
+            if alone or len(world.waiting) == waited:
+                break
+        for job, reservation in reserved.items():
+            if job.promised is None:
+                job.promised = reservation.start
+
+    def reservations(self, world: Clusters) -> dict[Divided, Reservation]:
+        """Those of the first n, but who can start now, who does."""
+        reserved: dict[Divided, Reservation] = {}
+        for job in world.queue()[: self.n]:
+            found = earliest(world, job, reserved)
+            if found.start == world.now:
+                world.start(job, found.placed)
+            else:
+                reserved[job] = found
+        return reserved
+
+    def leaves_room(self, world: Clusters, job: Divided, reserved: Mapping[Divided, Reservation]) -> bool:
+        """Whether a job fits now, and everybody at the time of its reservation beside it, one after the other."""
+        placed = world.place_at(job, world.now)
+        if placed is None:
+            return False
+        held = [*spans(world, {}), span(world, job, world.now, placed)]
+        for other, (start, _) in reserved.items():
+            if not (found := place_from(world, other, start, held)):
+                return False
+            held.append(span(world, other, start, found))
+        return True
 
 
 # a whole run

@@ -1,19 +1,32 @@
 """What a running scheduler exports is what ``cosched.monitoring.series`` says: neither more nor less."""
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
-from kit.service import Running
+from kit.service import ME, Cluster, Running, running
 from prometheus_client.parser import text_string_to_metric_families
 
+from cosched.config.cluster import MonitoringSettings
+from cosched.linux.wakeups import BOUNDS_S
+from cosched.model.desk import ContractReason, DeskReport, Pressure, Wakeups
 from cosched.monitoring import series
 from cosched.wire import messages as wire
 from space_scheduler.service.metrics.decisions import REASONS
 
-#: Agents do not say it yet.
-LATER = {
-    *(series.NODE_CONTRACT_CPUS.name, series.NODE_CONTRACT_REASON.name, series.NODE_PAUSES.name),
-    *(series.NODE_PRESSURE.name, series.NODE_OWNER_WAKEUP.name),
+REPORT = DeskReport(
+    ContractReason.PRESSURE,
+    1.0,
+    2,
+    Pressure(0.5, 0.25, 0.125),
+    Wakeups((3, 2, *[0] * (len(BOUNDS_S) - 2), 1), 1_500_000),
+)
+BEAT = wire.Heartbeat(wire.Usage(1, 1, 1, 1, 1, 1), wire.Presence.PRESENT, limited_cpus=0.25, desk=REPORT)
+#: What would say of a desk by its name what its owner does.
+BY_DESK = {
+    *(series.NODE_AVAILABLE, series.NODE_CONTRACT_REASON, series.NODE_CONTRACT_CPUS, series.NODE_LIMITED_CPUS),
+    *(series.NODE_PAUSES, series.NODE_PAUSED, series.NODE_PRESSURE, series.NODE_OWNER_WAKEUP),
+    *(series.NODE_CPUS_USED, series.NODE_MEMORY_USED),
 }
 
 
@@ -37,10 +50,10 @@ async def test_what_is_exported_is_what_is_listed(service: Running) -> None:
     listed = {each.name: each for each in series.ALL}
     assert len(listed) == len(series.ALL)
     async with service.agent("n1", cluster="lab-a") as agent:
-        await agent.say(wire.Heartbeat(wire.Usage(1, 1, 1, 1, 1, 1), wire.Presence.PRESENT, limited_cpus=1.0))
+        await agent.say(BEAT)
         await service.beaten("n1", wire.Presence.PRESENT)
         found = families(await exposed(service))
-    assert set(found) == set(listed) - LATER
+    assert set(found) == set(listed)
     for name, (kind, documentation, labels) in found.items():
         each = listed[name]
         assert kind == each.kind, name
@@ -57,7 +70,7 @@ async def test_every_fixed_value_has_its_series_from_the_start(service: Running)
         fixed = [label for label in each.labels if label.values or label.name == "node"]
         heard = each.name.startswith("cosched_node_") and each not in (
             *(series.NODE_STATE, series.NODE_AVAILABLE, series.NODE_TASKS, series.NODE_TASKS_LIMIT),
-            series.NODE_LAST_HEARD,
+            *(series.NODE_LAST_HEARD, series.NODE_CONTRACT_REASON),
         )
         if heard or len(fixed) != len(each.labels):
             continue  # of nodes that were heard; or with values that are not known beforehand
@@ -82,3 +95,39 @@ async def test_no_scrape_says_who_is_at_a_desk(service: Running, presence: wire.
     assert 'cosched_node_available{availability="limited",node="n1"} 1.0' in text
     for word in ("present", "away", "ada", "tty1", "input"):
         assert f'"{word}' not in text
+
+
+async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.say(BEAT)
+        await service.beaten("n1", wire.Presence.PRESENT)
+        text = await exposed(service)
+    for line in (
+        'contract_reason{node="n1",reason="armed"} 1.0',
+        'contract_reason{node="n1",reason="paused"} 0.0',
+        'contract_reason{node="n2",reason="agent_silent"} 1.0',
+        'contract_cpus{node="n1"} 1.0',
+        'limited_cpus{node="n1"} 1.0',  # not the quarter that says that somebody is there and waits
+        'pauses_total{node="n1"} 2.0',
+        'pressure_ratio{node="n1",resource="memory"} 0.25',
+        'owner_wakeup_seconds_bucket{le="0.0001",node="n1"} 3.0',
+        'owner_wakeup_seconds_bucket{le="0.01",node="n1"} 5.0',
+        'owner_wakeup_seconds_bucket{le="+Inf",node="n1"} 6.0',
+        'owner_wakeup_seconds_sum{node="n1"} 1.5',
+        'owner_wakeup_seconds_count{node="n1"} 6.0',
+    ):
+        assert f"\ncosched_node_{line}\n" in text
+    assert 'cosched_cluster_available{availability="limited",cluster="test"}' in text
+
+
+async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., Cluster]) -> None:
+    settings = MonitoringSettings(aggregate="cluster")
+    async with running(make_cluster(operators=[ME], monitoring=settings)) as service, service.agent("n1") as agent:
+        await agent.say(BEAT)
+        await service.beaten("n1", wire.Presence.PRESENT)
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        text = await exposed(service)
+    assert not any(f"\n{each.name}" in text for each in BY_DESK)
+    assert 'cosched_cluster_available{availability="limited",cluster="test"} 1.0' in text
+    assert 'cosched_cluster_available{availability="not_available",cluster="test"} 2.0' in text
+    assert 'cosched_node_state{node="n1",state="up"} 1.0' in text, "that it is there is told"

@@ -21,7 +21,7 @@ PLAYBOOKS = sorted((COLLECTION / "playbooks").glob("*.yml"))
 KEYWORDS = {
     "name", "when", "register", "changed_when", "failed_when", "check_mode", "loop", "loop_control", "notify", "listen",
     "delegate_to", "become", "run_once", "until", "retries", "delay", "vars", "tags", "no_log", "diff", "block",
-    "throttle",
+    "throttle", "rescue", "ignore_unreachable",
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def tasks_of(found: Any) -> list[dict[str, Any]]:
             tasks += tasks_of(each.get("tasks"))
         else:
             tasks.append(each)
-            tasks += tasks_of(each.get("block"))
+            tasks += tasks_of(each.get("block")) + tasks_of(each.get("rescue"))
     return tasks
 
 

@@ -53,6 +53,7 @@ _SECTIONS: Final = {
         "identity": ("identity:command", "Make an authority, keys, requests and certificates."),
         "policy": ("policy:command", "Show the live system's policy, or choose another."),
         "token": ("token:command", "Tokens for users of other machines."),
+        "monitoring": ("monitoring:command", "Rules and settings for Prometheus."),
         "bench": ("bench:command", "Measure what is claimed of the live system."),
         "calibrate": ("calibrate:command", "Measure what jobs cost each other on shared nodes."),
         "doctor": ("doctor:command", "Check the installation, and say what to do."),

@@ -69,7 +69,9 @@ _SETTINGS = (
     ),
     click.option("--most-components", type=int, help="Components that a divided job has at most [default: 4]."),
     click.option(
-        "--cross-cluster-cost", type=float, help="Part of its time that a job on several takes longer [default: 0]."
+        "--cross-cluster-cost",
+        metavar="X|FILE",
+        help="Part of its time that a job on several takes longer; or a file of calibrate --clusters [default: 0].",
     ),
     click.option(
         "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in YAML; options override them."
@@ -95,6 +97,8 @@ def experiment(given: dict[str, Any]) -> Experiment:
         raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
     if "shapes" in given:
         given["shapes"] = str(given["shapes"])
+    if "cross_cluster_cost" in given:
+        given["cross_cluster_cost"] = _cost(given["cross_cluster_cost"])
     if "clusters" in given:
         given["clusters"] = _sizes(given["clusters"])
     for key in ("procs_from", "unusable", "negative_times", "at_limit", "ties", "work", "partition"):
@@ -102,6 +106,14 @@ def experiment(given: dict[str, Any]) -> Experiment:
             _check_choice(key, given[key])
     merged = msgspec.to_builtins(base) | RULES.get(rules or "", {}) | given
     return convert(merged, Experiment, "options").checked("")
+
+
+def _cost(text: str) -> float | str:
+    """A number, or else the name of a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _site(path: Path) -> SiteSettings:

@@ -128,7 +128,9 @@ def check_directory(directory: Path) -> None:
 
 def inputs_of(experiment: Experiment, log: Path) -> list[Path]:
     """The files that decide the outcome of a run."""
-    return [log, *([Path(experiment.shapes)] if experiment.shapes else [])]
+    costs = experiment.cross_cluster_cost
+    named = [experiment.shapes, costs if isinstance(costs, str) else ""]
+    return [log, *(Path(each) for each in named if each)]
 
 
 def write_all(

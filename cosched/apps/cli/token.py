@@ -26,6 +26,7 @@ def command() -> None:
 @command.command("create")
 @click.option("--life", metavar="TIME", default="90d", show_default=True, help="For how long it is good.")
 @click.option("--label", default="", help="For yourself: where it is used.")
+@click.option("--read-only", is_flag=True, help="For monitoring: it reads /metrics and /v1/cluster, nothing else.")
 @click.option("--user", metavar="NAME", help="Whose it is (operators) [yours].")
 @click.option(
     "--into", type=click.Path(path_type=Path), metavar="DIR", help="Write it and the authority's certificate there."
@@ -33,7 +34,14 @@ def command() -> None:
 @service
 @json_option
 def create_command(
-    life: str, label: str, user: str | None, into: Path | None, server: str | None, lab: str | None, as_json: bool
+    life: str,
+    label: str,
+    read_only: bool,
+    user: str | None,
+    into: Path | None,
+    server: str | None,
+    lab: str | None,
+    as_json: bool,
 ) -> None:
     """Make a token. It is shown this once: the service keeps a hash of it.
 
@@ -46,7 +54,7 @@ def create_command(
     if into is not None and into.exists():
         raise BadInput(str(into), "is there already", "a new directory: nothing is written over")
     with connect(server, lab) as client:
-        made = client.create_token(TokenRequest(life_s, user, label))
+        made = client.create_token(TokenRequest(life_s, user, label, read_only))
     if into is not None:
         _write(into, made)
     if as_json:
@@ -54,6 +62,9 @@ def create_command(
         return
     about = f"{made.token.id} of {made.token.user}, good until {local(made.token.expires)}"
     if into is not None:
+        if read_only:
+            click.echo(f"token {about}, in {into}/: for Prometheus, which may read /metrics with it")
+            return
         click.echo(f"token {about}, in {into}/: copy it to ~/.config/cosched of the machine where it is used, then")
         click.echo("  cosched queue --server https://HOST:7420")
         return
@@ -82,7 +93,7 @@ def list_command(server: str | None, lab: str | None, as_json: bool) -> None:
 
     table = Table("Tokens", ("id", "user", "label", "made", "good until"))
     for each in tokens:
-        until = local(each.expires) + (" (expired)" if each.expired else "")
+        until = local(each.expires) + (" (expired)" if each.expired else "") + (", reads" if each.read_only else "")
         table.add(each.id, each.user, each.label, local(each.created), until)
     table.show(console())
 

@@ -12,6 +12,7 @@ import msgspec
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
 from cosched.model.time import FOREVER_US
+from space_scheduler.feasibility import Room
 from space_scheduler.node_profile import NodeProfile
 from space_scheduler.policy.future.protocol import found_no_place
 from space_scheduler.policy.interface import Nodes, PlannedStart, Snapshot
@@ -44,7 +45,8 @@ class NamedFuture:
         assert snapshot.nodes is not None
         self._nodes: Nodes = snapshot.nodes
         self.now_us = snapshot.now_us
-        self._room = self._nodes.room.copy()
+        self._room = self._nodes.room  # a copy of it from the first start on
+        self._untaken: list[PlannedStart] = []  # starts that are not taken away from it yet
         self.free_procs = self._room.free_procs
         self.by_company, self.by_cluster = self._room.place.by_company, self._room.clusters is not None
         self.starts_us: dict[int, int] = {}  # of reservations that will be kept
@@ -76,7 +78,7 @@ class NamedFuture:
 
     def obstacle(self, job: Job) -> Why | None:
         """What keeps a job from starting now, whatever is reserved."""
-        found = self._room.obstacle(job)
+        found = self._free().obstacle(job)
         return found.why if found else None
 
     def now(self, job: Job) -> bool:
@@ -88,11 +90,11 @@ class NamedFuture:
         """
         self._moved = None
         if not self._reserved:
-            return self._answer(job, self._room.placed(job))
+            return self._answer(job, self._free().placed(job))
         _, with_all = self._profiles()
         if not (self.by_company or self.by_cluster) and (allocation := with_all.placed(job, self.now_us)):
             return self._answer(job, allocation)
-        allocation = self._room.placed(job)
+        allocation = self._free().placed(job)
         if allocation is not None:
             self._moved = self._moved_aside(job, allocation)
         return self._answer(job, allocation if self._moved else None)
@@ -126,7 +128,7 @@ class NamedFuture:
     def begin(self, start: PlannedStart) -> None:
         """Take away what a start holds."""
         assert start.allocation is not None
-        self._room.take(start.job, start.allocation)
+        self._untaken.append(start)
         self.free_procs -= start.job.procs
         if self._with_starts is None or self._with_all is None:
             self._begun.append(start)
@@ -208,9 +210,20 @@ class NamedFuture:
         if self._found is not None and self._found[0] is job:
             allocation, self._found = self._found[1], None
             return allocation
-        if self._reserved or (placed := self._room.placed(job)) is None:
-            raise found_no_place(job, self._room.obstacle(job))
+        if self._reserved or (placed := self._free().placed(job)) is None:
+            raise found_no_place(job, self._free().obstacle(job))
         return placed
+
+    def _free(self) -> Room:
+        """What is free now, beside the starts of this pass."""
+        if self._untaken:
+            if self._room is self._nodes.room:
+                self._room = self._room.copy()
+            for start in self._untaken:
+                assert start.allocation is not None
+                self._room.take(start.job, start.allocation)
+            self._untaken.clear()
+        return self._room
 
     def _profiles(self) -> tuple[NodeProfile, NodeProfile]:
         """What will be free beside what runs and starts now, and beside the reservations, too."""

@@ -42,17 +42,17 @@ class FitProcessorsFirstServed:
             return plan
         future = future_of(snapshot)
         starts: list[PlannedStart] = []
-        start_heads(iter(snapshot.queue), future, starts)
+        head = start_heads(iter(snapshot.queue), future, starts)
         jumps = snapshot.memory if isinstance(snapshot.memory, Jumps) else None
         while True:
-            taken = {start.job.id for start in starts}
-            head = next((job for job in snapshot.queue if job.id not in taken), None)
             if head is None:
                 return Plan(starts)
             if jumps is None or jumps.head_id != head.id:
                 jumps = Jumps(head.id, 0)
             if future.by_company and future.now(head):  # the last jump has made room for it
                 starts.append(future.start(head, Reason(Why.FITS, {"free_procs": future.free_procs})))
+                taken = {start.job.id for start in starts}
+                head = next((job for job in snapshot.queue if job.id not in taken), None)
                 continue
             before = jumps
             jumps = self._past(snapshot, future, starts, before)

@@ -5,7 +5,7 @@ import pwd
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Collection, Container
 from typing import Final
 
 import msgspec
@@ -25,12 +25,16 @@ AGENTS: Final = "/v1/agent"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host."""
+    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host.
+
+    ``read_only``: no user, but what reads for monitoring.
+    """
 
     user: str
     operator: bool = False
     named: bool = True
     by_token: bool = False
+    read_only: bool = False
 
     def may_change(self, owner: str) -> bool:
         """Whether he may cancel, hold, release and read the output of that user's jobs."""
@@ -74,30 +78,34 @@ class Callers:
     def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
         peer = certificate_of(request)
         if peer is None:
-            return Caller(self._by_token(request), by_token=True)
+            return self._by_token(request)
         if self._members.is_revoked(serial_of(secured)):
             raise Refusal(403, f"the certificate of {peer.kind} {peer.name!r} was revoked")
         if peer.kind != "user":
             raise Refusal(403, f"the API is for users; this is the certificate of {peer.kind} {peer.name!r}")
         return Caller(peer.name, peer.name in self._operators)
 
-    def _by_token(self, request: web.Request) -> str:
+    def _by_token(self, request: web.Request) -> Caller:
         if self._tokens is None:
             raise Refusal(401, "a client certificate is needed here: tokens are not taken (listen.tokens)")
         given = request.headers.get("Authorization", "")
         if not given.lower().startswith(_BEARER):
             raise Refusal(401, "neither client certificate nor token: 'cosched token create' on the scheduler's host")
         try:
-            user = self._tokens.user_of(given[len(_BEARER) :].strip())
+            token = self._tokens.token_of(given[len(_BEARER) :].strip())
         except NoToken as error:
             self._log.peer(request.remote or "somebody", "token refused", why=str(error))
             raise Refusal(401, str(error)) from None
+        user = f"reader {token.id}" if token.read_only else token.user
         if not self.proven(request.transport, user):
             raise Refusal(429, f"{user} has too many connections, or all users have", retry_after_s=1.0)
-        return user
+        return Caller(user, named=not token.read_only, by_token=True, read_only=token.read_only)
 
-    def gate(self) -> Middleware:
-        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for."""
+    def gate(self, readable: Collection[str]) -> Middleware:
+        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for.
+
+        ``readable`` are the addresses of routes that a read-only token may get; all else is refused it.
+        """
 
         @web.middleware
         async def middleware(
@@ -107,10 +115,18 @@ class Callers:
             if secured is not None and request.path != AGENTS:
                 peer = certificate_of(request)
                 if peer is None or self._members.is_revoked(serial_of(secured)):
-                    self.of(request)
+                    caller = self.of(request)
+                    if caller.read_only and not _gets_one_of(request, readable):
+                        allowed = ", ".join(readable)
+                        raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
             return await handler(request)
 
         return middleware
+
+
+def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:
+    resource = request.match_info.route.resource
+    return request.method == "GET" and resource is not None and resource.canonical in addresses
 
 
 def secured_by(request: web.Request) -> ssl.SSLObject | ssl.SSLSocket | None:

@@ -2,7 +2,8 @@
 
 A token is ``cosched_ID_SECRET``, the secret 32 random bytes. The file has the secret's SHA-256 and never the secret: a
 hash made slow on purpose guards guessable words, and nobody guesses 256 random bits. A token is one user's, ends at a
-stated time, and never gives an operator's rights nor another token.
+stated time, and never gives an operator's rights nor another token. One that *reads only* is nobody's in particular: it
+opens what monitoring asks for, and nothing of its maker's.
 """
 
 import hmac
@@ -25,8 +26,11 @@ _SECRET_BYTES: Final = 32
 MOST: Final = 50
 
 
-class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One token as it is kept; times in seconds since 1970, ``digest`` the secret's SHA-256 in hexadecimal."""
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One token as it is kept; times in seconds since 1970, ``digest`` the secret's SHA-256 in hexadecimal.
+
+    ``user`` is who it stands for; with ``read_only``, who answers for it.
+    """
 
     id: str
     user: str
@@ -34,6 +38,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     created_s: float
     expires_s: float
     digest: str
+    read_only: bool = False
 
 
 class NoToken(Exception):
@@ -55,19 +60,20 @@ class Tokens:
             raise Failed(f"{path}: not the list of tokens ({error}); remove it to end all tokens") from None
         self._known = {each.id: each for each in found}
 
-    def create(self, user: str, label: str, life_s: float) -> tuple[Token, str]:
+    def create(self, user: str, label: str, life_s: float, *, read_only: bool = False) -> tuple[Token, str]:
         """A new token and its words, which are told this once. Raises :class:`Failed`."""
         now_s = self._now_s()
         alive = {key: each for key, each in self._known.items() if each.expires_s > now_s}
         if sum(each.user == user for each in alive.values()) >= MOST:
             raise Failed(f"{user} has {MOST} tokens, as many as one may: revoke some (cosched token revoke)")
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        made = Token(secrets.token_hex(_ID_BYTES), user, label, now_s, now_s + life_s, _digest(secret))
+        number = secrets.token_hex(_ID_BYTES)
+        made = Token(number, user, label, now_s, now_s + life_s, _digest(secret), read_only)
         self._write({**alive, made.id: made})
         return made, f"{_MARK}_{made.id}_{secret}"
 
-    def user_of(self, words: str) -> str:
-        """Whose token that is. Raises :class:`NoToken`."""
+    def token_of(self, words: str) -> Token:
+        """The token of these words. Raises :class:`NoToken`."""
         mark, _, rest = words.partition("_")
         number, _, secret = rest.partition("_")
         found = self._known.get(number)
@@ -76,7 +82,7 @@ class Tokens:
             raise NoToken("the token is not known here: revoked, or of another cluster")
         if found.expires_s <= self._now_s():
             raise NoToken(f"the token {found.id} of {found.user} has expired: 'cosched token create' makes another")
-        return found.user
+        return found
 
     def get(self, number: str) -> Token | None:
         """The token of that id."""

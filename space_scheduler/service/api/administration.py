@@ -157,7 +157,7 @@ class Administration:
             raise BadInput("token: life_s", f"found {asked.life_s:g}", expected)
         if len(asked.label) > _LONGEST_LABEL or not asked.label.isprintable():
             raise BadInput("token: label", "too long, or not printable", f"at most {_LONGEST_LABEL} characters")
-        made, words = self._tokens.create(user, asked.label, asked.life_s)
+        made, words = self._tokens.create(user, asked.label, asked.life_s, read_only=asked.read_only)
         self._log.info("token made", id=made.id, user=user, by=caller.user)
         authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
         return answer(docs.NewToken(self._token(made), words, authority), 201)
@@ -185,4 +185,5 @@ class Administration:
             datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
             for each in (token.created_s, token.expires_s)
         )
-        return docs.TokenDoc(token.id, token.user, token.label, created, expires, token.expires_s <= time.time())
+        expired = token.expires_s <= time.time()
+        return docs.TokenDoc(token.id, token.user, token.label, created, expires, expired, token.read_only)

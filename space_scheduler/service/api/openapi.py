@@ -26,6 +26,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     ``errors`` are the statuses of the problems that are its own; every route may also say 400, 401, 403, 405, 429
     and 500. ``heavy``: a long list or a stream, made and sent within bounds of their own (:mod:`~.heavy`).
+    ``readable``: a read-only token may get it. Beside the counts of ``/metrics`` it says nothing of a person.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: Sequence[Parameter] = ()
     heavy: Literal["", "list", "stream"] = ""
     errors: Sequence[int] = ()
+    readable: bool = False
 
 
 def _whole(least: int, most: int | None = None, default: int | None = None) -> dict[str, Any]:
@@ -238,14 +240,26 @@ ROUTES: Final = (
         errors=(404, 503),
     ),
     Route(
-        method="GET", path="/v1/cluster", name="cluster", summary="The service and its cluster", answers=api.ClusterDoc
+        method="GET",
+        path="/v1/cluster",
+        name="cluster",
+        summary="The service and its cluster",
+        answers=api.ClusterDoc,
+        readable=True,
     ),
-    Route(method="GET", path="/v1/openapi.json", name="openapi", summary="This document", answers=JSON),
-    Route(method="GET", path="/metrics", name="metrics", summary="For Prometheus", answers="text/plain"),
+    Route(method="GET", path="/v1/openapi.json", name="openapi", summary="This document", answers=JSON, readable=True),
+    Route(method="GET", path="/metrics", name="metrics", summary="For Prometheus", answers="text/plain", readable=True),
     Route(
-        method="GET", path="/healthz", name="healthz", summary="Whether jobs are accepted", answers=JSON, errors=(503,)
+        method="GET",
+        path="/healthz",
+        name="healthz",
+        summary="Whether jobs are accepted",
+        answers=JSON,
+        errors=(503,),
+        readable=True,
     ),
 )
+READABLE: Final = tuple(each.path for each in ROUTES if each.readable)
 
 
 def routes(heavy: Heavy, *holders: object) -> list[web.RouteDef]:

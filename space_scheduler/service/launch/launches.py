@@ -308,7 +308,9 @@ class Launches:
         Where no node of its cluster is heard, the link to that may be down, and jobs that run wholly there go on.
         """
         message = f"{entry.name} was not heard for {humanised(self.config.time_us('lease'))}"
-        cut_off = self.cut_off.holds(entry)
+        if entry.asleep:
+            message = f"{entry.name} was suspended for longer than {humanised(self.config.time_us('lease'))}"
+        cut_off = not entry.asleep and self.cut_off.holds(entry)
         self.comparison.lost(entry.name)
         if entry.joining is not None or entry.size is not None:
             entry.joining = entry.size = None
@@ -316,7 +318,8 @@ class Launches:
                 self._post(ev.NodeCutOff(entry.name), note=f"{message}, nor was any other node of its cluster")
             else:
                 self._post(ev.NodeLost(entry.name), note=message)
-                self._set_aside(self.suspects.lost(entry.name))
+                if not entry.asleep:
+                    self._set_aside(self.suspects.lost(entry.name))
         for launch in list(self.attempts.values()):
             if entry.name in launch.gang.node_phases and not (cut_off and self.cut_off.waited_for(launch, entry)):
                 self._do(launch, launch.gang.lost(entry.name, message))

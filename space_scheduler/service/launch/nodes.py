@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
+from cosched.model.desk import Availability, ContractReason
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import NodeStatus, by_number
 from space_scheduler.service.journal.records import View
+
+#: The reason of a node that is drained because its machine is suspended.
+ASLEEP: Final = "asleep: the machine is suspended"
 
 
 class NodeEntry:
@@ -36,6 +41,7 @@ class NodeEntry:
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
+        self.asleep = False  # its machine is suspended, by its agent's last word
         self.reason = ""
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None
@@ -63,11 +69,38 @@ class NodeEntry:
 
     def state(self, *, busy: bool) -> str:
         """The word for it in documents and metrics."""
+        if self.asleep:
+            return "asleep"
         if self.drained:
             return "draining" if busy else "drained"
         if self.size is not None:
             return "up"
         return "lost" if self.known else "unknown"
+
+    @property
+    def availability(self) -> Availability:
+        """What everybody may know of the desk: whether parallel work may run there, and whether within limits."""
+        beat = self.beat
+        if self.size is None or self.drained or beat is None or beat.paused or beat.guard:
+            return Availability.NOT_AVAILABLE
+        limited = beat.presence.counts_as_present or beat.limited_cpus is not None
+        return Availability.LIMITED if limited else Availability.FREE
+
+    @property
+    def contract_reason(self) -> ContractReason:
+        """Which contract is in force there and why, as far as it is known here."""
+        beat = self.beat
+        if self.asleep:
+            return ContractReason.ASLEEP
+        if beat is None:
+            return ContractReason.AGENT_SILENT
+        if beat.desk is not None:
+            return beat.desk.reason
+        if beat.paused:  # an agent of a version that does not say
+            return ContractReason.PAUSED
+        if beat.guard:
+            return ContractReason.NO_GUARD
+        return ContractReason.UNKNOWN if beat.armed else ContractReason.RELAXED
 
     def offers(self, contract: SocialContract) -> Node:
         """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
@@ -135,6 +168,7 @@ class NodeBook:
             entry.known = True
             entry.size = None if status.lost else status.node
             entry.drained, entry.reason = status.drained, status.reason
+            entry.asleep = status.drained and status.reason == ASLEEP
             entry.owner = status.owner
             entry.cluster_before = status.node.cluster
             if entry.size is not None:

@@ -2,8 +2,11 @@
 
 A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
 nothing is left there of jobs that have ended here meanwhile. The core knows it as a drain whose reason begins with
-:data:`PAUSED` or :data:`NO_GUARD`, so what the journal has is enough after a restart. An operator's drain is never
-undone here, and an operator cannot resume a node against its owner.
+:data:`PAUSED`, :data:`ASLEEP` or :data:`NO_GUARD`, so what the journal has is enough after a restart. An operator's
+drain is never undone here, and an operator cannot resume a node against its owner.
+
+A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
+a lease, as of any node that is not heard: one that wakes before that goes on with them.
 """
 
 from typing import Final
@@ -11,10 +14,9 @@ from typing import Final
 from cosched.model.node import Owner
 from cosched.wire.messages import NO_GUARD
 from space_scheduler.machine import events as ev
-from space_scheduler.service.launch.nodes import NodeEntry
+from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
 
 PAUSED: Final = "paused: "
-
 
 #: In what steps the core is told of an owner's CPU, in thousandths of one, and of his memory, in parts of the node's.
 CPU_STEP_PERMILLE: Final = 250
@@ -81,31 +83,37 @@ class Owners:
     """What follows from heartbeats; a change is asked for once, however many come until it is in the journal."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, bool] = {}  # by node: whether a drain (or else a resumption) is on its way
+        self._asked: dict[str, tuple[bool, bool]] = {}  # by node: what is on its way: a drain, as one asleep
 
     def event(self, entry: NodeEntry) -> ev.NodeDrained | ev.NodeResumed | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
         if entry.beat is None or not entry.known:
             return None
         why = _kept_out(entry)
-        by_node = drained_by_node(entry)
-        if bool(why) == by_node or (why and entry.drained):
+        if drained_by_node(entry):
+            settled = bool(why) and (why == ASLEEP) == (entry.reason == ASLEEP)
+        else:
+            settled = not why or entry.drained
+        if settled:
             self._asked.pop(entry.name, None)
             return None
-        if self._asked.get(entry.name) is bool(why):
+        asks = bool(why), why == ASLEEP
+        if self._asked.get(entry.name) == asks:
             return None
-        self._asked[entry.name] = bool(why)
+        self._asked[entry.name] = asks
         return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
 
 
 def drained_by_node(entry: NodeEntry) -> bool:
     """Whether it is the node's own word, its owner's or of its guard, that keeps it out of service."""
-    return entry.drained and entry.reason.startswith((PAUSED, NO_GUARD))
+    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD))
 
 
 def _kept_out(entry: NodeEntry) -> str:
     """Why nothing may start there by the node's own word, as a drain's reason; empty where it may."""
     assert entry.beat is not None
+    if entry.asleep:
+        return ASLEEP
     if entry.beat.paused:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:

@@ -9,6 +9,7 @@ inputs at the same times give the same effects, so a record of them can be taken
 from collections.abc import Sequence
 
 from cosched.config.cluster import ClusterConfig
+from cosched.model.desk import ContractReason
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
@@ -101,6 +102,7 @@ class ServiceCore:
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
         entry.connected, entry.agreed, entry.refused = True, False, ""
+        entry.asleep = False
         entry.hello, entry.beat, entry.serial = hello, None, called.serial
         entry.word, entry.banned = wire.NO_WORD, ()
         entry.heard_s = self.now_s
@@ -129,6 +131,7 @@ class ServiceCore:
             return  # it was replaced, or removed
         self._agree(entry)
         if isinstance(message, wire.Heartbeat):
+            self._sleeps(entry, message)
             entry.beat = message
             self.launches.beat(entry)
             self._effects += self.launches.take()
@@ -136,6 +139,13 @@ class ServiceCore:
                 self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
         elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
             self.launches.take_report(entry, message)
+
+    def _sleeps(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
+        """Whether its machine is about to be suspended, or is awake."""
+        asleep = beat.desk is not None and beat.desk.reason is ContractReason.ASLEEP
+        if asleep != entry.asleep:
+            entry.asleep = asleep
+            self._say("node asleep" if asleep else "node awake", node=entry.name)
 
     def _agree(self, entry: NodeEntry) -> None:
         entry.heard_s = self.now_s

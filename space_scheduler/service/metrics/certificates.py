@@ -45,6 +45,6 @@ class CertificateSeries:
         for identity, until_s in self._until_s.items():
             expires.add_metric([identity], until_s)
         for entry in self._book:
-            if entry.expires_s is not None:
+            if entry.expires_s is not None and entry.name in self._book.allowed:
                 expires.add_metric([f"node/{entry.name}"], entry.expires_s)
         yield expires

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.registry import Collector
 
+from cosched.config.cluster import ClusterConfig
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
@@ -39,14 +40,21 @@ class Metrics(Collector):
     """A registry of its own, so that several services may live in one process."""
 
     def __init__(
-        self, core: Viewed, book: NodeBook, link: Link, set_aside: Counter[str], journal: Path, identity: Path
+        self,
+        core: Viewed,
+        config: ClusterConfig,
+        book: NodeBook,
+        link: Link,
+        set_aside: Counter[str],
+        journal: Path,
+        identity: Path,
     ) -> None:
         """``set_aside`` counts by cause; ``journal`` is a file's path, ``identity`` the directory of certificates."""
         self._core = core
         self._registry = CollectorRegistry()
         self._text, self._made_s = b"", 0.0
         self._jobs = JobSeries(self._registry)
-        self._nodes = NodeSeries(book, set_aside)
+        self._nodes = NodeSeries(book, set_aside, config)
         self._decisions = DecisionSeries()
         self.service = ServiceSeries(self._registry, link.refused)
         self.http = HttpSeries(self._registry)

@@ -1,28 +1,29 @@
-"""The series of nodes: whether they are there, what they have, what is used, whether parallel work may run there.
-
-Who is at a desk is told to nobody here: a node is *free*, *limited* by its contract, or *not available*.
-"""
+"""The series of nodes: whether they are there, what they have, what is used; of desks in :mod:`~.desks`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
 from cosched.model.node import Usage
 from cosched.monitoring import series
 from cosched.monitoring.series import Series
 from cosched.wire.messages import Heartbeat
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.metrics import desks
 from space_scheduler.service.metrics.families import Family, add_known, add_one_of, family
 
 
 class NodeSeries:
     """Reads the book of nodes, and counts nothing itself."""
 
-    def __init__(self, book: NodeBook, set_aside: Counter[str]) -> None:
+    def __init__(self, book: NodeBook, set_aside: Counter[str], config: ClusterConfig) -> None:
         """``set_aside`` counts by cause, as ``Suspects`` does."""
         self._book = book
         self._set_aside = set_aside
+        self._own = config.name
+        self._by_name = config.monitoring.aggregate == "node"
 
     def collect(self, held: Sequence[Allocation]) -> Iterator[Family]:
         """What is read at the moment of asking; ``held`` is what jobs hold."""
@@ -30,7 +31,12 @@ class NodeSeries:
         members = [(entry, entry.state(busy=entry.name in tasks)) for entry in self._book.members(tasks)]
         yield from self._counted(members)
         yield from self._places(members, tasks)
-        yield from _signs([(entry.name, entry.beat) for entry, _ in members if entry.beat is not None])
+        entries = [entry for entry, _ in members]
+        yield from _signs([(each.name, each.beat) for each in entries if each.connected and each.beat is not None])
+        yield from desks.by_cluster(entries, self._own)
+        if self._by_name:
+            yield from _used([(each.name, each.beat) for each in entries if each.connected and each.beat is not None])
+            yield from desks.by_desk(entries)
 
     def _counted(self, members: Sequence[tuple[NodeEntry, str]]) -> Iterator[Family]:
         states = Counter(state for _, state in members)
@@ -45,7 +51,7 @@ class NodeSeries:
     @staticmethod
     def _places(members: Sequence[tuple[NodeEntry, str]], tasks: Counter[str]) -> Iterator[Family]:
         """Of every node, whether it was ever heard or not."""
-        states, available = family(series.NODE_STATE), family(series.NODE_AVAILABLE)
+        states = family(series.NODE_STATE)
         running, limit = family(series.NODE_TASKS), family(series.NODE_TASKS_LIMIT)
         heard, belongs = family(series.NODE_LAST_HEARD), family(series.NODE_CLUSTER)
         speaks, cpus, memory = (
@@ -54,7 +60,6 @@ class NodeSeries:
         for entry, state in members:
             name = [entry.name]
             add_one_of(states, series.NODE_STATE, name, state)
-            add_one_of(available, series.NODE_AVAILABLE, name, availability(entry))
             running.add_metric(name, tasks[entry.name])
             limit.add_metric(name, entry.size.procs if entry.size is not None else 0)
             heard.add_metric(name, entry.heard_at.timestamp() if entry.heard_at else 0)
@@ -64,20 +69,21 @@ class NodeSeries:
                 speaks.add_metric(name, entry.version)
                 cpus.add_metric(name, entry.hello.procs)
                 memory.add_metric(name, entry.hello.memory_bytes)
-        yield from (states, available, running, limit, heard, belongs, speaks, cpus, memory)
+        yield from (states, running, limit, heard, belongs, speaks, cpus, memory)
 
 
-def _signs(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:
-    """What agents said with their last heartbeats."""
+def _used(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:
+    """By side: what its owner uses tells of the owner, too."""
     cpus, memory = family(series.NODE_CPUS_USED), family(series.NODE_MEMORY_USED)
-    limited = family(series.NODE_LIMITED_CPUS)
     for name, beat in beats:
         for side in series.SIDES:
             add_known(cpus, [name, side], _cpus(beat.usage, side))
             add_known(memory, [name, side], _memory_bytes(beat.usage, side))
-        if beat.limited_cpus is not None:
-            limited.add_metric([name], beat.limited_cpus)
-    yield from (cpus, memory, limited)
+    yield from (cpus, memory)
+
+
+def _signs(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:
+    """What agents that are here said with their last heartbeats: what an agent said that has gone holds no more."""
     for each, read in _OF_A_BEAT:
         filled = family(each)
         for name, beat in beats:
@@ -88,22 +94,9 @@ def _signs(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:
 _OF_A_BEAT: Final[tuple[tuple[Series, Callable[[Heartbeat], float]], ...]] = (
     (series.NODE_GUARD_UP, lambda beat: int(not beat.guard)),
     (series.NODE_WITHOUT_GUARD, lambda beat: int(bool(beat.guard))),
-    (series.NODE_PAUSED, lambda beat: int(bool(beat.paused))),
     (series.NODE_PRESENCE_BLIND, lambda beat: len(beat.blind)),
     (series.NODE_RAISES, lambda beat: beat.raises),
 )
-
-
-def availability(entry: NodeEntry) -> str:
-    """What others may know of a desk: whether parallel work may run there, and whether within the contract's limits."""
-    beat = entry.beat
-    if entry.size is None or entry.drained or beat is None or beat.paused or beat.guard:
-        return "not_available"
-    return "limited" if _is_limited(beat) else "free"
-
-
-def _is_limited(beat: Heartbeat) -> bool:
-    return beat.presence.counts_as_present or beat.limited_cpus is not None
 
 
 def _tasks(held: Sequence[Allocation]) -> Counter[str]:

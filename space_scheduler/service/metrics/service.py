@@ -25,6 +25,7 @@ class ServiceSeries:
     def collect(self, view: View) -> Iterator[Family]:
         """What is read at the moment of asking."""
         yield family(series.ACCEPTING, int(view.accepting))
+        yield family(series.POLICY_FAILING, int(view.accepting and bool(view.problem)))
         yield family(series.PROCS, view.procs_total)
         yield family(series.PROCS_FREE, max(0, view.free_procs))
         yield family(series.PASSES, view.passes)

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from cosched.apps.cli.options import experiment
+from cosched.apps.cli.outputs import inputs_of
 from cosched.config.experiment import Experiment
 from cosched.errors import BadInput
 from cosched.model.components import Partition
@@ -96,7 +97,7 @@ def test_shared_nodes_lie_in_clusters(log: Path, tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
     site.write_text("nodes: 40\n")
     given = {"site": site, "clusters": "20,20", "threshold": 11, "policies": ["2dbf"], "most_components": 2}
-    settings = experiment(given | {"cross_cluster_cost": 0.5})
+    settings = experiment(given | {"cross_cluster_cost": "0.5"})
     load = prepare_workload(settings, log)
     outcome = run(settings, "2dbf", load)
     assert [width for _, width in outcome.components(3)] == [6, 6]
@@ -104,6 +105,24 @@ def test_shared_nodes_lie_in_clusters(log: Path, tmp_path: Path) -> None:
     assert (outcome.end_us - outcome.start_us)[1] == 10_000_000
     with pytest.raises(BadInput, match="expected 40 together, those of the site"):
         prepare_workload(experiment(given | {"clusters": "20,21"}), log)
+
+
+def test_what_the_link_costs_can_be_a_file(log: Path, tmp_path: Path) -> None:
+    costs = tmp_path / "between-2ms.json"
+    costs.write_text('{"ppm": {"": 500000}, "links": {"2 1": {"": 250000}}}')
+    given = {"clusters": "20,20", "threshold": 11, "policies": ["easy"], "most_components": 2}
+    settings = experiment(given | {"cross_cluster_cost": str(costs)})
+    outcome = run(settings, "easy", prepare_workload(settings, log))
+    assert [width for _, width in outcome.components(3)] == [6, 6]
+    assert (outcome.end_us - outcome.start_us)[3] == 12_500_000  # as the pair has it
+    assert (outcome.end_us - outcome.start_us)[1] == 10_000_000
+    assert inputs_of(settings, log) == [log, costs]
+    assert experiment(given | {"cross_cluster_cost": "0.25"}).cross_cluster_cost == 0.25
+    costs.write_text('{"ppm": {"gpu": 1}}')
+    with pytest.raises(BadInput, match="ppm: 'gpu': 1; expected cpu, comm or ''"):
+        experiment(given | {"cross_cluster_cost": str(costs)})
+    with pytest.raises(BadInput, match="No such file"):
+        experiment(given | {"cross_cluster_cost": str(tmp_path / "none.json")})
 
 
 def test_the_settings_can_be_kept() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import pwd
 import socket
 import sys
@@ -48,10 +49,18 @@ def environments():
 
 
 def cgroups():
-    """The version of control groups that a guard finds; 0 for none."""
-    if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
-        return 2
-    return 1 if os.path.exists("/sys/fs/cgroup/cpu/cgroup.procs") else 0
+    """The version of control groups that a guard finds, with CPU time to divide; 0 for none."""
+    try:
+        with open("/sys/fs/cgroup/cgroup.controllers") as file:
+            return 2 if "cpu" in file.read().split() else 0
+    except OSError:
+        return 1 if os.path.exists("/sys/fs/cgroup/cpu/cgroup.procs") else 0
+
+
+def first_process():
+    """The name of process 1."""
+    with open("/proc/1/comm") as file:
+        return file.read().strip()
 
 
 def main():
@@ -60,10 +69,12 @@ def main():
     answer = {
         "time_s": time.time(),
         "python": list(sys.version_info[:2]),
+        "machine": platform.machine(),
         "venv": environments(),
         "systemd": os.path.isdir("/run/systemd/system"),
+        "first_process": first_process(),
         "cgroups": cgroups(),
-        "free_mib": min(free_mib("/opt"), free_mib("/var/lib")),
+        "free_mib": {path: free_mib(path) for path in ("/opt", "/var/lib")},
         "users": {name: account(name) for name in asked["users"]},
         "ours": os.path.exists("/opt/cosched/current"),
         "taken": [port for port in asked["ports"] if taken(port)],

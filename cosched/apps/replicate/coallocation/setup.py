@@ -39,7 +39,7 @@ from cosched.model.width import Components, Flexible, Range
 from cosched.workload.generators.registry import generate
 from cosched.workload.rules import Shaped, Workload, prepare
 from space_scheduler.plugins import resolve
-from space_scheduler.simulator.host import Outcome, Site, simulate
+from space_scheduler.simulator.host import Outcome, Site, begin, simulate
 
 SEED: Final = 1
 FCFS: Final = "coalloc-fcfs"
@@ -159,7 +159,7 @@ def site(cell: Cell) -> Site:
         Node(str(at), CLUSTER_PROCS, _MEMORY_BYTES, cpus=CLUSTER_PROCS, cluster=str(at))
         for at in range(1, CLUSTERS + 1)
     ]
-    return Site(clusters, sharing=None, between=Between({"": cell.cost_ppm} if cell.cost_ppm else {}))
+    return Site(clusters, sharing=None, between=Between({"": cell.cost_ppm}) if cell.cost_ppm else None)
 
 
 def simulated(cell: Cell, jobs: int) -> Outcome:
@@ -174,26 +174,13 @@ def lengths_of(cell: Cell, scale: Scale) -> Lengths:
 
 def measured(cell: Cell, lengths: Lengths) -> Measured:
     """A run as long as the precision of all groups wants, up to its cap, or until its queue is seen to grow."""
+    running = begin(workload(cell, lengths.most), resolve(cell.policy), site=site(cell))
     return until_precise(
-        lambda jobs: _looked_at(simulated(cell, jobs), cell),
+        lambda jobs: _looked_at(running.until(jobs), cell),
         lambda run: run.reached,
-        lengths._replace(first=lengths.first * _longer(cell)),
+        lengths,
         lambda run: run.unstable and run.reached.jobs >= _TOLD_UNSTABLE,
     )
-
-
-def _longer(cell: Cell) -> int:
-    """How many times as long a first run is: guesses, of what would else be made in vain."""
-    if cell.policy in (EASY, MOLDING):
-        return 1
-    if cell.threshold > THRESHOLD:
-        busy = cell.partition is Partition.RANDOM and cell.policy != FCFS and cell.threshold > 14
-        return 8 if busy else 4 if cell.cost_ppm or cell.partition is Partition.RANDOM else 2
-    if cell.partition is Partition.ADAPTIVE:
-        return 3 if cell.policy == FCFS else 2
-    if cell.cost_ppm or cell.q != PAPERS.q or cell.partition is not Partition.RANDOM:
-        return {FCFS: 6, fpfs(2): 8, fpfs(5): 6}.get(cell.policy, 6 if cell.cost_ppm > 100_000 else 3)
-    return {fpfs(1): 13, fpfs(2): 13, fpfs(20): 4}.get(cell.policy, 6)
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:

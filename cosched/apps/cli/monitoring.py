@@ -1,0 +1,58 @@
+"""``cosched monitoring``: what Prometheus is to record, to alert on and to read, and what it finds."""
+
+from pathlib import Path
+
+import click
+
+from cosched.errors import BadInput
+from cosched.monitoring.reference import table
+from cosched.monitoring.rendering import Site, rendered
+from cosched.monitoring.rules import RUNBOOKS
+
+
+@click.group("monitoring")
+def command() -> None:
+    """What Prometheus needs and finds, made of the series that the scheduler exports.
+
+    \b
+    Example: cosched monitoring render --into monitoring --scheduler head.example:7420 --cluster office
+    """
+
+
+@command.command("render")
+@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where they are written.")
+@click.option("--scheduler", metavar="HOST:PORT", default="localhost:7420", show_default=True, help="What is scraped.")
+@click.option("--cluster", metavar="NAME", default="cosched", show_default=True, help="The label of its series.")
+@click.option(
+    "--credentials",
+    metavar="DIR",
+    default="/etc/prometheus/cosched",
+    show_default=True,
+    help="On Prometheus's host: what 'cosched token create --read-only --into' made.",
+)
+@click.option("--runbooks", metavar="URL", default=RUNBOOKS, show_default=True, help="Where the runbooks are served.")
+@click.option("--faster", metavar="N", type=float, default=1.0, help="All times are so much shorter: for trying.")
+def render_command(into: Path, scheduler: str, cluster: str, credentials: str, runbooks: str, faster: float) -> None:
+    """Write rules and settings for Prometheus into DIR; files of that name are replaced.
+
+    \b
+    Example: cosched monitoring render --into monitoring --scheduler head.example:7420 --cluster office
+    """
+    if not 1 <= faster <= 1000:
+        raise BadInput("--faster", f"found {faster:g}", "1 to 1000")
+    site = Site(scheduler=scheduler, cluster=cluster, credentials=credentials, runbooks=runbooks, faster=faster)
+    into.mkdir(parents=True, exist_ok=True)
+    for name, text in rendered(site).items():
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        (into / name).write_text(text, encoding="utf-8")
+        click.echo(into / name)
+
+
+@command.command("reference")
+def reference_command() -> None:
+    """Print every series that the scheduler exports, as a table in Markdown.
+
+    \b
+    Example: cosched monitoring reference
+    """
+    click.echo(table(), nl=False)

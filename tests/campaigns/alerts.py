@@ -1,0 +1,376 @@
+"""Every alert, provoked on a real lab that a real Prometheus watches: it fires, no other does, and it falls silent.
+
+    ./run campaign alerts [--only CoschedAgentLost,…] [--faster N]
+
+The lab has two nodes; Prometheus (Debian's package) runs on its head, reads the scheduler with a read-only token and
+evaluates the rules of ``cosched monitoring render --faster N``. Before each case and after it no alert fires. The
+scheduler's state lies on a small disk in memory, whose size is changed. Needs root (a lab of tier 1, mounts), takes
+about a quarter of an hour. Ends with 1 when an alert does not fire, fires with another, or does not end.
+"""
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from kit.prometheus import LabPrometheus
+
+from cosched.apps.lab.lab import Lab
+from cosched.errors import Failed
+from cosched.identity.authority import issue
+from cosched.monitoring import alerts
+from cosched.wire.api import Submission
+
+_POLICY = Path(__file__).with_name("_ailing_policy.py")
+_FASTER = 20.0
+#: Far more than any case takes on a machine with other work.
+_PATIENCE_S = 240.0
+_TYPIST = """
+import os, pty, time
+keys, program = pty.openpty()
+while True:
+    os.write(keys, b"x\\n")
+    os.read(program, 10)
+    time.sleep(0.3)
+"""
+_SPIN = "#!/bin/sh\nwhile :; do :; done\n"
+
+
+class Broken(Exception):
+    """An alert did not do as it should; the message says which."""
+
+
+class Site:
+    """A lab, what watches it, and how to harm it."""
+
+    def __init__(self, lab: Lab, prometheus: LabPrometheus, folder: Path, disk: Path) -> None:
+        self.lab, self.prometheus, self.folder, self.disk = lab, prometheus, folder, disk
+
+    # what can be done to it
+
+    def submit(self, script: str = "#!/bin/sh\ntrue\n", tasks: int = 1) -> int:
+        with self.lab.client() as client:
+            wanted = Submission(script=script, tasks=tasks, time_limit_s=900.0, directory="/")
+            return client.submit(wanted).job_id
+
+    def cancel_all(self) -> None:
+        with self.lab.client() as client:
+            for job in client.jobs():
+                client.cancel(job.job_id)
+
+    def pids(self, module: str, node: str = "") -> list[int]:
+        """The processes that run a module for the lab, or for one of its nodes, as this machine numbers them."""
+        where = f"{self.lab.directory}/nodes/{node}/" if node else str(self.lab.directory)
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                name = (folder / "comm").read_text().strip()
+                if module in words and any(where in word for word in words) and name != "cosched-superv":
+                    found.append(int(folder.name))
+        return found
+
+    @contextmanager
+    def stopped(self, pids: list[int]) -> Iterator[None]:
+        """Processes that do nothing while the block lasts."""
+        if not pids:
+            raise Broken("there is no process to stop")
+        held = [os.pidfd_open(pid) for pid in pids]
+        try:
+            for pidfd in held:
+                signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+            yield
+        finally:
+            for pidfd in reversed(held):
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+                os.close(pidfd)
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """The policy is told something while the block lasts."""
+        (self.folder / what).touch()
+        try:
+            yield
+        finally:
+            (self.folder / what).unlink()
+
+    def sized(self, size: str) -> None:
+        """Give the disk another size."""
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.disk)], check=True)
+
+    @contextmanager
+    def again_and_again(self, do: Callable[[], object], every_s: float) -> Iterator[None]:
+        """Something is done in a thread while the block lasts."""
+        enough = threading.Event()
+
+        def work() -> None:
+            while not enough.wait(every_s):
+                with contextlib.suppress(Failed, OSError):
+                    do()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            yield
+        finally:
+            enough.set()
+            worker.join()
+
+
+# --- the cases --------------------------------------------------------------------------------------------------------
+
+
+def scheduler_down(site: Site) -> AbstractContextManager[None]:
+    """It is stopped."""
+    return site.stopped(site.pids("scheduler"))
+
+
+@contextmanager
+def journal_full(site: Site) -> Iterator[None]:
+    """No file of its process may grow, as on a full disk."""
+    (pid,) = site.pids("scheduler")
+    log = Path(f"{site.lab.journal}-wal")
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (log.stat().st_size, before[1]))
+    try:
+        with site.again_and_again(site.submit, 1.0):
+            yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def journal_filling(site: Site) -> Iterator[None]:
+    """Its disk becomes smaller."""
+    site.sized("600m")
+    try:
+        yield
+    finally:
+        site.sized("4g")
+
+
+@contextmanager
+def policy_fails(site: Site) -> Iterator[None]:
+    """It raises."""
+    with site.told("fails"):
+        site.submit()
+        yield
+
+
+@contextmanager
+def scheduler_lag(site: Site) -> Iterator[None]:
+    """Its passes take a second, and what comes meanwhile waits."""
+    with site.told("slow"), site.again_and_again(site.submit, 0.3):
+        yield
+
+
+@contextmanager
+def queue_stuck(site: Site) -> Iterator[None]:
+    """All nodes are drained, and a job waits."""
+    with site.lab.client() as client:
+        for node in site.lab.nodes:
+            client.drain(node, "an alert is tried")
+        try:
+            site.submit()
+            yield
+        finally:
+            for node in site.lab.nodes:
+                client.resume(node)
+
+
+def agent_lost(site: Site) -> AbstractContextManager[None]:
+    """The agent of a node is stopped, for longer than its lease."""
+    return site.stopped(site.pids("node_agent", "node2"))
+
+
+def guard_lost(site: Site) -> AbstractContextManager[None]:
+    """A guard is stopped, and first its parent, whose watchdog would start another."""
+    (guard,) = site.pids("node_agent.guard", "node2")[-1:]
+    parent = int(Path(f"/proc/{guard}/status").read_text().partition("PPid:")[2].split()[0])
+    return site.stopped([parent, guard])
+
+
+@contextmanager
+def over_contract(site: Site) -> Iterator[None]:
+    """Somebody is at a desk and leaves little to a job there; what limits it is lifted by hand, again and again."""
+    quotas = [
+        *Path("/sys/fs/cgroup/cpu").glob(f"cosched-lab/{site.lab.name}/node1/**/cpu.cfs_quota_us"),
+        *Path("/sys/fs/cgroup").glob(f"cosched-lab/{site.lab.name}/node1/**/cpu.max"),
+    ]
+
+    def lift() -> None:
+        for quota in quotas:
+            quota.write_text("-1" if quota.name == "cpu.cfs_quota_us" else "max")
+
+    typist = site.lab.popen("node1", [sys.executable, "-c", _TYPIST], stdin=subprocess.DEVNULL)
+    try:
+        _desk(site, "share", "0.1")
+        jobs = [site.submit(_SPIN) for _ in site.lab.nodes]
+        _until(lambda: all(_state(site, job) == "running" for job in jobs), "jobs to run")
+        with site.again_and_again(lift, 0.01):
+            yield
+    finally:
+        typist.terminate()
+        typist.wait()
+        _desk(site, "share", "contract")
+
+
+def _desk(site: Site, *words: str) -> None:
+    """The owner's word at node1."""
+    ended = site.lab.run("node1", [sys.executable, "-m", "cosched.apps.cli.main", "desk", *words])
+    if ended.returncode:
+        raise Broken(f"desk {' '.join(words)}: {ended.stderr.decode()}")
+
+
+def _state(site: Site, job_id: int) -> str:
+    with site.lab.client() as client:
+        return client.job(job_id).state
+
+
+@contextmanager
+def certificate_ends(site: Site) -> Iterator[None]:
+    """The scheduler has a certificate for two days, and is started anew."""
+    identity = site.lab.directory / "identity"
+    with tempfile.TemporaryDirectory(dir=site.folder) as kept, tempfile.TemporaryDirectory(dir=site.folder) as made:
+        for name in ("scheduler.pem", "scheduler.key"):
+            shutil.copy2(identity / name, kept)
+        address = [site.lab.state["scheduler_address"]]
+        issue(identity, "scheduler", "scheduler", Path(made), addresses=address, life=timedelta(days=2))
+        _started_with(site, Path(made))
+        try:
+            yield
+        finally:
+            _started_with(site, Path(kept))
+
+
+def _started_with(site: Site, certificate: Path) -> None:
+    for name in ("scheduler.key", "scheduler.pem"):
+        shutil.copy2(certificate / name, site.lab.directory / "identity" / name)
+    (pid,) = site.pids("scheduler")
+    os.kill(pid, signal.SIGKILL)
+    _until(lambda: bool(set(site.pids("scheduler")) - {pid}) and _answers(site), "the scheduler to be back")
+
+
+def _answers(site: Site) -> bool:
+    with contextlib.suppress(Failed), site.lab.client() as client:
+        return all(node.state == "up" for node in client.nodes())
+    return False
+
+
+class Case(NamedTuple):
+    """How an alert is provoked, whom it is about, and which others may fire with it."""
+
+    provoke: Callable[[Site], AbstractContextManager[None]]
+    about: str = ""
+    too: frozenset[str] = frozenset()
+
+
+CASES = {
+    "CoschedSchedulerDown": Case(scheduler_down),
+    "CoschedJournalFull": Case(journal_full),
+    "CoschedJournalFilling": Case(journal_filling),
+    "CoschedPolicyFails": Case(policy_fails),
+    "CoschedSchedulerLag": Case(scheduler_lag),
+    "CoschedQueueStuck": Case(queue_stuck),
+    "CoschedAgentLost": Case(agent_lost, "node2"),
+    "CoschedGuardLost": Case(guard_lost, "node2"),
+    "CoschedDeskOverContract": Case(over_contract, "node1"),
+    "CoschedCertificateExpired": Case(certificate_ends, "scheduler", frozenset({"CoschedCertificateExpiring"})),
+    "CoschedCertificateExpiring": Case(certificate_ends, "scheduler", frozenset({"CoschedCertificateExpired"})),
+}
+
+
+def _until(condition: Callable[[], object], what: str) -> None:
+    give_up_s = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if time.monotonic() > give_up_s:
+            raise Broken(f"waited {_PATIENCE_S:g} s for {what}")
+        time.sleep(0.2)
+
+
+def tried(site: Site, name: str) -> tuple[float, float]:
+    """Provoke an alert; after how long it fired, and was over. Raises :class:`Broken`."""
+    case, seen = CASES[name], set[str]()
+
+    def fires() -> bool:
+        found = site.prometheus.firing()
+        seen.update(found)
+        return case.about in found.get(name, set())
+
+    _until(lambda: _up(site) and not site.prometheus.firing(), f"silence before {name}: {site.prometheus.firing()}")
+    began_s = time.monotonic()
+    with case.provoke(site):
+        _until(fires, f"{name}: there were {sorted(seen)}")
+        fired_s = time.monotonic()
+    ended_s = time.monotonic()
+    site.cancel_all()
+    _until(lambda: not site.prometheus.firing(), f"the end of {name}: {site.prometheus.firing()}")
+    if others := seen - {name} - case.too:
+        raise Broken(f"with {name} fired {', '.join(sorted(others))}")
+    return fired_s - began_s, time.monotonic() - ended_s
+
+
+def _up(site: Site) -> bool:
+    return any(value == 1 for _, value in site.prometheus.ask("up"))
+
+
+@contextmanager
+def site(faster: float) -> Iterator[Site]:
+    """A lab on a disk of its own, and a Prometheus that watches it."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alerts-", dir="/var/tmp")))
+        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alerts-", dir="/run")))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4g,mode=755", "alerts", str(disk)], check=True)
+        stack.callback(subprocess.run, ["umount", str(disk)], check=False)
+        shutil.copy(_POLICY, folder / "ailing.py")
+        os.environ["COSCHED_RUNTIME_DIR"] = str(disk)
+        stack.callback(os.environ.pop, "COSCHED_RUNTIME_DIR")
+        stack.enter_context(contextlib.chdir(folder))
+        lab = stack.enter_context(Lab.up(2, name=f"al-{os.getpid()}", policy="ailing:ailing", keep=[folder]))
+        if lab.tier != 1:
+            raise SystemExit(f"needs a lab of tier 1: {lab.why}")
+        prometheus = stack.enter_context(LabPrometheus(lab, folder, faster))
+        yield Site(lab, prometheus, folder, disk)
+
+
+def campaign(names: list[str], faster: float = _FASTER, say: Callable[[str], None] = print) -> None:
+    """All these alerts on one lab. Raises :class:`Broken`."""
+    say("| alert | fired after | silent after |\n|---|---|---|")
+    with site(faster) as watched:
+        for name in names:
+            fired_s, silent_s = tried(watched, name)
+            say(f"| {name} | {fired_s:.0f} s | {silent_s:.0f} s |")
+
+
+def main() -> None:
+    """Try, and print a table."""
+    parser = argparse.ArgumentParser(prog="./run campaign alerts", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", default=",".join(CASES), help="alerts, separated by commas")
+    parser.add_argument("--faster", type=float, default=_FASTER, help="all times of the rules are so much shorter")
+    options = parser.parse_args()
+    names = options.only.split(",")
+    if unknown := set(names) - set(CASES):
+        parser.error(f"--only: no case for {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    if missing := {each.name for each in alerts.ALL} - set(CASES):
+        print(f"not provoked here: {', '.join(sorted(missing))}")
+    try:
+        campaign(names, options.faster)
+    except Broken as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

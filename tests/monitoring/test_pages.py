@@ -1,0 +1,46 @@
+"""The guide says what there is: every series, and a runbook for every alert."""
+
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from cosched.apps.cli.monitoring import command
+from cosched.monitoring import alerts
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guide"
+METRICS, RUNBOOKS = "metrics", "runbooks"
+
+
+def test_the_reference_has_every_series_as_it_is() -> None:
+    printed = CliRunner().invoke(command, ["reference"])
+    assert printed.exit_code == 0
+    assert printed.output.count("\n| `cosched_") > 40
+    assert (GUIDE / f"{METRICS}.md").read_text().endswith(printed.output), "cosched monitoring reference says otherwise"
+
+
+def test_every_alert_has_a_runbook_that_says_what_it_means_what_to_look_at_and_what_to_do() -> None:
+    text = (GUIDE / f"{RUNBOOKS}.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == [each.name for each in alerts.ALL]
+    for name, section in sections.items():
+        assert "**It means**" in section, name
+        assert "**Do**" in section, name
+        assert "**Look at**" in section or "as in [" in section, name
+
+
+def test_files_are_rendered_for_a_site(tmp_path: Path) -> None:
+    where = ["--scheduler", "head.example:7420", "--cluster", "office", "--runbooks", "https://wiki.example/runbooks"]
+    printed = CliRunner().invoke(command, ["render", "--into", str(tmp_path / "made"), *where])
+    assert printed.exit_code == 0, printed.output
+    settings = (tmp_path / "made/prometheus.yml").read_text()
+    assert "head.example:7420" in settings
+    assert "cluster: office" in settings
+    assert "scrape_interval: 15s" in settings
+    rules = (tmp_path / "made/cosched.rules.yml").read_text()
+    assert rules.count("runbook_url: https://wiki.example/runbooks#cosched") == len(alerts.ALL)
+    again = CliRunner().invoke(command, ["render", "--into", str(tmp_path / "made"), *where, "--faster", "30"])
+    assert again.exit_code == 0
+    assert "scrape_interval: 500ms" in (tmp_path / "made/prometheus.yml").read_text()
+    refused = CliRunner().invoke(command, ["render", "--into", str(tmp_path / "made"), "--faster", "0"])
+    assert refused.exit_code != 0

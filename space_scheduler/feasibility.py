@@ -161,7 +161,7 @@ class Room:
         other.names, other.most_nodes, other.place = self.names, self.most_nodes, self.place
         other.procs, other.memory_bytes = self.procs.copy(), self.memory_bytes.copy()
         other.residents, other.cpus, other.owners = self.residents.copy(), self.cpus, self.owners
-        other.places, other.clusters, other.used_permille = self.places, self.clusters, None
+        other.places, other.clusters, other.bans, other.used_permille = self.places, self.clusters, self.bans, None
         other._index, other._free_procs = self._index, self._free_procs
         other._nodes_of = None if self._nodes_of is None else self._nodes_of.copy()
         return other

@@ -119,7 +119,7 @@ async def test_who_sits_where_is_not_told(service: Running) -> None:
     async with service.agent("n1") as first, service.agent("n2") as second, service.agent("n3") as third:
         await service.until(lambda: all(each.size for each in service.service.book), "up")
         await first.beat(Presence.PRESENT)
-        await second.beat(Presence.AWAY)
+        await second.beat(Presence.AWAY, limited_cpus=None)
         await third.beat(Presence.PRESENT, paused="gone to see the dentist")
         await service.until(lambda: service.service.book.entry("n3").drained, "paused")
         await service.beaten("n1", Presence.PRESENT)

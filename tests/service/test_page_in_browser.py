@@ -46,7 +46,8 @@ async def filled(cluster: Cluster) -> AsyncIterator[tuple[Running, dict[str, Age
         book = service.service.book
         await service.until(lambda: all(book.entry(name).size for name in agents), "up")
         for at, agent in enumerate(agents.values()):
-            await agent.beat(Presence.AWAY if at % 2 else Presence.PRESENT)
+            away = bool(at % 2)
+            await agent.beat(Presence.AWAY if away else Presence.PRESENT, limited_cpus=None if away else 1.0)
         failed = await service.submit(tasks=2, name="broken", time_limit_s=60)
         node = (await service.job_in(failed, "running")).nodes[0].name
         await agents[node].ends(failed, wire.Exit(status=3), b"Traceback\nboom\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit.browser import Tab
+from benchmarks._browser import Tab
 
 #: What axe calls serious and worse.
 BAD = ("serious", "critical")

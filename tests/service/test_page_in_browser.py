@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from kit.axe import axe_source, findings
-from kit.browser import Tab, chromium
 from kit.service import Agent, Cluster, Running, running
 
+from benchmarks._browser import Tab, chromium
 from cosched.client.page import PageProxy
 from cosched.client.transport import Transport
 from cosched.model.contract import SocialContract

@@ -4,7 +4,7 @@
 import { isHolding, isWaiting } from "./data.js";
 import { count, lasting, moment, places, size } from "./format.js";
 
-const STEP = 100;
+const STEP = 50;
 
 /** The roles are said: style may lay rows out as cards, and they stay a table's for who hears them. */
 const ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };

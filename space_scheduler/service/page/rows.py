@@ -154,14 +154,14 @@ class Rows:
         return NodeRow(
             entry.name,
             state,
-            availability(entry, state),
+            entry.availability.value.replace("_", " "),
             shown(note),
             0 if size is None else size.cpus or size.procs,
             0 if size is None else size.memory_bytes,
             contract.cpu_ratio,
             contract.memory_ratio,
             contract.mpl,
-            entry.beat.limited_cpus if entry.beat is not None else None,
+            entry.public_limit_cpus,
             None if entry.connected or entry.heard_at is None else int(entry.heard_at.timestamp() * 1000),
         )
 
@@ -183,13 +183,6 @@ class Rows:
 
     def _ms(self, core_us: int) -> int:
         return int(self._when(core_us).timestamp() * 1000)
-
-
-def availability(entry: NodeEntry, state: str) -> str:
-    """Whether jobs have a node, without a word about who is there: *limited* is also where that cannot be known."""
-    if state != "up":
-        return "not available"
-    return "free" if entry.beat is not None and not entry.beat.presence.counts_as_present else "limited"
 
 
 def shown(text: str) -> str:

@@ -62,6 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fold: bool | None = None  # whether its tasks may share processors; yes where absent
     job_class: str | None = None  # "long" or "short"; short where absent
     components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
+    crossing: float | None = None  # part of its time that it takes longer on several; by its kind where absent
 
     @property
     def several_sizes(self) -> bool:
@@ -214,6 +215,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     ``presence_source``, ``blind``, what others than jobs use (-1), and whose word a pause is, are for operators alone.
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
     why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
+    ``certificate_until``: when the certificate expires that its agent showed last.
     """
 
     name: str
@@ -237,6 +239,7 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     refused: str = ""
     cluster: str = ""
+    certificate_until: str | None = None
 
     @property
     def occupied(self) -> bool:

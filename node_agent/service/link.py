@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cosched.errors import BadInput
 from cosched.identity import tls
@@ -50,10 +50,19 @@ from node_agent.service.revocations import Revocations
 _log = logging.getLogger("cosched.agent")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0  # so all are back within 10 s, however long the scheduler was away
 _PATIENCE_S = 10.0
+_MOST_WORDS = 4096
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    message: str
 
 
 class LinkEnded(Exception):
     """The link is of no use; the message says why."""
+
+
+class Renewed(LinkEnded):
+    """The node's certificate is another one now: the scheduler is to see it."""
 
 
 class Shell(Protocol):
@@ -99,6 +108,11 @@ class Link:
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem = ""
+        self._renewed = asyncio.Event()
+
+    def renewed(self) -> None:
+        """The node has another certificate, or trusts another authority: dial again."""
+        self._renewed.set()
 
     def tell(self, message: FromAgent) -> None:
         """Send it if the scheduler is there. What matters is kept elsewhere, and told when the agent joins again."""
@@ -128,12 +142,18 @@ class Link:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _tell_problem(self, error: BaseException) -> None:
+        if isinstance(error, Renewed):
+            _log.info("the scheduler is dialled again: %s", error)
+            return
         words = str(error) or type(error).__name__
+        if isinstance(error, InvalidStatus) and (said := _problem_in(bytes(error.response.body or b""))):
+            words = said
         if words != self._problem:  # said once, not at every try
             _log.warning("no link to the scheduler at %s: %s", self._url, words)
         self._problem = words
 
     async def _talk(self) -> None:
+        self._renewed.clear()
         async with connect(
             self._url,
             ssl=tls.client_context(self._identity),
@@ -172,6 +192,11 @@ class Link:
             tasks.create_task(self._send(connection, outgoing, Numbering(welcome.session)))
             tasks.create_task(self._beat(connection, welcome))
             tasks.create_task(self._listen(connection, Turn(hello.session)))
+            tasks.create_task(self._until_renewed())
+
+    async def _until_renewed(self) -> NoReturn:
+        await self._renewed.wait()
+        raise Renewed("this node's certificate, or whom it trusts, has changed")
 
     async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):
@@ -322,6 +347,14 @@ def _binary(data: str | bytes) -> bytes:
     if isinstance(data, str):
         raise BadInput("message", "text", "MessagePack")
     return data
+
+
+def _problem_in(body: bytes) -> str:
+    """What a scheduler has said that does not let this node in, as it has its problems; empty: nothing that is one."""
+    try:
+        return msgspec.json.decode(body[:_MOST_WORDS], type=_Problem).message[:500]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,6 +2,7 @@
 
 import click
 
+from cosched.apps.cli.checks import expiry
 from cosched.apps.cli.enrol import add_command, remove_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
@@ -54,6 +55,7 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
         for node in nodes
         if node.version == RIGID_VERSION
     ]
+    table.notes += [f"{node.name}: {words}" for node in nodes if (words := expiry(node))]
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")

@@ -22,6 +22,7 @@ from cosched.wire import api as docs
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import Caller, Callers
@@ -107,6 +108,7 @@ class Api:
             0, given.tasks, limit_us, 0, user_number(caller.user), memory_bytes, requeue=given.requeue,
             kind=given.kind or "", program=program(caller.user, given), coscheduling=given.coscheduling or "",
             long=given.job_class == "long", foldable=given.fold is not False,
+            crossing_ppm=None if given.crossing is None else round(given.crossing * ALONE_PPM),
         )  # fmt: skip
         try:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
@@ -278,6 +280,9 @@ class Api:
             near = nearest(name, self.book.names())
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        if event is ev.NodeResumed and (since := self.book.entry(name).expired):
+            words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
+            raise Refusal(409, words, where="node", found=name)
         try:
             await self.core.post(event(name), note=f"by {caller.user}")
         except UnknownNode:

@@ -1,7 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -38,6 +38,7 @@ class NodeEntry:
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
         self.expires_s: float | None = None  # that certificate, in seconds since 1970
+        self.expired = ""  # since which day it has been expired, where it is let in all the same
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
@@ -244,4 +245,5 @@ class NodeBook:
             version=entry.version or None,
             refused=entry.refused,
             cluster=size.cluster or own,
+            certificate_until=datetime.fromtimestamp(entry.expires_s, UTC).isoformat() if entry.expires_s else None,
         )

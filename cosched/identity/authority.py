@@ -66,6 +66,16 @@ def create_authority(directory: Path, cluster: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name in (CA_PEM, CA_KEY, GRANT_KEY, GRANT_PUB):
         _absent(directory / name)
+    pem, key = new_authority(cluster)
+    grant = Ed25519PrivateKey.generate()
+    write_new(directory / CA_KEY, key, mode=0o600)
+    write_new(directory / CA_PEM, pem)
+    write_new(directory / GRANT_KEY, _pem(grant), mode=0o600)
+    write_new(directory / GRANT_PUB, _public(grant))
+
+
+def new_authority(cluster: str) -> tuple[bytes, bytes]:
+    """An authority's certificate and key, in PEM."""
     key = generate_private_key(SECP256R1())
     subject = x509.Name(
         [
@@ -82,11 +92,7 @@ def create_authority(directory: Path, cluster: str) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    grant = Ed25519PrivateKey.generate()
-    write_new(directory / CA_KEY, _pem(key), mode=0o600)
-    write_new(directory / CA_PEM, made.public_bytes(Encoding.PEM))
-    write_new(directory / GRANT_KEY, _pem(grant), mode=0o600)
-    write_new(directory / GRANT_PUB, _public(grant))
+    return made.public_bytes(Encoding.PEM), _pem(key)
 
 
 def issue(

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Final, cast
+from typing import BinaryIO, Final, cast
 
 import click
 import msgspec
@@ -56,13 +56,15 @@ def create_command(directory: Path, name: str) -> None:
 @command.command("request")
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the key is kept.")
+@click.option("--again", is_flag=True, help="With a new key, which counts from 'identity accept' on.")
 @_kind
-def request_command(name: str, into: Path, kind: str) -> None:
+def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     """Print a request for a certificate of the key in DIR/KIND.key, which is made if it is missing.
 
     \b
     Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
+    from cosched.identity.accepting import fresh_key  # noqa: PLC0415
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
     from cosched.identity.requests import new_request, request_again  # noqa: PLC0415
 
@@ -70,6 +72,9 @@ def request_command(name: str, into: Path, kind: str) -> None:
     if not into.is_dir():
         raise BadInput("--into", f"no directory {into}", "an existing one")
     _, key = certificate(cast(Kind, kind), into)
+    if again and key.exists():
+        key = fresh_key(cast(Kind, kind), into)
+        key.unlink(missing_ok=True)
     click.echo(request_again(name, key) if key.exists() else new_request(name, key), nl=False)
 
 
@@ -89,3 +94,44 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
 
     key = requested_key(sys.stdin.read(_MOST_BYTES))
     click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))
+
+
+@command.command("accept")
+@click.argument("answer", type=click.File("rb"), default="-")
+@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the key is kept.")
+@click.option("--account", metavar="NAME", help="Who reads the key, if not its owner (as root).")
+@_kind
+def accept_command(answer: BinaryIO, into: Path, account: str | None, kind: str) -> None:
+    """Put what 'identity sign' printed beside its key. What is of another key changes nothing.
+
+    A scheduler that runs takes it by itself, without a restart.
+
+    \b
+    Example: cosched identity accept --kind user --into ~/.config/cosched ada.json
+    """
+    from cosched.identity.accepting import accept  # noqa: PLC0415
+
+    accept(cast(Kind, kind), into, answer.read(_MOST_BYTES), account)
+    click.echo(f"{into}: in force")
+
+
+@command.command("rotate")
+@click.argument("authority", type=click.Path(path_type=Path))
+@click.option("--begin", "step", flag_value="begin", help="Make the next authority; it signs nothing yet.")
+@click.option("--switch", "step", flag_value="switch", help="Have it sign; the old one's key is gone.")
+@click.option("--finish", "step", flag_value="finish", help="Trust it alone.")
+def rotate_command(authority: Path, step: str | None) -> None:
+    """Replace the authority's key, in three steps; after each the scheduler, all nodes and users are renewed.
+
+    docs/guide/keys.md has the whole way. Jobs go on.
+
+    \b
+    Example: cosched identity rotate office/authority --begin
+    """
+    from cosched.identity import rotation  # noqa: PLC0415
+
+    steps = {"begin": rotation.begin, "switch": rotation.switch, "finish": rotation.finish}
+    if step is None:
+        raise BadInput("identity rotate", "no step", "--begin, --switch or --finish")
+    steps[step](authority)
+    click.echo(f"{authority}: done; now renew the scheduler, all nodes and users, then the next step")

@@ -140,7 +140,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
 
     One to write with is for one thread, has asked SQLite to look over the whole file first, and brings a journal of an
-    older format to this one's, with a copy beside it. Raises :class:`JournalUnwritable` too where that cannot be written.
+    older format to this one's, with a copy beside it. Raises :class:`JournalUnwritable` too where it cannot be.
     """
     if not path.exists() or not path.stat().st_size:
         raise JournalRefused(f"journal {path}: {'it is empty' if path.exists() else 'no such file'}")

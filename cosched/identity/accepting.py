@@ -12,7 +12,7 @@ import msgspec
 
 from cosched.errors import BadInput, Failed
 from cosched.identity import tls
-from cosched.identity.names import CA_PEM, Kind, certificate
+from cosched.identity.names import CA_PEM, GRANT_KEY, Kind, certificate
 
 _MOST_CHARACTERS: Final = 1 << 16
 
@@ -24,7 +24,7 @@ def fresh_key(kind: Kind, directory: Path) -> Path:
 
 
 def accept(kind: Kind, directory: Path, answer: bytes, account: str | None = None) -> None:
-    """Put an authority's answer (JSON, texts by file name) into force; ``account`` is given the key.
+    """Put an authority's answer (JSON, texts by file name) into force; ``account`` is given the keys.
 
     Raises :class:`BadInput` where it is not the certificate of a key that is here, and then changes nothing.
     """
@@ -40,8 +40,9 @@ def accept(kind: Kind, directory: Path, answer: bytes, account: str | None = Non
             problem = problem or error
             continue
         try:
-            if owner is not None:
-                os.chown(candidate, *owner)
+            for secret in (candidate, directory / GRANT_KEY):
+                if owner is not None and secret.exists():
+                    os.chown(secret, *owner)
             if candidate == fresh:
                 fresh.replace(key)
             for name in (pem.name, CA_PEM):

@@ -294,7 +294,11 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     from cosched.identity.authority import addresses_of  # noqa: PLC0415
 
     if not scheduler:
-        found = addresses_of(directory / "scheduler" / "identity" / "scheduler.pem")
+        own = directory / "scheduler" / "identity" / "scheduler.pem"
+        known = sorted((directory / "nodes").glob("*/node.toml"))
+        if not own.exists() and known:
+            return load_node(known[0]).scheduler.url
+        found = addresses_of(own)
         if not found:
             raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
         scheduler = found[0]

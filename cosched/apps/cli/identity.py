@@ -26,7 +26,7 @@ _kind = click.option(
 def command() -> None:
     """Make an authority, a key with a request for its certificate, and the certificate (operators).
 
-    'cosched init' makes all of it in one place. A node's certificate comes from 'cosched node request' and 'node sign'.
+    'cosched init' makes the authority and first settings. A node's certificate comes from 'node request' and 'sign'.
 
     \b
     Example: cosched identity sign --authority office/authority scheduler <scheduler.csr
@@ -41,14 +41,14 @@ command.add_command(revoke_command)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", required=True, help="The cluster's name.")
 def create_command(directory: Path, name: str) -> None:
-    """Make a certificate authority in DIRECTORY, and the key by which jobs' grants are signed.
+    """Make a certificate authority in DIRECTORY.
 
     \b
     Example: cosched identity create office/authority --name office
     """
     from cosched.identity.authority import create_authority  # noqa: PLC0415 (its library takes long to load)
 
-    create_authority(directory, name)
+    create_authority(directory, name, grants=False)
     directory.chmod(0o700)
     click.echo(f"{directory}: the authority of {name}; who has its keys makes certificates")
 
@@ -66,7 +66,7 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     """
     from cosched.identity.accepting import fresh_key  # noqa: PLC0415
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
-    from cosched.identity.requests import new_request, request_again  # noqa: PLC0415
+    from cosched.identity.requests import new_request, request_again, with_grant  # noqa: PLC0415
 
     checked_name(cast(Kind, kind), name)
     if not into.is_dir():
@@ -75,7 +75,8 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     if again and key.exists():
         key = fresh_key(cast(Kind, kind), into)
         key.unlink(missing_ok=True)
-    click.echo(request_again(name, key) if key.exists() else new_request(name, key), nl=False)
+    request = request_again(name, key) if key.exists() else new_request(name, key)
+    click.echo(with_grant(request, into) if kind == "scheduler" else request, nl=False)
 
 
 @command.command("sign")
@@ -89,10 +90,13 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
     \b
     Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
     """
-    from cosched.identity.authority import sign  # noqa: PLC0415
-    from cosched.identity.requests import requested_key  # noqa: PLC0415
+    from cosched.identity.authority import learn_grant_pub, sign  # noqa: PLC0415
+    from cosched.identity.requests import requested_grant, requested_key  # noqa: PLC0415
 
-    key = requested_key(sys.stdin.read(_MOST_BYTES))
+    request = sys.stdin.read(_MOST_BYTES)
+    key, grant = requested_key(request), requested_grant(request)
+    if kind == "scheduler" and grant is not None:
+        learn_grant_pub(authority, grant)
     click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))
 
 

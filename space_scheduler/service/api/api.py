@@ -31,6 +31,7 @@ from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
+from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
@@ -178,12 +179,18 @@ class Api:
 
     async def explain(self, request: web.Request) -> web.Response:
         """Why it is in its state."""
-        self._caller(request)
+        caller = self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id)
         found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
-        coscheduling, paused = self._coscheduling.document(record.id), paused_on(record, self.book, self.config)
-        return answer(msgspec.structs.replace(found, coscheduling=coscheduling, paused=paused))
+        return answer(
+            msgspec.structs.replace(
+                found,
+                cause=cause_for(caller, found.cause),
+                coscheduling=self._coscheduling.document(record.id),
+                paused=paused_for(caller, paused_on(record, self.book, self.config)),
+            )
+        )
 
     async def wait(self, request: web.Request) -> web.Response:
         """A job when it has ended."""
@@ -248,8 +255,9 @@ class Api:
 
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes."""
-        self._caller(request)
-        return answer(docs.NodeList(self.book.documents(self.host.view(), self.config.contract, self.config.name)))
+        caller = self._caller(request)
+        found = self.book.documents(self.host.view(), self.config.contract, self.config.name)
+        return answer(docs.NodeList(nodes_for(caller, found, self.book)))
 
     async def drain(self, request: web.Request) -> web.Response:
         """Take a node out of service, its jobs go on."""
@@ -272,6 +280,9 @@ class Api:
             near = nearest(name, self.book.names())
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(404, f"there is no node {name!r}{hint}", where="node", found=name, nearest=near)
+        if event is ev.NodeResumed and (since := self.book.entry(name).expired):
+            words = f"node {name}: its certificate expired on {since}: 'cosched node renew' makes another"
+            raise Refusal(409, words, where="node", found=name)
         try:
             await self.core.post(event(name), note=f"by {caller.user}")
         except UnknownNode:
@@ -352,8 +363,8 @@ class Api:
         found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
         )
-        paused = paused_on(record, self.book, self.config)
-        return msgspec.structs.replace(found_doc, paused=paused) if paused else found_doc
+        paused = paused_for(caller, paused_on(record, self.book, self.config))
+        return msgspec.structs.replace(found_doc, paused=paused, history=story_for(caller, found_doc.history))
 
 
 #: In these states a job's reason may be later than its last step.

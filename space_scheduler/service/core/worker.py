@@ -92,7 +92,7 @@ class Worker:
         try:
             found = opened(self._settings)
             self._journal, self._core, self._clock = found.journal, found.core, found.clock
-        except BaseException as error:  # the poster's, whatever it is: he waits for it
+        except BaseException as error:  # for the caller, whatever it is: the caller waits for it
             self._call(partial(asked.answer, None, error), self._finish)
             return
         self._follow(self._rules.began())
@@ -176,7 +176,9 @@ class Worker:
         assert self._packing is not None
         packing, self._packing = self._packing, None
         try:
-            self._journal.write_snapshot(packing.result(), keep_events=self._core.keep_events)
+            self._journal.write_snapshot(
+                packing.result(), keep_events=self._core.keep_events, keep_us=self._core.keep_us
+            )
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None

@@ -188,7 +188,7 @@ def measured(lab: Lab, asked: argparse.Namespace) -> None:
     submit(lab, [PROCS * asked.agents - FREE])
     submit(lab, [FREE + 2] * asked.queued)
     pairs = []
-    with passes(lab, asked.queued // 2):
+    with passes(lab, min(asked.queued, 1000)):  # among those that the page is sent
         core, tabs = Core(lab.scheduler.pid, transport), Tabs(transport)
         for number in range(asked.pairs):
             visit = entered(transport)

@@ -1,5 +1,6 @@
 """The cluster's settings, ``cluster.yaml``: read by ``cosched scheduler``."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -16,6 +17,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.coscheduling import Mode
 
 _MOST: Final = 1000
+_OPERATOR: Final = re.compile(r"@?[^\s@]\S*")
 _LAST_PORT: Final = 65_535
 _MOST_CONNECTIONS: Final = 1_000_000
 _SHORTEST_PRESENCE_US: Final = 3_600_000_000
@@ -198,6 +200,9 @@ def _problems(config: ClusterConfig) -> Iterator[tuple[str, str, str]]:
             yield f"nodes[{at}]", f"found {name!r}", expected
     if len(set(config.nodes)) != len(config.nodes):
         yield "nodes", "a node is named twice", "each name once"
+    for at, name in enumerate(config.operators):
+        if not _OPERATOR.fullmatch(name):
+            yield f"operators[{at}]", f"found {name!r}", "a user's name, or a group's as '@GROUP'"
     yield from _unfit_numbers(config)
     yield from _unfit_times(config)
     if problem := config.contract.impossible():

@@ -51,8 +51,6 @@ from cosched.identity.names import (
 _SKEW: Final = timedelta(days=1)
 _AUTHORITY_LIFE: Final = timedelta(days=3650)
 _LIFE: Final = timedelta(days=730)
-#: So long before its end an identity's expiry is worth a warning.
-WARN_DAYS: Final = 30.0
 
 _USES: Final = {
     "scheduler": [ExtendedKeyUsageOID.SERVER_AUTH],

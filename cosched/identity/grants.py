@@ -1,12 +1,20 @@
-"""The keys of grants: the scheduler signs with ``grant.key`` (PEM), nodes verify with ``grant.pub`` (32 bytes, hex)."""
+"""The keys of grants: the scheduler signs with ``grant.key`` (PEM), nodes verify with ``grant.pub`` (32 bytes, hex).
+
+While the scheduler's key is being replaced, ``grant.pub`` has a line for the new and one for the old.
+"""
 
 from pathlib import Path
+from typing import Final
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from cosched.errors import BadInput
 from cosched.identity.names import GRANT_KEY, GRANT_PUB, private
+
+#: The new one and the old one.
+MOST_KEYS: Final = 2
 
 
 def load_grant_key(directory: Path) -> Ed25519PrivateKey:
@@ -23,14 +31,34 @@ def load_grant_key(directory: Path) -> Ed25519PrivateKey:
     return key
 
 
-def load_grant_pub(directory: Path) -> Ed25519PublicKey:
-    """What a node verifies grants with. Raises :class:`BadInput` with the file."""
+class GrantPub:
+    """What a node verifies grants with: a signature by any of these keys is the scheduler's."""
+
+    def __init__(self, keys: list[Ed25519PublicKey]) -> None:
+        self._keys = keys
+
+    def verify(self, signature: bytes, data: bytes) -> None:
+        """Raises ``InvalidSignature``."""
+        for key in self._keys:
+            try:
+                return key.verify(signature, data)
+            except InvalidSignature:
+                continue
+        raise InvalidSignature
+
+
+def load_grant_pub(directory: Path) -> GrantPub:
+    """The same from its file. Raises :class:`BadInput` with the file."""
     path = directory / GRANT_PUB
     try:
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+        lines = path.read_text(encoding="ascii").split()
+        keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(line)) for line in lines]
     except FileNotFoundError:
         raise BadInput(str(path), "no such file", "the public half of the scheduler's grant.key") from None
     except OSError as error:
         raise BadInput(str(path), f"cannot be read: {error.strerror}") from None
     except ValueError:
-        raise BadInput(str(path), "not a public key", "32 bytes in hexadecimal") from None
+        keys = []
+    if not 1 <= len(keys) <= MOST_KEYS:
+        raise BadInput(str(path), "not a public key", "32 bytes in hexadecimal, or two lines of that")
+    return GrantPub(keys)

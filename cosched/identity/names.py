@@ -20,6 +20,9 @@ TOKEN: Final = "token"
 #: Beside ca.key: every certificate that was made, a line each (serial number, kind, name, last day).
 ISSUED: Final = "issued"
 
+#: So long before its end an identity's expiry is worth a warning.
+WARN_DAYS: Final = 30.0
+
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 

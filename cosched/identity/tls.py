@@ -124,12 +124,6 @@ def peer_of(connection: ssl.SSLObject | ssl.SSLSocket, now_s: float | None = Non
     return Peer(kind, name)
 
 
-def until_of(connection: ssl.SSLObject | ssl.SSLSocket) -> float:
-    """Until when the other side's certificate is valid, in seconds since 1970; 0 where it showed none."""
-    shown: dict[str, Any] = connection.getpeercert() or {}
-    return float(ssl.cert_time_to_seconds(shown["notAfter"])) if "notAfter" in shown else 0.0
-
-
 def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
     """The serial number of the other side's certificate, in hexadecimal; empty where it showed none."""
     shown: dict[str, Any] = connection.getpeercert() or {}

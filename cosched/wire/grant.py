@@ -7,9 +7,11 @@ A grant is renewed when the job's nodes change: for the same attempt, with a hig
 that they were given, and refuse older ones.
 """
 
+from typing import Protocol
+
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.errors import BadInput
 
@@ -40,7 +42,14 @@ def signed(grant: Grant, key: Ed25519PrivateKey) -> bytes:
     return key.sign(payload) + payload
 
 
-def verified(blob: bytes, key: Ed25519PublicKey) -> Grant:
+class Verifier(Protocol):
+    """A public key, or several."""
+
+    def verify(self, signature: bytes, data: bytes, /) -> None:
+        """Raises ``InvalidSignature``."""
+
+
+def verified(blob: bytes, key: Verifier) -> Grant:
     """The grant, when the scheduler signed it. Raises :class:`BadInput`."""
     signature, payload = blob[:_SIGNATURE_BYTES], blob[_SIGNATURE_BYTES:]
     try:

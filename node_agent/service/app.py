@@ -9,13 +9,16 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
 import cosched
 from cosched.config.node import NodeConfig
 from cosched.errors import Failed
+from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
+from cosched.identity.renewal import Renewal
 from cosched.linux import slices
 from cosched.linux.cgroups import YES
 from cosched.wire.messages import VERSION, Hello
@@ -41,6 +44,7 @@ from node_agent.service.link import Link
 from node_agent.service.output import Output
 from node_agent.service.revocations import Revocations
 from node_agent.service.rsh_proxy import RshProxy
+from node_agent.service.sleep_watch import SleepWatch
 from node_agent.service.spool import Spool
 from node_agent.service.survey import surveyed
 
@@ -71,7 +75,7 @@ class Agent:
         except ValueError as error:
             raise Failed(str(error)) from None
         self.core = AgentCore(config.name, self.boot_id, epochs.fence, kept)
-        identity = Path(config.paths.identity)
+        identity = self._identity = Path(config.paths.identity)
         spool = Spool(state / "spool", config.output.limit_bytes)
         files = NodeFiles(run, config.name)
         self.disk = Disk(state, config.output, self.core.attempts, records, spool)
@@ -118,6 +122,8 @@ class Agent:
             lambda request: surveyed(request, config),
         )
 
+        self.sleep_watch = SleepWatch(self.desk, self.link.beat_now)
+
     def hello(self) -> Hello:
         """Who this is, and what is running here."""
         config = self.config
@@ -151,12 +157,13 @@ class Agent:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve for as long as the context lasts. Raises :class:`BadInput`, :class:`Failed`."""
+        renewal = Renewal(self._identity, lambda: tls.agent_server_context(self._identity))
         servers: list[Entrance] = []
         tasks: list[asyncio.Task[None]] = []
         try:
             try:
                 servers.append(await self.rsh_proxy.local(self.socket))
-                servers.append(await self.rsh_proxy.remote())
+                servers.append(await self.rsh_proxy.remote(renewal.made))
                 servers.append(self.channel.listen(self.job_socket))
             except OSError as error:
                 raise Failed(f"cannot listen: {error.strerror or error}") from None
@@ -166,6 +173,8 @@ class Agent:
             tasks.append(asyncio.create_task(self._fatal(self.coscheduler.keep())))
             tasks.append(asyncio.create_task(self._fatal(self.link.keep())))
             tasks.append(asyncio.create_task(self._fatal(self.disk.keep())))
+            tasks.append(asyncio.create_task(self._fatal(self.sleep_watch.keep())))
+            tasks.append(asyncio.create_task(self._fatal(renewal.keep(self._renewed, _not_renewed))))
             yield
         finally:
             await _ended(tasks)
@@ -174,6 +183,11 @@ class Agent:
             for path in (self.socket, self.job_socket):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
+
+    def _renewed(self, context: ssl.SSLContext) -> None:
+        _log.info("the identity in %s was renewed", self._identity)
+        self.rsh_proxy.renewed(context)
+        self.link.renewed()
 
     async def _first_words(self) -> None:
         """What the guard says this machine can enforce, if it is there."""
@@ -201,6 +215,10 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
             task.cancel()
         await asyncio.wait(pending, timeout=_AGAIN_S)
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _not_renewed(why: str) -> None:
+    _log.warning("the identity was changed and cannot be used; the one from before is used on: %s", why)
 
 
 def start(config: NodeConfig) -> None:

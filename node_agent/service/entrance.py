@@ -127,11 +127,14 @@ class Entrance:
         context: ssl.SSLContext | None = None,
         patience_s: float = 10.0,
     ) -> None:
-        """``whose`` says to whom a connection belongs; ``patience_s`` is for its first word and for its handshake."""
+        """``whose`` says to whom a connection belongs; ``patience_s`` is for its first word and for its handshake.
+
+        ``context`` may be replaced by another, for the connections that come in from then on.
+        """
         self._rules = rules
         self._whose, self._serve, self._turned_away = whose, serve, turned_away
         self._is_shared = context is not None  # an address, by agents and strangers
-        self._context, self._patience_s = context, patience_s
+        self.context, self._patience_s = context, patience_s
         self._places: dict[Place, None] = {}  # in the order in which they came
         self._counts: Counter[Hashable] = Counter()
         self._budgets: dict[Hashable, Budget] = {}
@@ -229,12 +232,12 @@ class Entrance:
             await self._turn(place.whose)
             reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
             protocol = asyncio.StreamReaderProtocol(reader)
-            secured = self._context is not None
+            secured = self.context is not None
             place.is_taken = True
             transport, _ = await self._loop.connect_accepted_socket(
                 lambda: protocol,
                 place.connection,
-                ssl=self._context,
+                ssl=self.context,
                 ssl_handshake_timeout=self._patience_s if secured else None,
                 ssl_shutdown_timeout=1.0 if secured else None,
             )

@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
-from cosched.wire.grant import verified
+from cosched.wire.grant import Verifier, verified
 from cosched.wire.messages import Exit, FromAgent
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
@@ -59,7 +57,7 @@ class Groups:
         spool: Spool,
         files: NodeFiles,
         environment: Environment,
-        grant_pub: Callable[[], Ed25519PublicKey],
+        grant_pub: Callable[[], Verifier],
         complaints: Complaints,
     ) -> None:
         """``grant_pub`` reads the key with which grants are verified; it raises :class:`BadInput`."""

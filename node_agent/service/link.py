@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cosched.errors import BadInput
 from cosched.identity import tls
@@ -50,10 +50,19 @@ from node_agent.service.revocations import Revocations
 _log = logging.getLogger("cosched.agent")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0  # so all are back within 10 s, however long the scheduler was away
 _PATIENCE_S = 10.0
+_MOST_WORDS = 4096
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    message: str
 
 
 class LinkEnded(Exception):
     """The link is of no use; the message says why."""
+
+
+class Renewed(LinkEnded):
+    """The node's certificate is another one now: the scheduler is to see it."""
 
 
 class Shell(Protocol):
@@ -91,6 +100,7 @@ class Link:
         desk.tell_word = self._tell_word
         self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
+        self._spoken = VERSION  # on the link that there is now
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
@@ -98,11 +108,22 @@ class Link:
         self._outgoing: asyncio.Queue[FromAgent] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem = ""
+        self._renewed = asyncio.Event()
+
+    def renewed(self) -> None:
+        """The node has another certificate, or trusts another authority: dial again."""
+        self._renewed.set()
 
     def tell(self, message: FromAgent) -> None:
         """Send it if the scheduler is there. What matters is kept elsewhere, and told when the agent joins again."""
         if self._outgoing is not None:
             self._outgoing.put_nowait(message)
+
+    async def beat_now(self) -> None:
+        """Send a heartbeat, where there is a link; ends when it is on its way, and all that was to be sent before."""
+        if (outgoing := self._outgoing) is not None:
+            self.tell(self._beat_of_now())
+            await outgoing.join()
 
     async def keep(self) -> None:
         """Dial, talk, dial again; until cancelled."""
@@ -121,12 +142,18 @@ class Link:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _tell_problem(self, error: BaseException) -> None:
+        if isinstance(error, Renewed):
+            _log.info("the scheduler is dialled again: %s", error)
+            return
         words = str(error) or type(error).__name__
+        if isinstance(error, InvalidStatus) and (said := _problem_in(bytes(error.response.body or b""))):
+            words = said
         if words != self._problem:  # said once, not at every try
             _log.warning("no link to the scheduler at %s: %s", self._url, words)
         self._problem = words
 
     async def _talk(self) -> None:
+        self._renewed.clear()
         async with connect(
             self._url,
             ssl=tls.client_context(self._identity),
@@ -147,7 +174,7 @@ class Link:
             self._speaks = VERSION
             await connection.send(encode(hello))
             welcome = await self._welcomed(connection, hello)
-            self._problem = ""
+            self._problem, self._spoken = "", welcome.version
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
             self._spoken = welcome.version
@@ -165,6 +192,11 @@ class Link:
             tasks.create_task(self._send(connection, outgoing, Numbering(welcome.session)))
             tasks.create_task(self._beat(connection, welcome))
             tasks.create_task(self._listen(connection, Turn(hello.session)))
+            tasks.create_task(self._until_renewed())
+
+    async def _until_renewed(self) -> NoReturn:
+        await self._renewed.wait()
+        raise Renewed("this node's certificate, or whom it trusts, has changed")
 
     async def _welcomed(self, connection: ClientConnection, hello: Hello) -> Welcome:
         async with asyncio.timeout(_PATIENCE_S):
@@ -218,17 +250,22 @@ class Link:
                 frame = encode(message)
             except ValueError as error:
                 self._complain("too long", str(error))
+                outgoing.task_done()
                 continue
             await connection.send(numbering.frame(frame))
+            outgoing.task_done()
 
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(_beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), welcome.version))
+            self.tell(self._beat_of_now())
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
             self._hand_in(happened.LeaseLooked())
+
+    def _beat_of_now(self) -> Heartbeat:
+        return _beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), self._spoken)
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:
@@ -310,6 +347,14 @@ def _binary(data: str | bytes) -> bytes:
     if isinstance(data, str):
         raise BadInput("message", "text", "MessagePack")
     return data
+
+
+def _problem_in(body: bytes) -> str:
+    """What a scheduler has said that does not let this node in, as it has its problems; empty: nothing that is one."""
+    try:
+        return msgspec.json.decode(body[:_MOST_WORDS], type=_Problem).message[:500]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

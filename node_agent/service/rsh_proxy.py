@@ -15,6 +15,7 @@ import contextlib
 import json
 import secrets
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
@@ -88,19 +89,27 @@ class RshProxy:
         self._revocations = revocations
         revocations.on_change.append(self._cut_revoked)
         self._connections: dict[asyncio.StreamWriter, str] = {}  # to and from other agents, by their certificates
+        self._remote: Entrance | None = None
 
     async def local(self, path: str) -> Entrance:
         """Listen for ``cosched-rsh`` at a path. Raises OSError."""
         rules = _HERE.within(self._descriptors)
         return Entrance([bound_for_all(path)], rules, self._asker, self._guarded(self._from_here), self._full)
 
-    async def remote(self) -> Entrance:
-        """Listen for other agents. Raises OSError, :class:`BadInput`."""
-        context = tls.agent_server_context(self._identity)
+    async def remote(self, context: ssl.SSLContext) -> Entrance:
+        """Listen for other agents. Raises OSError."""
         launch = self._config.launch
         sockets = await _bound(launch.address, launch.port)
         rules = _THERE.within(self._descriptors)
-        return Entrance(sockets, rules, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S)
+        self._remote = Entrance(
+            sockets, rules, _address, self._guarded(self._from_there), _hang_up, context, _PATIENCE_S
+        )
+        return self._remote
+
+    def renewed(self, context: ssl.SSLContext) -> None:
+        """The node has another certificate, or trusts another authority: from the next connection on."""
+        if self._remote is not None:
+            self._remote.context = context
 
     def _asker(self, connection: socket.socket) -> Hashable:
         """The job that a caller on this node belongs to by its cgroup, else its user."""

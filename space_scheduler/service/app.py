@@ -7,10 +7,11 @@ carried out once it is in the journal. When the service ends, jobs go on; the ne
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
-from cosched.identity.authority import WARN_DAYS, validities
 from cosched.identity.grants import load_grant_key
+from cosched.identity.renewal import Renewal
 from cosched.identity.tls import Peer, server_context
 from cosched.model.time import US_PER_S
 from cosched.wire.messages import TAKE_OVER_EPOCH, Fence
@@ -32,6 +33,7 @@ from space_scheduler.service.access.admission import Limits
 from space_scheduler.service.access.callers import AGENTS, Callers
 from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.operators import Operators
 from space_scheduler.service.access.problems import told
 from space_scheduler.service.access.readers import Readers
 from space_scheduler.service.access.tokens import Tokens
@@ -45,7 +47,7 @@ from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.journal.clock import boottime_s
-from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.journal.records import Committed, JobRecord
 from space_scheduler.service.launch.inputs import InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
@@ -69,6 +71,9 @@ _LINGERING_S: Final = 0.5
 #: Of a request: enough for tokens and what proxies add, and hardly anything while it is unfinished.
 _HEADERS: Final = 32
 _FIELD_BYTES: Final = 2048
+_DAY_S: Final = 86_400.0
+#: How often certificates are looked at that end soon; the log says each once a day.
+_FORETELL_S: Final = 60.0
 
 
 class Service:
@@ -107,11 +112,10 @@ class Service:
         config = self.config
         for name in ("space_scheduler", "aiohttp", "asyncio"):
             logging.getLogger(name).addHandler(self._bridge)
-        identity = Path(config.identity)
-        secured = server_context(identity, tokens=config.listen.tokens) if config.listen.address else None
-        self.certificates = Certificates(identity if config.listen.address else None)
+        identity = Path(config.identity) if config.listen.address else None
+        renewal = Renewal(identity, lambda: _identity(config)) if identity is not None else None
         # without TLS there are no agents: nobody is ever given a grant
-        key = load_grant_key(Path(config.identity)) if config.listen.address else Ed25519PrivateKey.generate()
+        key = renewal.made.key if renewal is not None else Ed25519PrivateKey.generate()
         listening = listen.unix_socket(Path(config.listen.socket)) if config.listen.socket else None
         if listening is not None:
             self._sockets.append(listening)
@@ -123,8 +127,10 @@ class Service:
         state = Path(config.state)
         members = Members(state / "members.json", config.nodes)
         tokens = Tokens(state / "tokens.json")
-        rules = ServiceCore(config, members.nodes, fence, Orders(config, fence, key))
+        self._orders = Orders(config, fence, key)
+        rules = ServiceCore(config, members.nodes, fence, self._orders)
         self.book, self.launches, self.coscheduling = rules.book, rules.launches, rules.coscheduling
+        self.certificates = Certificates(identity, lambda peer, serial: self._counts(peer, serial, members))
         self.shell = Shell(rules, core, self.log, boottime_s)
         if self._record is not None:
             self.recorder = self.shell.record = Recorder(
@@ -132,7 +138,7 @@ class Service:
             )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
-        self.metrics = self._measured(core, identity)
+        self.metrics = self._measured(core, Path(config.identity), recovered.jobs.values())
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -142,7 +148,7 @@ class Service:
         self.shell.feed(Started(jobs, recovered.nodes, progress, recovered.turns, *changes))
         self.log.info("recovered", what=str(recovered), cluster=config.name, cluster_id=fence.cluster_id)
 
-        callers = Callers(frozenset(config.operators), members, tokens if config.listen.tokens else None, self.log)
+        callers = Callers(Operators(config.operators), members, tokens if config.listen.tokens else None, self.log)
         bodies = Bodies()
         administration = Administration(config, self.host, self.link, members, tokens, callers, bodies, self.log)
         identities = Identities(self.link, members, self.certificates, callers, bodies, self.log)
@@ -170,12 +176,13 @@ class Service:
         callers.proven, identities.cut = self.acceptor.proven, self.acceptor.cut
         if listening is not None:
             self.acceptor.listen_unix(listening)
-        if secured is not None:
+        if renewal is not None:
             served = listen.tcp_socket(config.listen.address, config.listen.port)
             self._sockets.append(served)
-            self.acceptor.listen_tls(served, secured)
+            self.acceptor.listen_tls(served, renewal.made.secured)
             self.port = served.getsockname()[1]
-            self._warn_of_expiry()
+            keeping = renewal.keep(self._renewed, lambda why: self.log.warn("identity cannot be used", why=why))
+            self._tasks += [asyncio.create_task(keeping), asyncio.create_task(self._foretell())]
         self._watch(self._runner)
         self.log.info("listening", socket=config.listen.socket, address=config.listen.address, port=self.port)
 
@@ -194,16 +201,17 @@ class Service:
         self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
-    def _measured(self, core: Timed, identity: Path) -> Metrics:
+    def _measured(self, core: Timed, identity: Path, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
             core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
         )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
+        metrics.jobs.recovered(jobs)
         metrics.disk.look()
         metrics.certificates.look()
-        metrics.http.expect((each.method, each.path) for each in openapi.ROUTES)
+        metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)
         return metrics
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
@@ -218,12 +226,30 @@ class Service:
             runner.server,
             limits,
             self.log,
-            lambda peer, serial: self._belongs(peer) and not members.is_revoked(serial),
+            lambda peer, serial: self._counts(peer, serial, members),
             self.certificates.was_shown,
         )
 
-    def _belongs(self, peer: Peer) -> bool:
-        return peer.kind == "user" or (peer.kind == "node" and peer.name in self.book.allowed)
+    def _counts(self, peer: Peer, serial: str, members: Members) -> bool:
+        """Whether a certificate is one of this cluster's now."""
+        belongs = peer.kind == "user" or (peer.kind == "node" and peer.name in self.book.allowed)
+        return belongs and not members.is_revoked(serial)
+
+    def _renewed(self, made: "_Identity") -> None:
+        """The scheduler has another certificate, trusts another authority, or signs grants with another key."""
+        self.acceptor.renewed(made.secured)
+        self._orders.key = made.key
+        self.certificates.renewed()
+        self.metrics.certificates.look()
+        self.log.info("identity renewed")
+
+    async def _foretell(self) -> None:
+        """Have the log say which certificates end soon, for ever."""
+        while True:
+            now_s = time()
+            for name, until_s in self.certificates.to_foretell(now_s).items():
+                self.log.warn("certificate expires", whose=name, days_left=round((until_s - now_s) / _DAY_S, 1))
+            await asyncio.sleep(_FORETELL_S)
 
     def _watch(self, runner: web.AppRunner) -> None:
         """What has to be looked at from time to time."""
@@ -293,10 +319,17 @@ class Service:
         else:
             self.log.info("well again")
 
-    def _warn_of_expiry(self) -> None:
-        for each in validities(Path(self.config.identity)):
-            if each.days_left < WARN_DAYS:
-                self.log.warn("certificate expires", path=each.path, days_left=round(each.days_left, 1))
+
+class _Identity(NamedTuple):
+    """What the service makes of its identity's files."""
+
+    secured: ssl.SSLContext
+    key: Ed25519PrivateKey
+
+
+def _identity(config: ClusterConfig) -> _Identity:
+    directory = Path(config.identity)
+    return _Identity(server_context(directory, tokens=config.listen.tokens), load_grant_key(directory))
 
 
 async def _anonymous(_request: web.Request, response: web.StreamResponse) -> None:
@@ -328,6 +361,7 @@ def host_of(
         order_name=config.order,
         rules=rules_of(config, policy),
         pass_interval_us=config.time_us("pass_interval"),
+        keep_us=config.monitoring.keep_presence_us,
         on_committed=on_committed,
         on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,

@@ -57,6 +57,15 @@ async def test_an_operator_cannot_resume_against_the_owner(service: Running) -> 
         assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
 
 
+async def test_a_resumption_before_the_next_heartbeat_is_undone_by_it(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await up(service, agent)
+        await agent.beat(paused=WHY)
+        await service.until(lambda: service.service.book.entry("n1").drained, "drained")
+        await service.post("/v1/nodes/n1/resume", {}, 200)
+        assert (await shown(service, agent, "drained", WHY)).reason == f"paused: {WHY}"
+
+
 async def test_an_operators_drain_stays_when_the_owner_resumes(service: Running) -> None:
     async with service.agent("n1") as agent:
         await up(service, agent)

@@ -1,12 +1,14 @@
 """What ``cosched doctor`` finds, and where nodes do not agree with each other: users, homes, clocks, versions."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 import msgspec
 
 from cosched.apps.cli.service import lasting
-from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
+from cosched.identity.names import WARN_DAYS
+from cosched.wire.api import AccountDoc, NodeDoc, NodeSurvey, SurveyDoc
 
 Level = Literal["ok", "warn", "fail"]
 CLOCK_WARN_S: Final = 2.0
@@ -26,6 +28,19 @@ def clock_level(apart_s: float) -> Level:
     """How bad it is that two clocks are so far apart."""
     apart_s = abs(apart_s)
     return "ok" if apart_s < CLOCK_WARN_S else "warn" if apart_s < CLOCK_FAIL_S else "fail"
+
+
+def expiry(node: NodeDoc) -> str:
+    """What is to be said of the end of a node's certificate; empty: it is far away, or not known."""
+    if node.certificate_until is None:
+        return ""
+    until = datetime.fromisoformat(node.certificate_until)
+    days = (until - datetime.now(UTC)) / timedelta(days=1)
+    if days >= WARN_DAYS:
+        return ""
+    if days <= 0:
+        return f"its certificate has expired on {until:%Y-%m-%d}: nothing more starts there ('cosched node renew')"
+    return f"its certificate expires on {until:%Y-%m-%d}, in {days:.0f} days ('cosched node renew')"
 
 
 def agreement(survey: SurveyDoc, users: list[str], version: str) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import click
 
 import cosched
-from cosched.apps.cli.checks import Check, agreement, clock_level
+from cosched.apps.cli.checks import Check, agreement, clock_level, expiry
 from cosched.apps.cli.service import ago, echo_json, json_option, lasting, service, this_user
 from cosched.client import places
 from cosched.client.client import Client
@@ -20,9 +20,10 @@ from cosched.client.find import connect
 from cosched.client.transport import identity_dir
 from cosched.config.units import memory_text
 from cosched.errors import BadInput, Failed
+from cosched.identity.names import WARN_DAYS
 from cosched.model.node import Presence
 from cosched.wire.api import ClusterDoc, NodeDoc
-from cosched.wire.messages import NO_GUARD
+from cosched.wire.messages import EXPIRED, NO_GUARD
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
 _MOST_USERS: Final = 50
@@ -155,17 +156,28 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
         elif node.reason.startswith(NO_GUARD):
             advice = f"on {node.name}: is cosched-guard running, what is in its log? It works again by itself"
             yield Check(f"node {node.name}", "fail", f"{node.state}: {node.reason}", advice)
-        elif node.state in ("draining", "drained"):
+        elif node.state in ("draining", "drained") and not node.reason.startswith(EXPIRED):
             found = node.state + (f": {node.reason}" if node.reason else "")
             yield Check(f"node {node.name}", "warn", found, f"cosched node resume {node.name}, when it may work again")
+    yield from _expiring(nodes)
     blind = [node.name for node in up if node.presence is Presence.UNKNOWN]
     if blind:
         advice = "they count as occupied, so jobs there are limited always: 'cosched agent --check' names the sources"
         yield Check("presence", "warn", f"not known on {', '.join(blind)}", advice)
+    elif up and all(node.presence is None for node in up):
+        yield Check("presence", "ok", "told to operators alone")
     elif up:
         sources = sorted({node.presence_source for node in up if node.presence_source})
         yield Check("presence", "ok", "known on all nodes" + (f", by {', '.join(sources)}" if sources else ""))
     yield from _enforced(up)
+
+
+def _expiring(nodes: list[NodeDoc]) -> Iterator[Check]:
+    """Nodes whose certificate ends soon, or has ended."""
+    for node in nodes:
+        if words := expiry(node):
+            level: Literal["warn", "fail"] = "fail" if "has expired" in words else "warn"
+            yield Check(f"node {node.name}", level, words, f"cosched node renew {node.name}")
 
 
 def _agreement(client: Client, cluster: ClusterDoc, users: list[str]) -> Iterator[Check]:
@@ -240,11 +252,11 @@ def _certificates(directory: Path) -> Iterator[Check]:
     try:
         if not any(directory.glob("*.pem")):
             return
-        from cosched.identity.authority import WARN_DAYS, validities  # noqa: PLC0415 (its library takes long to load)
+        from cosched.identity.authority import validities  # noqa: PLC0415 (its library takes long to load)
 
         for each in validities(directory):
             left = f"{each.path}: valid until {each.until:%Y-%m-%d}, {each.days_left:.0f} days"
-            advice = "make new ones with 'cosched init' (docs/guide/operate.md, certificates)"
+            advice = "renew it: docs/guide/keys.md"
             if each.days_left <= 0:
                 yield Check("certificate", "fail", f"{each.path}: expired on {each.until:%Y-%m-%d}", advice)
             else:

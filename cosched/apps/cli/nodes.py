@@ -2,6 +2,7 @@
 
 import click
 
+from cosched.apps.cli.checks import expiry
 from cosched.apps.cli.enrol import add_command, remove_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
@@ -18,7 +19,9 @@ from cosched.wire.messages import RIGID_VERSION
 @service
 @json_option
 def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
-    """List the nodes, a line each: whether they are up, who is at the desk, what is used, which jobs run.
+    """List the nodes, a line each: whether they are up, free or limited, what is used, which jobs run.
+
+    Operators see who is at the desk.
 
     \b
     Example: cosched nodes --json
@@ -52,6 +55,7 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
         for node in nodes
         if node.version == RIGID_VERSION
     ]
+    table.notes += [f"{node.name}: {words}" for node in nodes if (words := expiry(node))]
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")
@@ -63,7 +67,7 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
     others = None
     if usage and usage.cpu_local >= 0:
         others = usage.cpu_local + max(0.0, usage.cpu_system)
-    desk = str(node.presence)
+    desk = node.desk
     if node.presence is Presence.PRESENT and node.presence_source:
         desk += f" ({node.presence_source})"
     joined = node.state != "unknown"

@@ -18,7 +18,7 @@ from typing import Final
 from aiohttp import web
 
 from cosched.errors import BadInput
-from cosched.identity.tls import Peer, peer_of, serial_of, until_of
+from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
 from space_scheduler.service.access.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
 from space_scheduler.service.log import Log
 
@@ -105,6 +105,10 @@ class Acceptor:
         """Agents and remote users."""
         self._secured = secured
         self._listen(listening, self._remote)
+
+    def renewed(self, secured: ssl.SSLContext) -> None:
+        """The scheduler has another certificate, or trusts another authority: from the next connection on."""
+        self._secured = secured
 
     def _listen(self, listening: socket.socket, take: Callable[[socket.socket, object], None]) -> None:
         listening.setblocking(False)
@@ -234,7 +238,7 @@ class Acceptor:
             self._make_room(self._unproven.enter(stranger.address, stranger, self._known.addresses))
             return
         serial = self._serials[transport] = serial_of(secured)
-        self._was_shown(peer, serial, until_of(secured))
+        self._was_shown(peer, serial, expiry_of(secured) or 0.0)
         if peer.kind == "user":
             self._settle(transport, self._users, peer.name)
         else:

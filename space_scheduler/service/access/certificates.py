@@ -1,15 +1,17 @@
 """Which certificates this service knows: its own, and those that were shown to it. Until when each is valid."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from cosched.identity.authority import validity
-from cosched.identity.names import CA_PEM, Kind, certificate
+from cosched.identity.names import CA_PEM, WARN_DAYS, Kind, certificate
 from cosched.identity.tls import Peer
 
 #: Of those that were shown, the ones shown last: more would only be kept for whoever makes very many.
 _MOST: Final = 10_000
+_DAY_S: Final = 86_400.0
 
 
 class Shown(NamedTuple):
@@ -23,9 +25,14 @@ class Shown(NamedTuple):
 class Certificates:
     """What is known since the service was started."""
 
-    def __init__(self, own: Path | None) -> None:
-        """``own`` is the scheduler's directory of keys; None: it listens nowhere. Raises :class:`BadInput`."""
+    def __init__(self, own: Path | None, counts: Callable[[Peer, str], bool] = lambda peer, serial: True) -> None:
+        """``own`` is the scheduler's directory of keys; None: it listens nowhere. Raises :class:`BadInput`.
+
+        ``counts``: whether a certificate, by whose it is and its serial number, is one of this cluster's now.
+        """
         self._own = own
+        self._counts = counts
+        self._told_s: dict[str, float] = {}
         self._own_until_s: dict[str, float] = {}
         self._shown: OrderedDict[str, Shown] = OrderedDict()
         self.renewed()
@@ -54,7 +61,18 @@ class Certificates:
 
     def expiries(self) -> dict[str, float]:
         """For each identity until when it is valid, in seconds since 1970: ``scheduler``, ``authority``, ``node NAME``,
-        ``user NAME``; of several certificates, the one that was shown last.
+        ``user NAME``; of several certificates the one that was shown last, and none that counts no more.
         """
-        others = {f"{each.peer.kind} {each.peer.name}": each.until_s for each in self._shown.values()}
+        others = {
+            f"{each.peer.kind} {each.peer.name}": each.until_s
+            for each in self._shown.values()
+            if self._counts(each.peer, each.serial)
+        }
         return self._own_until_s | others
+
+    def to_foretell(self, now_s: float) -> dict[str, float]:
+        """Those of :meth:`expiries` that end soon, or have ended, and of which a day went by without a word."""
+        soon = {name: until_s for name, until_s in self.expiries().items() if until_s - now_s < WARN_DAYS * _DAY_S}
+        found = {name: each for name, each in soon.items() if now_s - self._told_s.get(name, -_DAY_S) >= _DAY_S}
+        self._told_s |= dict.fromkeys(found, now_s)
+        return found

@@ -81,6 +81,13 @@ class RevocationsChanged(Input, frozen=True):
     revoked: tuple[str, ...]
 
 
+class CertificateExpired(Input, frozen=True):
+    """A node's certificate has expired, and counts for a while yet; ``since`` is the day, for people."""
+
+    node: str
+    since: str
+
+
 class Ticked(Input, frozen=True):
     """Another heartbeat's time has passed: leases are counted."""
 
@@ -115,6 +122,7 @@ AnyInput = (
     | Disconnected
     | Removed
     | RevocationsChanged
+    | CertificateExpired
     | Ticked
     | InJournal
     | TimedOut

@@ -136,6 +136,7 @@ class Launches:
 
     def resumed(self, entry: NodeEntry) -> None:
         """A node is about to be resumed: an operator trusts it again, unless it was kept out by its own word."""
+        self._owners.resumed(entry.name)
         if not drained_by_node(entry):
             self.suspects.resumed(entry.name)
 

@@ -1,7 +1,7 @@
 """What the service knows of each node: whether it is connected, in service, drained; what it said last."""
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -38,6 +38,7 @@ class NodeEntry:
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
         self.serial = ""  # of the certificate it showed last
         self.expires_s: float | None = None  # that certificate, in seconds since 1970
+        self.expired = ""  # since which day it has been expired, where it is let in all the same
         self.size: Node | None = None
         self.joining: Node | None = None
         self.drained = False
@@ -85,6 +86,14 @@ class NodeEntry:
             return Availability.NOT_AVAILABLE
         limited = beat.presence.counts_as_present or beat.limited_cpus is not None
         return Availability.LIMITED if limited else Availability.FREE
+
+    @property
+    def public_limit_cpus(self) -> float | None:
+        """The contract's ceiling where one is in force; not how far it is lowered because somebody there waits."""
+        beat = self.beat
+        if beat is None or beat.limited_cpus is None or beat.desk is None or beat.desk.contract_cpus is None:
+            return beat.limited_cpus if beat is not None else None
+        return max(beat.limited_cpus, beat.desk.contract_cpus)
 
     @property
     def contract_reason(self) -> ContractReason:
@@ -222,6 +231,7 @@ class NodeBook:
             memory_bytes=size.memory_bytes,
             used_procs=sum(tasks for _, tasks, _ in held),
             used_memory_bytes=sum(tasks * memory_bytes for _, tasks, memory_bytes in held),
+            availability=entry.availability,
             presence=beat.presence if beat else Presence.UNKNOWN,
             presence_source=beat.presence_source if beat else "",
             blind=list(beat.blind) if beat else [],
@@ -235,4 +245,5 @@ class NodeBook:
             version=entry.version or None,
             refused=entry.refused,
             cluster=size.cluster or own,
+            certificate_until=datetime.fromtimestamp(entry.expires_s, UTC).isoformat() if entry.expires_s else None,
         )

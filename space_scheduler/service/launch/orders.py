@@ -95,7 +95,8 @@ class Orders:
         self._config = config
         self._fence = fence
         self.numbers: Final = OrderNumbers(fence.epoch)
-        self._key = key
+        #: That grants are signed with from now on.
+        self.key = key
         self._grace_us = config.time_us("grace")
         self._stretch = stretch(config)
         self._reshaping = reshaping(config)
@@ -191,7 +192,7 @@ class Orders:
     def _grant(self, launch: LaunchAttempt, peers: tuple[wire.Peer, ...]) -> bytes:
         nodes = tuple(peer.name for peer in peers)
         user, fence = launch.record.user, self._fence
-        return signed(Grant(fence.cluster_id, fence.epoch, *launch.key, user, nodes, launch.renewals), self._key)
+        return signed(Grant(fence.cluster_id, fence.epoch, *launch.key, user, nodes, launch.renewals), self.key)
 
     def plain(self, kind: OrderKind, name: str, key: tuple[int, int]) -> wire.Kill | wire.Forget | wire.Discard:
         """Those that say nothing of the job but its number and attempt, for the node of that name."""

@@ -1,9 +1,10 @@
 """The owners, as their nodes tell of them: whether one is there, and whether he has paused parallel work.
 
 A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
-nothing is left there of jobs that have ended here meanwhile. The core knows it as a drain whose reason begins with
-:data:`PAUSED`, :data:`ASLEEP` or :data:`NO_GUARD`, so what the journal has is enough after a restart. An operator's
-drain is never undone here, and an operator cannot resume a node against its owner.
+nothing is left there of jobs that have ended here meanwhile, and one whose certificate has expired until it shows
+another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`, :data:`NO_GUARD` or
+:data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
+operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
@@ -12,7 +13,7 @@ a lease, as of any node that is not heard: one that wakes before that goes on wi
 from typing import Final
 
 from cosched.model.node import Owner
-from cosched.wire.messages import NO_GUARD
+from cosched.wire.messages import EXPIRED, NO_GUARD
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
 
@@ -85,6 +86,10 @@ class Owners:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[bool, bool]] = {}  # by node: what is on its way: a drain, as one asleep
 
+    def resumed(self, name: str) -> None:
+        """A node was resumed, by whomever: what was asked for before is over."""
+        self._asked.pop(name, None)
+
     def event(self, entry: NodeEntry) -> ev.NodeDrained | ev.NodeResumed | None:
         """What the core has to be told after a node's heartbeat; None: nothing new."""
         if entry.beat is None or not entry.known:
@@ -105,8 +110,8 @@ class Owners:
 
 
 def drained_by_node(entry: NodeEntry) -> bool:
-    """Whether it is the node's own word, its owner's or of its guard, that keeps it out of service."""
-    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD))
+    """Whether its owner's word, its guard's silence, its sleep or its certificate keeps a node out of service."""
+    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD, EXPIRED))
 
 
 def _kept_out(entry: NodeEntry) -> str:
@@ -118,5 +123,7 @@ def _kept_out(entry: NodeEntry) -> str:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
+    if entry.expired:
+        return f"{EXPIRED}expired on {entry.expired}"
     waits = entry.stale and drained_by_node(entry)
     return entry.reason if waits else ""

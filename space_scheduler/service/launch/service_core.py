@@ -66,6 +66,8 @@ class ServiceCore:
                 self.launches.discard(node, job_id, attempt)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
+            case given.CertificateExpired(node, since):
+                self.book.entry(node).expired = since
             case given.RevocationsChanged(revoked):
                 self._tell_revoked(revoked)
             case given.Started():
@@ -101,7 +103,7 @@ class ServiceCore:
 
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
-        entry.connected, entry.agreed, entry.refused = True, False, ""
+        entry.connected, entry.agreed, entry.refused, entry.expired = True, False, "", ""
         entry.asleep = False
         entry.hello, entry.beat, entry.serial = hello, None, called.serial
         entry.word, entry.banned = wire.NO_WORD, ()

@@ -6,16 +6,17 @@ the agent comes back it says what it has, and whoever gave the order asks again 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
-from cosched.identity.tls import expiry_of, serial_of
+from cosched.identity.tls import GRACE_S, expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
@@ -25,6 +26,7 @@ from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.launch.inputs import (
     AnyInput,
+    CertificateExpired,
     Connected,
     Disconnected,
     Heard,
@@ -273,6 +275,20 @@ class Link:
         while True:
             await sleep(self.beat_s)
             self.feed(Ticked())
+            self._look_at_certificates(time.time())
+
+    def _look_at_certificates(self, now_s: float) -> None:
+        """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
+        for name, session in list(self.sessions.items()):
+            entry = self.book.entry(name)
+            if entry.expires_s is None or entry.expires_s > now_s:
+                continue
+            since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
+            if entry.expires_s + GRACE_S["node"] < now_s:
+                self._refuse(name, "certificate", f"expired on {since}")
+                session.cut()
+            elif not entry.expired:
+                self.feed(CertificateExpired(name, since))
 
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""

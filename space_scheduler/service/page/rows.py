@@ -158,14 +158,14 @@ class Rows:
         return NodeRow(
             entry.name,
             state,
-            entry.availability.replace("_", " "),
+            entry.availability.value.replace("_", " "),
             shown(note),
             0 if size is None else size.cpus or size.procs,
             0 if size is None else size.memory_bytes,
             contract.cpu_ratio,
             contract.memory_ratio,
             contract.mpl,
-            entry.beat.limited_cpus if entry.beat is not None else None,
+            entry.public_limit_cpus,
             woke_ms(entry),
             None if entry.connected or entry.heard_at is None else int(entry.heard_at.timestamp() * 1000),
         )

@@ -131,6 +131,7 @@ BAD_CLUSTERS = {
     "name: a\nnetwork: 10.0.0.0/99\n": ["network: found '10.0.0.0/99'", "such as 10.0.0.0/24"],
     "name: a\nplace: spred\n": ["place: found 'spred'", "one of first-fit, spread", "did you mean 'spread'?"],
     "name: a\ncoscheduling: {mode: gong}\n": ["coscheduling.mode: found 'gong'", "did you mean 'gang'?"],
+    "name: a\noperators: [root, '@']\n": ["operators[1]: found '@'", "a group's as '@GROUP'"],
     "name: a\noperators: root\n": ["operators: found 'root'", "expected array"],
     "name: a\npolicy: esy\n": ["policy: no policy 'esy'", "did you mean 'easy'?"],
     "name: a\norder: fcsf\n": ["order: no order 'fcsf'", "did you mean 'fcfs'?"],

@@ -1,0 +1,79 @@
+"""Operators that are members of a group, as the host's name services have it, and changes of that."""
+
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+from kit.needs import need_namespaces
+from kit.service import ME, Cluster, running
+from kit.waiting import BOUND_S
+
+from space_scheduler.service.access.operators import Operators
+
+#: Asks before and after a change of /etc/group, which is this process's own, with the time as a test has it.
+ASKS = """
+import sys
+from pathlib import Path
+from space_scheduler.service.access.operators import LASTS_S, Operators
+
+now_s, groups = [0.0], Path("/etc/group")
+before = groups.read_text()
+operators = Operators(["ann", "@lab-admins", "@nowhere"], lambda: now_s[0])
+seen = [("ann" in operators, "nobody" in operators, "no-such-user" in operators)]
+groups.write_text(before + "lab-admins:x:54321:nobody,no-such-user\\n")
+seen.append("nobody" in operators)
+now_s[0] = LASTS_S
+seen.append(("nobody" in operators, "no-such-user" in operators, "root" in operators))
+groups.write_text(before)
+seen.append("nobody" in operators)
+now_s[0] = 2 * LASTS_S
+seen.append("nobody" in operators)
+print(seen)
+"""
+
+
+def test_a_change_of_a_group_is_seen_within_its_time(tmp_path: Path) -> None:
+    need_namespaces()
+    (tmp_path / "group").write_text(Path("/etc/group").read_text())
+    shell = f'mount --bind {tmp_path}/group /etc/group && exec "$@"'
+    ended = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", shell, "sh", sys.executable, "-c", ASKS],
+        capture_output=True, text=True, timeout=BOUND_S, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == str([(True, False, False), False, (True, False, False), True, False])
+    assert "lab-admins" not in Path("/etc/group").read_text()
+
+
+def test_the_group_that_a_user_has_by_passwd_counts_too() -> None:
+    import grp  # noqa: PLC0415
+
+    mine = grp.getgrgid(pwd.getpwuid(os.geteuid()).pw_gid).gr_name
+    assert ME in Operators([f"@{mine}"])
+    assert ME not in Operators([])
+
+
+async def test_who_is_in_the_group_is_an_operator_of_the_service() -> None:
+    import grp  # noqa: PLC0415
+
+    nobody = pwd.getpwnam("nobody")
+    group = grp.getgrgid(nobody.pw_gid).gr_name
+    files = Cluster(operators=[f"@{group}"])
+    try:
+        async with running(files) as service:
+            import aiohttp  # noqa: PLC0415
+
+            statuses = []
+            for user in ("nobody", "daemon"):
+                context = files.certificate("user", user)
+                url = f"https://127.0.0.1:{service.service.port}/v1/certificates"
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.get(url, ssl=context, server_hostname="scheduler") as answer,
+                ):
+                    statuses.append(answer.status)
+            assert statuses == [200, 403]
+    finally:
+        files.close()

@@ -38,15 +38,6 @@ def every_way(free: list[tuple[int, int]], job: Job, most_nodes: int | None) -> 
     ]
 
 
-def test_a_copy_has_all_that_a_room_has() -> None:
-    room = Room(["n1"], [2], [8], None, PLACES["first-fit"], bans={7: frozenset({"n1"})})
-    copied = room.copy()
-    assert {name: getattr(copied, name) for name in Room.__slots__} == {
-        name: getattr(room, name) for name in Room.__slots__
-    }
-    assert (copied.tasks(Job(1, 1, 10, 0, 7)), copied.tasks(Job(2, 1, 10, 0, 8))) == ([0], [2])
-
-
 @given(free=frees, procs=st.integers(1, 5), memory=st.integers(0, 4), most=st.sampled_from([None, 1, 2]), place=places)
 def test_there_is_a_place_when_there_is_a_way_and_it_is_one(
     free: list[tuple[int, int]], procs: int, memory: int, most: int | None, place: Place

@@ -198,7 +198,7 @@ class Service:
 
     def _page(self, callers: Callers, api: Api) -> Page:
         rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
-        self.streams = Streams(self.host, rows)
+        self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
     def _measured(self, core: Timed, identity: Path, jobs: Iterable[JobRecord]) -> Metrics:

@@ -6,12 +6,13 @@ Moments are milliseconds since 1970 by the wall clock. Who sits at a desk is not
 
 from collections.abc import Callable, Collection
 from datetime import datetime
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Final
 
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
+from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.service.journal.records import JobRecord, View
@@ -50,7 +51,8 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node. The contract's shares of CPU and memory are what jobs may have while its owner is there.
 
-    ``limit_cpus``: the ceiling in force now, None where there is none. ``heard_ms``: None while its agent is connected.
+    ``limit_cpus``: the ceiling in force now, None where there is none. ``woke_ms``: as :func:`woke_ms` has it.
+    ``heard_ms``: None while its agent is connected.
     """
 
     name: str
@@ -63,6 +65,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_share: float
     mpl: int
     limit_cpus: float | None
+    woke_ms: float | None
     heard_ms: int | None
 
 
@@ -72,6 +75,7 @@ class ClusterRow(msgspec.Struct, frozen=True, gc=False):
     name: str
     policy: str
     note: str
+    problem: str
     accepting: bool
     procs: int
     free_procs: int
@@ -162,6 +166,7 @@ class Rows:
             contract.memory_ratio,
             contract.mpl,
             entry.public_limit_cpus,
+            woke_ms(entry),
             None if entry.connected or entry.heard_at is None else int(entry.heard_at.timestamp() * 1000),
         )
 
@@ -171,7 +176,8 @@ class Rows:
         return ClusterRow(
             self._config.name,
             self._policy(),
-            shown(view.problem or self._config.note),
+            shown(self._config.note),
+            shown(view.problem),
             view.accepting,
             view.procs_total,
             max(0, view.free_procs),
@@ -183,6 +189,19 @@ class Rows:
 
     def _ms(self, core_us: int) -> int:
         return int(self._when(core_us).timestamp() * 1000)
+
+
+def woke_ms(entry: NodeEntry) -> float | None:
+    """Within how many milliseconds 99 of 100 wake-ups at the desk came, since its guard started; below 0: later than
+    so many. None where that is not measured.
+    """
+    report = entry.beat.desk if entry.beat is not None else None
+    counts = report.wakeups.counts if report is not None and report.wakeups is not None else ()
+    if len(counts) != len(BOUNDS_S) + 1 or not sum(counts):
+        return None
+    below, enough = accumulate(counts[:-1]), 0.99 * sum(counts)
+    within = (bound for bound, count in zip(BOUNDS_S, below, strict=True) if count >= enough)
+    return 1000 * next(within, -BOUNDS_S[-1])
 
 
 def shown(text: str) -> str:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePublicKey,
     generate_private_key,
 )
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -33,7 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cosched.config.hosts import is_host
 from cosched.errors import BadInput
-from cosched.identity.grants import load_grant_key
+from cosched.identity.grants import MOST_KEYS, load_grant_pub
 from cosched.identity.names import (
     CA_KEY,
     CA_PEM,
@@ -59,13 +59,40 @@ _USES: Final = {
 }
 
 
-def create_authority(directory: Path, cluster: str) -> None:
-    """Make ca.pem, ca.key, grant.key and grant.pub. Raises :class:`BadInput` where one of them is there already."""
+def create_authority(directory: Path, cluster: str, *, grants: bool = True) -> None:
+    """Make ca.pem and ca.key; and grant.key and grant.pub, where the scheduler runs on this machine (``grants``).
+
+    Raises :class:`BadInput` where one of them is there already.
+    """
     if not cluster or len(cluster) > 63 or not cluster.isprintable():
         raise BadInput("cluster", f"{cluster!r}", "a name of at most 63 characters")
     directory.mkdir(parents=True, exist_ok=True)
     for name in (CA_PEM, CA_KEY, GRANT_KEY, GRANT_PUB):
         _absent(directory / name)
+    pem, key = new_authority(cluster)
+    write_new(directory / CA_KEY, key, mode=0o600)
+    write_new(directory / CA_PEM, pem)
+    if grants:
+        write_new(directory / GRANT_PUB, public_text(new_grant_key(directory).public_key()))
+
+
+def new_grant_key(directory: Path) -> Ed25519PrivateKey:
+    """The key by which a scheduler signs grants, made in its directory. Raises :class:`BadInput` where there is one."""
+    grant = Ed25519PrivateKey.generate()
+    write_new(directory / GRANT_KEY, _pem(grant), mode=0o600)
+    return grant
+
+
+def learn_grant_pub(authority: Path, key: Ed25519PublicKey) -> None:
+    """Hand out that key of the scheduler's to nodes from now on, and the one before it as well. Raises OSError."""
+    path, text = authority / GRANT_PUB, public_text(key).decode().strip()
+    known = path.read_text(encoding="ascii").split() if path.exists() else []
+    if text not in known:
+        path.write_text("\n".join([text, *known][:MOST_KEYS]) + "\n", encoding="ascii")
+
+
+def new_authority(cluster: str) -> tuple[bytes, bytes]:
+    """An authority's certificate and key, in PEM."""
     key = generate_private_key(SECP256R1())
     subject = x509.Name(
         [
@@ -82,11 +109,7 @@ def create_authority(directory: Path, cluster: str) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    grant = Ed25519PrivateKey.generate()
-    write_new(directory / CA_KEY, _pem(key), mode=0o600)
-    write_new(directory / CA_PEM, made.public_bytes(Encoding.PEM))
-    write_new(directory / GRANT_KEY, _pem(grant), mode=0o600)
-    write_new(directory / GRANT_PUB, _public(grant))
+    return made.public_bytes(Encoding.PEM), _pem(key)
 
 
 def issue(
@@ -120,7 +143,7 @@ def issue(
     if kind == "scheduler":
         _copy(private(authority / GRANT_KEY), into, mode=0o600)
     if kind == "node":
-        _same_or_new(into / GRANT_PUB, _public(load_grant_key(authority)))
+        _same_or_new(into / GRANT_PUB, _grant_pub(authority).encode())
 
 
 def sign(
@@ -142,8 +165,16 @@ def sign(
 
 def sign_node(authority: Path, key: EllipticCurvePublicKey, name: str, addresses: Sequence[str]) -> dict[str, str]:
     """The same of a node: the texts of node.pem, ca.pem and grant.pub. Raises :class:`BadInput`."""
-    grant_pub = _public(load_grant_key(authority)).decode()
+    grant_pub = _grant_pub(authority)
     return sign(authority, "node", key, name, addresses) | {GRANT_PUB: grant_pub}
+
+
+def _grant_pub(authority: Path) -> str:
+    path = authority / GRANT_PUB
+    if not path.exists():
+        raise BadInput(str(path), "no such file", "the scheduler's request to be signed first: it brings this key")
+    load_grant_pub(authority)
+    return path.read_text(encoding="ascii")
 
 
 def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:
@@ -316,5 +347,6 @@ def _pem(key: EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _public(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex().encode() + b"\n"
+def public_text(key: Ed25519PublicKey) -> bytes:
+    """A key of grants as ``grant.pub`` has it."""
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex().encode() + b"\n"

@@ -5,6 +5,7 @@ are the authority's to say.
 """
 
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -14,18 +15,24 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePublicKey,
     generate_private_key,
 )
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    PublicFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 from cryptography.x509.oid import NameOID
 
 from cosched.errors import BadInput
-from cosched.identity.authority import write_new
-from cosched.identity.names import private
+from cosched.identity.authority import new_grant_key, write_new
+from cosched.identity.grants import load_grant_key
+from cosched.identity.names import GRANT_KEY, private
+
+_PUBLIC: Final = "-----BEGIN PUBLIC KEY-----"
 
 
 def new_request(name: str, key_path: Path) -> str:
@@ -69,4 +76,25 @@ def requested_key(pem: str) -> EllipticCurvePublicKey:
         raise BadInput("certificate request", str(error)[:200], "a request in PEM") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
         raise BadInput("certificate request", "a key of another kind", "ECDSA on P-256")
+    return key
+
+
+def with_grant(request: str, directory: Path) -> str:
+    """A scheduler's request, with the public half of its key of grants, which is made if it is missing."""
+    key = load_grant_key(directory) if (directory / GRANT_KEY).exists() else new_grant_key(directory)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return request + public.decode()
+
+
+def requested_grant(pem: str) -> Ed25519PublicKey | None:
+    """The key of grants that a scheduler's request brings; None: none. Raises :class:`BadInput`."""
+    at = pem.find(_PUBLIC)
+    if at < 0:
+        return None
+    try:
+        key = load_pem_public_key(pem[at:].encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadInput("certificate request", str(error)[:200], "the request as it was made") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise BadInput("certificate request", "a key of grants of another kind", "Ed25519")
     return key

@@ -24,7 +24,14 @@ from space_scheduler.service.access import listen
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.tokens import Tokens
 from space_scheduler.service.app import host_of
-from space_scheduler.service.journal.schema import check_never_was, connect, lock_path, readable
+from space_scheduler.service.journal.schema import (
+    VERSION,
+    check_never_was,
+    connect,
+    format_of,
+    lock_path,
+    readable,
+)
 from space_scheduler.service.launch.sharing import policy_of
 
 
@@ -105,11 +112,17 @@ async def _recovered(config: ClusterConfig, journal: Path) -> str:
         return "none yet"
     with tempfile.TemporaryDirectory(prefix="cosched-check-") as copy:
         await asyncio.to_thread(_copy, journal, Path(copy) / journal.name)
+        older = format_of(journal)
         host = host_of(structs.replace(config, state=copy), lambda committed: None, lambda problem: None)
         try:
-            return str(await host.start())
+            found = str(await host.start())
+            return found if older == VERSION else f"{found}; {_conversion(older)}"
         finally:
             await host.close()
+
+
+def _conversion(older: int) -> str:
+    return f"it is of format {older}: a start keeps a copy of it beside it and brings it to format {VERSION}"
 
 
 def _copy(journal: Path, target: Path) -> None:

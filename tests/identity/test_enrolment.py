@@ -74,7 +74,9 @@ class Office:
         wait_for(lambda: listening(self.sshd_port), "sshd to listen")
 
     def _scheduler(self) -> None:
-        made = self.cosched("init", self.cluster, "--scheduler", "127.0.0.1", "--port", self.port, "--node", "unused")
+        made = self.cosched(
+            "init", self.cluster, "--scheduler", "127.0.0.1", "--port", self.port, "--node", "unused", "--here"
+        )
         assert made.returncode == 0, made.stderr
         settings = self.cluster / "scheduler" / "cluster.yaml"
         text = settings.read_text()

@@ -1,5 +1,6 @@
 """The command as tests call it."""
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,14 @@ Call = Callable[..., Ended]
 
 @pytest.fixture
 def cosched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """Call the command in this process, in an empty directory: arguments in, exit status and streams out."""
+    """Call the command in this process, in an empty directory: arguments in, exit status and streams out.
+
+    ``given`` is its standard input.
+    """
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Ended:
+    def call(*arguments: object, given: str = "") -> Ended:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         with pytest.raises(SystemExit) as ended:
             main([str(each) for each in arguments])
         streams = capsys.readouterr()

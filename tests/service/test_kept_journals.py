@@ -16,10 +16,11 @@ from space_scheduler.machine import events as ev
 from space_scheduler.plugins import resolve
 from space_scheduler.replay import replay
 from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.journal.backup import restore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
 from space_scheduler.service.journal.recovery import Recorded
-from space_scheduler.service.journal.schema import VERSION, connect
+from space_scheduler.service.journal.schema import VERSION, JournalRefused, Lock, connect, format_of
 
 KEPT = Path(__file__).parents[1] / "kept"
 
@@ -126,3 +127,58 @@ def snapshot_at(path: Path, seq: int) -> Saved | None:
             source.backup(db)
         db.execute("DELETE FROM snapshots WHERE seq != ?", (seq,))
         return read_snapshot(db, path, "DESC")
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_what_is_converted_is_kept_and_can_be_put_back(tmp_path: Path, name: str) -> None:
+    path = unpacked(name, tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        older = db.execute("PRAGMA user_version").fetchone()[0]
+        before = list(db.iterdump())
+    assert older == format_of(path) < VERSION
+    Journal(path).close()
+    assert format_of(path) == VERSION
+    (kept,) = tmp_path.glob(f"journal.db.format{older}.*")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(kept)) as db:
+        assert list(db.iterdump()) == before
+        assert db.execute("PRAGMA user_version").fetchone() == (older,)
+    Journal(path).close()
+    assert list(tmp_path.glob("journal.db.format*")) == [kept], "only where something is converted"
+
+    holder = Lock(path)
+    with pytest.raises(JournalRefused, match="another scheduler"):
+        restore(path, kept)
+    holder.release()
+    (tmp_path / "no-journal").write_text("hello, this is no journal at all, however long it is")
+    with pytest.raises(JournalRefused, match="no journal"):
+        restore(path, tmp_path / "no-journal")
+    assert format_of(path) == VERSION
+    aside = restore(path, kept)
+    assert (format_of(path), format_of(aside)) == (older, VERSION)
+    found = replay(path)
+    assert found.agrees, str(found.difference)
+    assert found.passes == JOURNALS[name].passes
+
+
+def test_a_check_says_that_a_start_converts_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cosched.apps.cli.main import main  # noqa: PLC0415
+
+    path = unpacked("3dbf-light-lab", tmp_path)
+    older, before = format_of(path), path.read_bytes()
+    settings = tmp_path / "cluster.yaml"
+    settings.write_text(
+        f"name: lab\nstate: {tmp_path}\npolicy: 3dbf-light\nlisten: {{socket: {tmp_path}/s.sock}}\n"
+        "contract: {mpl: 2}\nplace: spread\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["scheduler", "--config", str(settings), "--check"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code or 0) == 0, err
+    words = f"it is of format {older}: a start keeps a copy of it beside it and brings it to format {VERSION}"
+    assert words in out
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("journal.db.format*"))

@@ -218,6 +218,31 @@ def remove_command(
     return _ended(outcomes, as_json)
 
 
+@click.command("renew")
+@click.argument("hosts", metavar="NAME...", nargs=-1, required=True)
+@_ssh
+@json_option
+def renew_command(hosts: tuple[str, ...], parallel: int, etc: str, directory: Path, as_json: bool, **ssh: Any) -> int:
+    """Give nodes new keys and certificates over ssh: keys made there; agents take them by themselves, jobs go on.
+
+    They trust from then on whom the authority says (see 'identity rotate').
+
+    \b
+    Example: cosched node renew desk1 desk2 --cluster office
+    """
+    from cosched.apps.enrol import enrolment  # noqa: PLC0415
+
+    places = {
+        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
+    }
+    outcomes = []
+    for outcome in enrolment.renewed(places, directory / "authority", etc, _access(**ssh), parallel):
+        outcomes.append(outcome)
+        if not as_json:
+            _tell(outcome.name, outcome.problem, "renewed", outcome.notes)
+    return _ended(outcomes, as_json)
+
+
 def _ended(outcomes: list[Any], as_json: bool) -> int:
     if as_json:
         echo_json({"nodes": [{"ok": each.ok, **vars(each)} for each in outcomes]})
@@ -269,7 +294,11 @@ def _url(directory: Path, scheduler: str | None, port: int) -> str:
     from cosched.identity.authority import addresses_of  # noqa: PLC0415
 
     if not scheduler:
-        found = addresses_of(directory / "scheduler" / "identity" / "scheduler.pem")
+        own = directory / "scheduler" / "identity" / "scheduler.pem"
+        known = sorted((directory / "nodes").glob("*/node.toml"))
+        if not own.exists() and known:
+            return load_node(known[0]).scheduler.url
+        found = addresses_of(own)
         if not found:
             raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
         scheduler = found[0]

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Final, cast
+from typing import BinaryIO, Final, cast
 
 import click
 import msgspec
@@ -26,7 +26,7 @@ _kind = click.option(
 def command() -> None:
     """Make an authority, a key with a request for its certificate, and the certificate (operators).
 
-    'cosched init' makes all of it in one place. A node's certificate comes from 'cosched node request' and 'node sign'.
+    'cosched init' makes the authority and first settings. A node's certificate comes from 'node request' and 'sign'.
 
     \b
     Example: cosched identity sign --authority office/authority scheduler <scheduler.csr
@@ -41,14 +41,14 @@ command.add_command(revoke_command)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", required=True, help="The cluster's name.")
 def create_command(directory: Path, name: str) -> None:
-    """Make a certificate authority in DIRECTORY, and the key by which jobs' grants are signed.
+    """Make a certificate authority in DIRECTORY.
 
     \b
     Example: cosched identity create office/authority --name office
     """
     from cosched.identity.authority import create_authority  # noqa: PLC0415 (its library takes long to load)
 
-    create_authority(directory, name)
+    create_authority(directory, name, grants=False)
     directory.chmod(0o700)
     click.echo(f"{directory}: the authority of {name}; who has its keys makes certificates")
 
@@ -56,21 +56,27 @@ def create_command(directory: Path, name: str) -> None:
 @command.command("request")
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the key is kept.")
+@click.option("--again", is_flag=True, help="With a new key, which counts from 'identity accept' on.")
 @_kind
-def request_command(name: str, into: Path, kind: str) -> None:
+def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     """Print a request for a certificate of the key in DIR/KIND.key, which is made if it is missing.
 
     \b
     Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
+    from cosched.identity.accepting import fresh_key  # noqa: PLC0415
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
-    from cosched.identity.requests import new_request, request_again  # noqa: PLC0415
+    from cosched.identity.requests import new_request, request_again, with_grant  # noqa: PLC0415
 
     checked_name(cast(Kind, kind), name)
     if not into.is_dir():
         raise BadInput("--into", f"no directory {into}", "an existing one")
     _, key = certificate(cast(Kind, kind), into)
-    click.echo(request_again(name, key) if key.exists() else new_request(name, key), nl=False)
+    if again and key.exists():
+        key = fresh_key(cast(Kind, kind), into)
+        key.unlink(missing_ok=True)
+    request = request_again(name, key) if key.exists() else new_request(name, key)
+    click.echo(with_grant(request, into) if kind == "scheduler" else request, nl=False)
 
 
 @command.command("sign")
@@ -84,8 +90,52 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
     \b
     Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
     """
-    from cosched.identity.authority import sign  # noqa: PLC0415
-    from cosched.identity.requests import requested_key  # noqa: PLC0415
+    from cosched.identity.authority import learn_grant_pub, sign  # noqa: PLC0415
+    from cosched.identity.requests import requested_grant, requested_key  # noqa: PLC0415
 
-    key = requested_key(sys.stdin.read(_MOST_BYTES))
+    request = sys.stdin.read(_MOST_BYTES)
+    key, grant = requested_key(request), requested_grant(request)
+    if kind == "scheduler" and grant is not None:
+        learn_grant_pub(authority, grant)
     click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))
+
+
+@command.command("accept")
+@click.argument("answer", type=click.File("rb"), default="-")
+@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the key is kept.")
+@click.option("--account", metavar="NAME", help="Who reads the key, if not its owner (as root).")
+@_kind
+def accept_command(answer: BinaryIO, into: Path, account: str | None, kind: str) -> None:
+    """Put what 'identity sign' printed beside its key. What is of another key changes nothing.
+
+    A scheduler that runs takes it by itself, without a restart.
+
+    \b
+    Example: cosched identity accept --kind user --into ~/.config/cosched ada.json
+    """
+    from cosched.identity.accepting import accept  # noqa: PLC0415
+
+    accept(cast(Kind, kind), into, answer.read(_MOST_BYTES), account)
+    click.echo(f"{into}: in force")
+
+
+@command.command("rotate")
+@click.argument("authority", type=click.Path(path_type=Path))
+@click.option("--begin", "step", flag_value="begin", help="Make the next authority; it signs nothing yet.")
+@click.option("--switch", "step", flag_value="switch", help="Have it sign; the old one's key is gone.")
+@click.option("--finish", "step", flag_value="finish", help="Trust it alone.")
+def rotate_command(authority: Path, step: str | None) -> None:
+    """Replace the authority's key, in three steps; after each the scheduler, all nodes and users are renewed.
+
+    docs/guide/keys.md has the whole way. Jobs go on.
+
+    \b
+    Example: cosched identity rotate office/authority --begin
+    """
+    from cosched.identity import rotation  # noqa: PLC0415
+
+    steps = {"begin": rotation.begin, "switch": rotation.switch, "finish": rotation.finish}
+    if step is None:
+        raise BadInput("identity rotate", "no step", "--begin, --switch or --finish")
+    steps[step](authority)
+    click.echo(f"{authority}: done; now renew the scheduler, all nodes and users, then the next step")

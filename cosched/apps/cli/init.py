@@ -1,5 +1,6 @@
 """``cosched init``: a cluster's authority and first settings, in one directory. A node's key is made on the node."""
 
+import ipaddress
 import os
 import shutil
 from pathlib import Path
@@ -11,11 +12,13 @@ import click
 from cosched.apps.cli.service import echo_json, json_option
 from cosched.apps.cli.values import whole_number
 from cosched.config.cluster import load_cluster
+from cosched.config.hosts import is_host
 from cosched.config.node import load_node
 from cosched.config.templates import cluster_yaml, node_toml
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput
 from cosched.identity.names import SCHEDULER, checked_name
+from cosched.install.layout import SCHEDULER as ACCOUNT
 from cosched.install.layout import Layout
 from cosched.install.settings import NodeFacts, node_settings
 from cosched.linux import machine as machine_here
@@ -41,6 +44,7 @@ _MANUAL: Final = "docs/guide/installation.md has it step by step"
 @click.option("--network", metavar="CIDR", default="", help="The network that ranks talk over [any].")
 @click.option("--procs", metavar="N", callback=whole_number(1, 1 << 16), help="CPUs of each node [this machine's].")
 @click.option("--mem", metavar="SIZE", help="Memory of each node [this machine's].")
+@click.option("--here", is_flag=True, help="The scheduler runs on this machine: make its key in DIRECTORY.")
 @click.option("--add", is_flag=True, help="Add nodes and users to a cluster made before.")
 @json_option
 def command(
@@ -53,13 +57,14 @@ def command(
     network: str,
     procs: int | None,
     mem: str | None,
+    here: bool,
     add: bool,
     as_json: bool,
 ) -> None:
-    """Make a cluster: a certificate authority, the scheduler's and users' identities, cluster.yaml, node.toml for each.
+    """Make a cluster: a certificate authority, cluster.yaml, and node.toml for each node.
 
-    DIRECTORY must not exist: nothing is ever written over. Nodes make their keys themselves ('node add', or 'node
-    request'); 'authority' stays with you.
+    DIRECTORY must not exist: nothing is ever written over. Scheduler, nodes and users make their keys themselves; what
+    to do for each is said at the end. 'authority' stays with you.
 
     \b
     Examples:
@@ -76,12 +81,13 @@ def command(
     if add:
         made = _added(directory, places, users, scheduler, port, network, machine)
     else:
-        made = _created(directory, name, places, users, scheduler, port, network, machine)
+        made = _created(directory, name, places, scheduler, port, network, machine, here=here)
     if as_json:
         files = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
         echo_json({"directory": str(directory), "cluster": made, "nodes": list(places), "users": users, "files": files})
         return
-    click.echo("\n".join(_next(directory, list(places), users, add=add)))
+    address = "" if here or add else scheduler or ""
+    click.echo("\n".join(_next(directory, list(places), users, address, add=add)))
 
 
 def _places(nodes: tuple[str, ...]) -> dict[str, str]:
@@ -102,11 +108,12 @@ def _created(
     directory: Path,
     name: str | None,
     places: dict[str, str],
-    users: tuple[str, ...],
     scheduler: str | None,
     port: int,
     network: str,
     machine: tuple[int, int],
+    *,
+    here: bool,
 ) -> str:
     """Make the directory, whole or not at all. The cluster's name."""
     from cosched.identity import authority  # noqa: PLC0415 (its library takes long to load)
@@ -122,15 +129,18 @@ def _created(
         raise BadInput("--scheduler", "not given", "the name or address at which nodes reach the scheduler")
     partial = Path(mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
     try:
-        authority.create_authority(partial / "authority", name)
-        authority.issue(
-            partial / "authority", "scheduler", SCHEDULER, partial / "scheduler" / "identity", addresses=[scheduler]
-        )
+        if not _is_place(scheduler):
+            raise BadInput("address", f"{scheduler!r}", "a host's name or an IP address")
+        authority.create_authority(partial / "authority", name, grants=here)
+        if here:
+            identity = partial / "scheduler" / "identity"
+            authority.issue(partial / "authority", "scheduler", SCHEDULER, identity, addresses=[scheduler])
         settings = partial / "scheduler" / "cluster.yaml"
+        settings.parent.mkdir(exist_ok=True)
         listen = cluster_yaml(name, list(places), address="0.0.0.0", port=port, network=network)
         settings.write_text(listen, encoding="utf-8")
         load_cluster(settings)
-        _handed_out(partial, name, places, users, f"wss://{_host(scheduler)}:{port}/v1/agent", network, machine)
+        _handed_out(partial, name, places, f"wss://{_host(scheduler)}:{port}/v1/agent", network, machine)
         (partial / "authority").chmod(0o700)
         partial.chmod(0o755)
         partial.rename(directory)
@@ -153,7 +163,7 @@ def _added(
     config = load_cluster(directory / "scheduler" / "cluster.yaml")
     if not places and not users:
         raise BadInput("--add", "nothing to add", "--node NAME or --user NAME")
-    for target in [directory / "nodes" / name for name in places] + [directory / "users" / user for user in users]:
+    for target in [directory / "nodes" / name for name in places]:
         if target.exists():
             raise BadInput(str(target), "is there already", "a new name: nothing is written over")
     url = f"wss://{_host(scheduler)}:{port}/v1/agent" if scheduler else ""
@@ -165,9 +175,8 @@ def _added(
         url, network = first.scheduler.url, network or first.launch.network
     partial = Path(mkdtemp(prefix=".adding.", dir=directory))
     try:
-        (partial / "authority").symlink_to(directory.absolute() / "authority")
-        _handed_out(partial, config.name, places, users, url, network, machine)
-        for made in sorted(partial.glob("nodes/*")) + sorted(partial.glob("users/*")):
+        _handed_out(partial, config.name, places, url, network, machine)
+        for made in sorted(partial.glob("nodes/*")):
             target = directory / made.relative_to(partial)
             target.parent.mkdir(exist_ok=True)
             made.rename(target)
@@ -177,35 +186,43 @@ def _added(
 
 
 def _handed_out(
-    base: Path,
-    cluster: str,
-    places: dict[str, str],
-    users: tuple[str, ...],
-    url: str,
-    network: str,
-    machine: tuple[int, int],
+    base: Path, cluster: str, places: dict[str, str], url: str, network: str, machine: tuple[int, int]
 ) -> None:
-    from cosched.identity import authority  # noqa: PLC0415
-
     procs, memory_bytes = machine
     for name, address in places.items():
         facts = NodeFacts(name, cluster, url, address, procs, memory_bytes, _AGENT_PORT, network)
         node = base / "nodes" / name
         node.mkdir(parents=True)
         (node / "node.toml").write_text(node_toml(node_settings(facts, Layout())), encoding="utf-8")
-    for user in users:
-        authority.issue(base / "authority", "user", user, base / "users" / user)
+
+
+def _is_place(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return is_host(text)
+    return True
 
 
 def _host(scheduler: str) -> str:
     return f"[{scheduler}]" if ":" in scheduler else scheduler
 
 
-def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: bool) -> list[str]:
+def _next(directory: Path, nodes: list[str], users: tuple[str, ...], scheduler: str, *, add: bool) -> list[str]:
     lines = [f"{directory}: {'added' if add else 'made'}. Next:"]
-    if not add:
-        lines.append(f"  scheduler's host   {directory}/scheduler/ -> /etc/cosched/;")
-        lines.append(f"  {'':<18} cosched scheduler --config /etc/cosched/cluster.yaml")
+    sign = f"cosched identity sign --authority {directory}/authority"
+    if scheduler:
+        own = "--into /etc/cosched/identity"
+        accept = f"cosched identity accept --kind scheduler {own} --account {ACCOUNT}"
+        lines += [
+            f"  scheduler's host   {directory}/scheduler/cluster.yaml -> /etc/cosched/; mkdir -p /etc/cosched/identity",
+            f"  {'':<18} cosched identity request scheduler {own} >scheduler.csr",
+            f"  here               {sign} --address {scheduler} scheduler <scheduler.csr >scheduler.json",
+            f"  scheduler's host   {accept} scheduler.json",
+            f"  {'':<18} cosched scheduler --config /etc/cosched/cluster.yaml",
+        ]
+    elif not add:
+        lines.append(f"  scheduler          cosched scheduler --config {directory}/scheduler/cluster.yaml")
     elif nodes:
         lines.append(f"  cluster.yaml       add to 'nodes': {', '.join(nodes)}; then restart the scheduler")
     lines += [f"  {name:<18} cosched node add {name} --cluster {directory}" for name in nodes[:3]]
@@ -213,9 +230,14 @@ def _next(directory: Path, nodes: list[str], users: tuple[str, ...], *, add: boo
         lines.append(f"  {'':<18} and so on for the other {len(nodes) - 3}")
     if nodes:
         lines.append(f"  {'':<18} (over ssh; by hand: 'node render', 'request', 'sign', 'accept')")
-    lines += [
-        *(f"  {user:<18} {directory}/users/{user}/ -> ~/.config/cosched/ of the machine {user} uses" for user in users),
+    for user in users:
+        lines += [
+            f"  {user:<18} cosched identity request --kind user --into ~/.config/cosched {user} >{user}.csr",
+            f"  {'here':<18} {sign} --kind user {user} <{user}.csr >{user}.json",
+            f"  {user:<18} cosched identity accept --kind user --into ~/.config/cosched {user}.json",
+        ]
+    return [
+        *lines,
         "  then               cosched doctor",
         f"Keep {directory}/authority/ to yourself: who has ca.key makes certificates. ({_MANUAL})",
     ]
-    return lines

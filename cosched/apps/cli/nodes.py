@@ -3,7 +3,7 @@
 import click
 
 from cosched.apps.cli.checks import expiry
-from cosched.apps.cli.enrol import add_command, remove_command
+from cosched.apps.cli.enrol import add_command, remove_command, renew_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
 from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
@@ -96,6 +96,7 @@ def node_command() -> None:
 
 for _command in (
     add_command,
+    renew_command,
     remove_command,
     render_command,
     request_command,

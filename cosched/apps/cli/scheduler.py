@@ -31,7 +31,13 @@ _SWITCH_S = 0.0005
     metavar="FILE",
     help="Keep all that happens in a new file, for cosched replay; scripts and environments of jobs are in it.",
 )
-def command(config: Path, check: bool, take_over: bool, record: Path | None) -> None:
+@click.option(
+    "--restore",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Put a copy of the journal back in its place, which no scheduler may be using, and end.",
+)
+def command(config: Path, check: bool, take_over: bool, record: Path | None, restore: Path | None) -> None:
     """Run the scheduler's service in the foreground, until SIGTERM or SIGINT; jobs go on without it.
 
     It says "ready" on standard output once it listens, and logs to standard error.
@@ -47,6 +53,12 @@ def command(config: Path, check: bool, take_over: bool, record: Path | None) -> 
 
         for line in asyncio.run(rehearse(settings, str(config))):
             click.echo(line)
+        return
+    if restore is not None:
+        from space_scheduler.service.journal import backup  # noqa: PLC0415
+
+        aside = backup.restore(Path(settings.state) / "journal.db", restore)
+        click.echo(f"{restore} is the journal again; what was in its place: {aside}. Start it with --take-over")
         return
     sys.setswitchinterval(_SWITCH_S)
     asyncio.run(_run(settings, take_over, record))

@@ -135,6 +135,18 @@ def removed(
     return _each(places, one, parallel)
 
 
+def renewed(places: Mapping[str, str], authority: Path, etc: str, access: Access, parallel: int) -> Iterator[Outcome]:
+    """New keys and certificates for nodes (name -> address); agents take them by themselves, jobs go on."""
+
+    def one(name: str, address: str) -> Outcome:
+        with Host(address, access) as host:
+            request = host.step("key", etc=etc, name=name, again=True)["request"]
+            host.step("renew", etc=etc, name=name, **answered(authority, request, name, address))
+        return Outcome(name, address)
+
+    return _each(places, one, parallel)
+
+
 def settings_of(
     name: str, address: str, wanted: Wanted, procs: int, memory_bytes: int, place: str, systemd: bool
 ) -> str:

@@ -18,6 +18,7 @@ from cosched.install.layout import ROOT, Layout
 from cosched.install.roles import node_identity
 
 _FRESH: Final = "identity.new"
+_BEFORE: Final = "identity.old"
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,8 +73,12 @@ def accept(etc: Path, given: Answer, account: str = ROOT) -> Path:
     layout = Layout(etc=str(etc))
     place = Path(layout.identity)
     laying.owner(account)
-    shutil.rmtree(place, ignore_errors=True)
+    fresh.chmod(0o755)
+    laying.own(node_identity(layout, account), fresh)
+    before = etc / _BEFORE
+    shutil.rmtree(before, ignore_errors=True)
+    if place.exists():
+        place.rename(before)
     fresh.rename(place)
-    place.chmod(0o755)
-    laying.own(node_identity(layout, account))
+    shutil.rmtree(before, ignore_errors=True)
     return place

@@ -43,10 +43,14 @@ def lay(made: Installation) -> None:
     own(made.identity)
 
 
-def own(files: Iterable[File]) -> None:
-    """Give those of these files that are there their owner and mode. Raises :class:`Failed`, OSError."""
+def own(files: Iterable[File], place: Path | None = None) -> None:
+    """Give those of these files that are there their owner and mode. ``place``: a directory where they lie as yet.
+
+    Raises :class:`Failed`, OSError.
+    """
     for file in files:
-        if (path := Path(file.path)).exists():
+        path = Path(file.path) if place is None else place / Path(file.path).name
+        if path.exists():
             os.chown(path, *owner(file.owner))
             path.chmod(int(file.mode, 8))
 

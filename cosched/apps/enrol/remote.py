@@ -69,6 +69,17 @@ def install(asked: dict[str, Any]) -> dict[str, Any]:
     return {"services": how, "name": config.name}
 
 
+def renew(asked: dict[str, Any]) -> dict[str, Any]:
+    """Another certificate, for a key that was made here; the agent takes it by itself. Raises :class:`Failed`."""
+    etc = _place(asked["etc"])
+    config = load_node(etc / SETTINGS)
+    if config.name != asked["name"]:
+        raise BadInput(str(etc / SETTINGS), f"this machine is node {config.name}", f"node {asked['name']}")
+    answer = identity.answer({name: asked[name] for name in identity.Answer.__struct_fields__})
+    identity.accept(etc, answer, config.security.agent_user or ROOT)
+    return {"name": config.name}
+
+
 def remove(asked: dict[str, Any]) -> dict[str, Any]:
     """No agent, no jobs, no guard, no identity. Output and logs stay in ``state``. Raises :class:`Failed`."""
     etc = _place(asked["etc"])
@@ -132,6 +143,7 @@ STEPS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "look": look,
     "key": key,
     "install": install,
+    "renew": renew,
     "remove": remove,
 }
 

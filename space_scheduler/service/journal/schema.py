@@ -5,7 +5,8 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -119,14 +120,15 @@ def create(path: Path) -> None:
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
             )
         for name in (made, path.parent):
-            _sync(name)
+            sync(name)
         made.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise JournalUnwritable(f"journal {path}: it cannot be made: {error}") from None
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have what was written to a file or directory be on the disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -138,7 +140,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
 
     One to write with is for one thread, has asked SQLite to look over the whole file first, and brings a journal of an
-    older format to this one's. Raises :class:`JournalUnwritable` too where that cannot be written.
+    older format to this one's, with a copy beside it. Raises :class:`JournalUnwritable` too where it cannot be.
     """
     if not path.exists() or not path.stat().st_size:
         raise JournalRefused(f"journal {path}: {'it is empty' if path.exists() else 'no such file'}")
@@ -162,6 +164,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             if found != ["ok"]:
                 raise JournalRefused(f"journal {path}: it is damaged: {'; '.join(found)}")
             if version < VERSION:
+                _keep(connection, path, version)
                 _upgrade(connection, path)
     except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
         connection.close()
@@ -170,6 +173,31 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def format_of(path: Path) -> int:
+    """The number of a journal's format. Raises :class:`JournalRefused`."""
+    with readable(path), closing(connect(path, write=False)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _keep(connection: sqlite3.Connection, path: Path, version: int) -> Path:
+    """A copy of the journal as it is, whole or not at all: its path. Raises :class:`JournalUnwritable`."""
+    target = path.with_name(f"{path.name}.format{version}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    made = target.with_name(target.name + ".new")
+    try:
+        made.unlink(missing_ok=True)
+        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(made)) as into:
+            connection.backup(into)
+        sync(made)
+        made.rename(target)
+        sync(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+        raise JournalUnwritable(f"journal {path}: no copy can be made before its format changes: {error}") from None
+    return target
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:

@@ -32,15 +32,13 @@ def test_init_makes_what_scheduler_nodes_and_users_need(cosched: Call, tmp_path:
     office = tmp_path / "office"
     cluster = load_cluster(office / "scheduler" / "cluster.yaml")
     assert (cluster.name, cluster.nodes, cluster.network) == ("office", ["desk1", "desk2"], "192.0.2.0/24")
-    server_context(office / "scheduler" / "identity")
+    assert not (office / "scheduler" / "identity").exists()  # made on its host
     node = load_node(office / "nodes" / "desk2" / "node.toml")
     assert (node.name, node.cluster, node.procs, node.memory_bytes) == ("desk2", "office", 8, 16 << 30)
     assert (node.launch.address, node.scheduler.url) == ("192.0.2.12", "wss://head.example:7420/v1/agent")
     assert not list((office / "nodes").rglob("*.pem")) + list((office / "nodes").rglob("*.key"))  # made on the nodes
-    client_context(office / "users" / "ada")
-    signer, verifier = load_grant_key(office / "scheduler" / "identity"), load_grant_pub(office / "authority")
-    verifier.verify(signer.sign(b"grant"), b"grant")
-    assert not list(office.glob("[!a]*/**/ca.key"))
+    assert "cosched identity request --kind user --into ~/.config/cosched ada" in ended.out
+    assert [str(path.relative_to(office)) for path in office.rglob("*.key")] == ["authority/ca.key"]
     assert {path.stat().st_mode & 0o777 for path in office.rglob("*.key")} == {0o600}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["office"]
 
@@ -66,8 +64,43 @@ def test_init_adds_nodes_and_users_of_the_same_authority(cosched: Call, tmp_path
     assert (made["cluster"], made["nodes"], made["users"]) == ("office", ["desk3"], ["bob"])
     new = tmp_path / "office" / "nodes" / "desk3"
     assert load_node(new / "node.toml").scheduler.url == "wss://head.example:7420/v1/agent"
-    users = tmp_path / "office" / "users"
-    assert (users / "bob" / "ca.pem").read_bytes() == (tmp_path / "office" / "authority" / "ca.pem").read_bytes()
+    assert not (tmp_path / "office" / "users").exists()
+
+
+def test_every_key_is_made_where_it_is_used(cosched: Call, tmp_path: Path) -> None:
+    """The steps that 'init' names, for the scheduler and a user; the authority learns the key of grants."""
+    from cosched.identity.requests import requested_key  # noqa: PLC0415
+
+    assert cosched(*INIT, "--user", "ada").status == 0
+    own = tmp_path / "office" / "authority"
+    identities = {"scheduler": tmp_path / "head", "user": tmp_path / "ada"}
+    for kind, place in identities.items():
+        place.mkdir()
+        name = "scheduler" if kind == "scheduler" else "ada"
+        csr = cosched("identity", "request", name, "--kind", kind, "--into", place).out
+        assert "PRIVATE" not in csr
+        signed = cosched("identity", "sign", name, "--kind", kind, "--authority", own, given=csr)
+        assert signed.status == 0, signed.err
+        wrong = cosched("identity", "accept", "--kind", kind, "--into", place, given="{}")
+        assert (wrong.status, "certificate" in wrong.err) == (2, True)
+        accepted = cosched("identity", "accept", "--kind", kind, "--into", place, given=signed.out)
+        assert accepted.status == 0, accepted.err
+    server_context(identities["scheduler"])
+    client_context(identities["user"])
+    signer, verifier = load_grant_key(identities["scheduler"]), load_grant_pub(own)
+    verifier.verify(signer.sign(b"grant"), b"grant")
+    assert not (own / "grant.key").exists()
+    old = (identities["user"] / "user.key").read_bytes()
+    csr = cosched("identity", "request", "ada", "--kind", "user", "--into", identities["user"], "--again").out
+    assert (identities["user"] / "user.key").read_bytes() == old
+    answer = cosched("identity", "sign", "ada", "--kind", "user", "--authority", own, given=csr).out
+    assert cosched("identity", "accept", "--kind", "user", "--into", identities["user"], given=answer).status == 0
+    assert (identities["user"] / "user.key").read_bytes() != old
+    client_context(identities["user"])
+    again = cosched("identity", "accept", "--kind", "user", "--into", identities["user"], given=answer)
+    assert again.status == 0, "the same answer once more changes nothing"
+    assert requested_key(csr)
+    assert sorted(path.name for path in identities["user"].iterdir()) == ["ca.pem", "user.key", "user.pem"]
 
 
 BAD_INIT = {

@@ -22,7 +22,7 @@ from space_scheduler.service.page.visits import LINK_S, VISIT_S, NoVisit, Visit,
 
 COOKIE: Final = "cosched_page"
 _PIECE_BYTES: Final = 64 << 10
-#: Streams that one user may open in a minute, and links that he may ask for.
+#: Streams that one user may open in a minute, and links that one may ask for.
 _PER_MINUTE: Final = 60
 #: Nothing of elsewhere, no inline code, in nobody's frame, no text that becomes code; nothing is stored.
 HEADERS: Final = {

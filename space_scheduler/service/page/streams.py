@@ -63,7 +63,7 @@ class Streams:
         self._log = log
         self._rows = rows
         self.feed = Feed()
-        self.own: dict[str, list[JobRow]] = {}  # by user: jobs of his that are not in the feed
+        self.own: dict[str, list[JobRow]] = {}  # by user: own jobs that are not in the feed
         self.ready = False  # whether there is a frame
         self.stopping = False
         self._open: list[Stream] = []  # the oldest first

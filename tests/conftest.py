@@ -33,6 +33,7 @@ SYSTEM_PACKAGES = {
     "prometheus": ("prometheus", "promtool"),
     "pvm": ("pvm", "pvmd"),
     "pvm-dev": ("aimk",),
+    "python3-dbusmock": ("/usr/lib/python3/dist-packages/dbusmock/__main__.py",),
     "shellcheck": ("shellcheck",),
     "strace": ("strace",),
     "systemd": ("/lib/systemd/systemd",),
@@ -116,7 +117,9 @@ def need_package(package: str, *, required: bool) -> None:
     if package not in SYSTEM_PACKAGES:
         near = difflib.get_close_matches(package, SYSTEM_PACKAGES, n=1)
         pytest.fail(f"tests/conftest.py knows no package {package!r}{f': {near[0]!r}?' if near else ''}", pytrace=False)
-    missing = [command for command in SYSTEM_PACKAGES[package] if shutil.which(command) is None]
+    missing = [
+        command for command in SYSTEM_PACKAGES[package] if not (os.path.exists(command) or shutil.which(command))
+    ]
     if missing:
         reason = f"needs Debian's package {package} (no {' and no '.join(missing)} on PATH)"
         if required:

@@ -12,7 +12,7 @@ from cosched.errors import Failed, NoAnswer
 SOCKET: Final = Path("/run/cosched/desk.sock")
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.02  # before it is tried again, where others keep the guard busy
-_MAX_BYTES: Final = 64 << 10
+_MAX_BYTES: Final = 256 << 10
 
 
 def ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:

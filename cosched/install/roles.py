@@ -6,7 +6,7 @@ from typing import Final
 from cosched.config.node import NodeConfig
 from cosched.config.templates import node_toml
 from cosched.identity.names import CA_PEM, GRANT_KEY, GRANT_PUB
-from cosched.install import units
+from cosched.install import notices, units
 from cosched.install.layout import (
     AGENT,
     LOCAL_LOAD,
@@ -44,7 +44,10 @@ def node(config: NodeConfig, layout: Layout) -> Installation:
             Directory(layout.state, AGENT, "0711"),
             Directory(layout.run, AGENT, "0755", volatile=True),
         ],
-        [File(layout.settings, "0644", node_toml(config))],
+        [
+            File(layout.settings, "0644", node_toml(config)),
+            *(File(path, "0644", text) for path, text in notices.texts(layout).items()),
+        ],
         node_identity(layout, AGENT),
         texts,
         (units.GUARD_UNIT, units.AGENT_UNIT),

@@ -62,6 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fold: bool | None = None  # whether its tasks may share processors; yes where absent
     job_class: str | None = None  # "long" or "short"; short where absent
     components: tuple[int, ...] | None = None  # tasks of each component, which lie on clusters of their own
+    crossing: float | None = None  # part of its time that it takes longer on several; by its kind where absent
 
     @property
     def several_sizes(self) -> bool:
@@ -208,8 +209,10 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, unknown.
+    """A node as GET /v1/nodes shows it. ``state``: up, draining, drained, lost, asleep, unknown.
 
+    ``availability``: free, limited, not_available; empty from a service of an earlier version. ``presence`` (null),
+    ``presence_source``, ``blind``, what others than jobs use (-1), and whose word a pause is, are for operators alone.
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
     why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
     ``certificate_until``: when the certificate expires that its agent showed last.
@@ -222,7 +225,8 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     used_procs: int = 0
     used_memory_bytes: int = 0
-    presence: Presence = Presence.UNKNOWN
+    availability: str = ""
+    presence: Presence | None = None
     presence_source: str = ""
     blind: list[str] = []  # sources of presence that fail: "name: why"
     usage: Usage | None = None
@@ -236,6 +240,16 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     cluster: str = ""
     certificate_until: str | None = None
+
+    @property
+    def occupied(self) -> bool:
+        """Whether parallel work is limited there, as if somebody were there."""
+        return self.availability != "free" if self.presence is None else self.presence.counts_as_present
+
+    @property
+    def desk(self) -> str:
+        """Who is there, for who may know it; else what is available."""
+        return self.availability.replace("_", " ") if self.presence is None else self.presence.value
 
 
 class NodeList(msgspec.Struct, frozen=True):

@@ -2,7 +2,9 @@
 
 ``{do, ...}``: ``status``, ``resume``; ``pause`` ``{seconds}``; ``end`` ``{job}`` (null: all); ``ban`` ``{user,
 seconds}``; ``allow`` ``{user}``; ``hours`` ``{windows}`` (null: any time, else as ``guard.hours``); ``share``
-``{cpu_ratio}`` (null: the contract's). ``seconds`` null: until it is taken back.
+``{cpu_ratio}`` (null: the contract's). ``seconds`` null: until it is taken back. ``inhibited``
+``{seconds}``: a program of the one who says so, on this machine's own screen, keeps the desktop from being idle, and
+will be heard of again within that time.
 """
 
 import json
@@ -13,7 +15,7 @@ from node_agent.guard.owners_word import LONGEST_NAME
 from node_agent.guard.pause import LONGEST_PAUSE_S
 from node_agent.guard.requests import Refusal
 
-WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share")
+WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share", "inhibited")
 _MOST_JOB: Final = 10**18
 
 

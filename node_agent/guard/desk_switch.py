@@ -1,8 +1,9 @@
 """The owner's own switch: what may run on this desk, decided here, without anybody else being asked.
 
-One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all. What decides
-(``pause``, ``resume``, ``end``, ``ban``, ``allow``, ``hours``, ``share``) is for root, for the guard's own user, for
-those that ``security.desk_users`` names and for whoever is logged in at this very machine
+One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all. Who is
+logged in at this very machine may tell that a film runs there (``inhibited``), which logind does not know of. What
+decides (``pause``, ``resume``, ``end``, ``ban``, ``allow``, ``hours``, ``share``) is for root, for the guard's own
+user, for those that ``security.desk_users`` names and for whoever is logged in at this very machine
 (``linux.sessions.local_users``), and for no process of a job, whoever it runs as.
 
 Paused, or outside of the owner's hours, means that every job's processes on this node are frozen, that nothing new
@@ -29,6 +30,8 @@ from node_agent.guard.requests import Refusal
 
 #: How often it is looked who is logged in, and so has a door of his own; and what hour it is.
 _LOOK_US: Final = 10 * process.US_PER_S
+#: For how long at most it is believed that somebody watches a film.
+_LONGEST_INHIBITED_S: Final = 120.0
 
 
 class Reach(NamedTuple):
@@ -65,6 +68,7 @@ class Desk:
         self._boot_id = process.boot_id()
         self._doors = DeskDoors(loop, run, self._heard)
         self._look_us = 0
+        self._inhibited_until_us = 0  # until then a program on the screen keeps the desktop from being idle
         self._uids = _uids(users)  # once: where names are on a network, each look may take its time
         to.share(word.cpu_ratio)
         held_us = records.held_since_us(self._boot_id)
@@ -107,7 +111,8 @@ class Desk:
         """For the agent's ``status``: why nothing runs here, until when, and what its owner has said."""
         word = self._word.status_fields(whole=True)
         said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
-        return {**self._paused(), "pauses": self._pause.count, "word": said}
+        inhibited = {"inhibited_until_us": self._inhibited_until_us}
+        return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said}
 
     def _paused(self) -> dict[str, Any]:
         return {"paused": self.why, "paused_until_us": self._until_us()}
@@ -133,6 +138,9 @@ class Desk:
             return {"error": "failed", "message": f"{error.filename or 'the system'}: {error.strerror or error}"}
 
     def _obeyed(self, ask: Ask, peer: Peer) -> dict[str, Any]:
+        if ask.do == "inhibited":
+            self._inhibited(ask, peer)
+            return {}
         decides = self._decides(peer)
         ended: list[int] | None = None
         if ask.do != "status":
@@ -145,6 +153,16 @@ class Desk:
         told = {} if ended is None else {"ended": ended}
         word = self._word.status_fields(whole=decides)
         return {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
+
+    def _inhibited(self, ask: Ask, peer: Peer) -> None:
+        """Who is at this machine watches something: that is presence, and for so long only as it is said again."""
+        self._must_decide(peer, decides=peer.uid in local_users())
+        now_us = process.boottime_us()
+        fresh = self._inhibited_until_us <= now_us
+        seconds = min(ask.seconds or _LONGEST_INHIBITED_S, _LONGEST_INHIBITED_S)
+        self._inhibited_until_us = now_us + round(seconds * process.US_PER_S)
+        if fresh:
+            self._to.changed()
 
     def _obey(self, ask: Ask, by: str) -> None:
         if ask.do == "pause":

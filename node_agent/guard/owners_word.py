@@ -15,6 +15,8 @@ from node_agent.guard.requests import Refusal
 MOST_BANS: Final = 32
 LONGEST_NAME: Final = 64
 _S_PER_MINUTE: Final = 60
+#: Each decision is written to the disk before it holds: so many at once, and one more each second.
+MOST_AT_ONCE: Final = 64
 
 
 class Ban(NamedTuple):
@@ -33,11 +35,12 @@ class OwnersWord:
         self.cpu_ratio: float | None = None
         self.bans: dict[str, Ban] = {}
         self.windows: tuple[Window, ...] = ()
+        self._spare, self._spare_s = float(MOST_AT_ONCE), time.monotonic()
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             self._take_up(records.word() or {})
 
     def share(self, ratio: float | None) -> None:
-        """From now on, at most this share of the CPU. Raises OSError where it cannot be kept."""
+        """From now on, at most this share of the CPU. Raises :class:`Refusal`, OSError where it cannot be kept."""
         self._keep(cpu_ratio=ratio)
 
     def ban(self, user: str, by: str, seconds: float | None) -> None:
@@ -48,11 +51,11 @@ class OwnersWord:
         self._keep(bans={**self.bans, user: Ban(by, until_s)})
 
     def allow(self, user: str) -> None:
-        """They are taken again. Raises OSError."""
+        """They are taken again. Raises :class:`Refusal`, OSError."""
         self._keep(bans={name: ban for name, ban in self.bans.items() if name != user})
 
     def set_hours(self, windows: tuple[Window, ...]) -> None:
-        """Nothing runs outside of these; none: any time. Raises OSError."""
+        """Nothing runs outside of these; none: any time. Raises :class:`Refusal`, OSError."""
         self._keep(windows=windows)
 
     def forget_old_bans(self) -> bool:
@@ -61,7 +64,7 @@ class OwnersWord:
         left = {name: ban for name, ban in self.bans.items() if ban.until_s is None or ban.until_s > now_s}
         if len(left) == len(self.bans):
             return False
-        with contextlib.suppress(OSError):  # the record's times say the same to a successor
+        with contextlib.suppress(OSError, Refusal):  # the record's times say the same to a successor
             self._keep(bans=left)
         self.bans = left
         return True
@@ -98,13 +101,23 @@ class OwnersWord:
         self.cpu_ratio = None if ratio is None else min(1.0, max(0.001, float(ratio)))
         self.windows, self.bans = windows, bans
 
+    def _afford(self) -> None:
+        """Raises :class:`Refusal` where decisions follow each other too fast."""
+        now_s = time.monotonic()
+        self._spare = min(MOST_AT_ONCE, self._spare + now_s - self._spare_s)
+        self._spare_s = now_s
+        if self._spare < 1:
+            raise Refusal("busy", "too many decisions at once: wait a second")
+        self._spare -= 1
+
     def _keep(
         self,
         cpu_ratio: Any = ...,
         bans: dict[str, Ban] | None = None,
         windows: tuple[Window, ...] | None = None,
     ) -> None:
-        """Have it on record first: what could not be written does not hold."""
+        """Have it on record first: what could not be written does not hold. Raises :class:`Refusal`, OSError."""
+        self._afford()
         ratio = self.cpu_ratio if cpu_ratio is ... else cpu_ratio
         bans = self.bans if bans is None else bans
         windows = self.windows if windows is None else windows

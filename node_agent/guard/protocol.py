@@ -48,6 +48,7 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               paused: why nothing may run here, or "", paused_until_us: null where no end is set,
               pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
               probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
+              inhibited_until_us: until then somebody at the desk watches something and touches nothing,
               word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
               jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events
@@ -56,7 +57,7 @@ events
               ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
     keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
-    desk      {paused, paused_until_us, word}            somebody at the desk has decided something, as in ``status``
+    desk      {paused, paused_until_us, inhibited_until_us, word}   somebody at the desk has said something: ``status``
 """
 
 from typing import Final

@@ -44,6 +44,7 @@ from node_agent.service.link import Link
 from node_agent.service.output import Output
 from node_agent.service.revocations import Revocations
 from node_agent.service.rsh_proxy import RshProxy
+from node_agent.service.sleep_watch import SleepWatch
 from node_agent.service.spool import Spool
 from node_agent.service.survey import surveyed
 
@@ -121,6 +122,8 @@ class Agent:
             lambda request: surveyed(request, config),
         )
 
+        self.sleep_watch = SleepWatch(self.desk, self.link.beat_now)
+
     def hello(self) -> Hello:
         """Who this is, and what is running here."""
         config = self.config
@@ -170,6 +173,7 @@ class Agent:
             tasks.append(asyncio.create_task(self._fatal(self.coscheduler.keep())))
             tasks.append(asyncio.create_task(self._fatal(self.link.keep())))
             tasks.append(asyncio.create_task(self._fatal(self.disk.keep())))
+            tasks.append(asyncio.create_task(self._fatal(self.sleep_watch.keep())))
             tasks.append(asyncio.create_task(self._fatal(renewal.keep(self._renewed, _not_renewed))))
             yield
         finally:

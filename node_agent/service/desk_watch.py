@@ -78,11 +78,13 @@ class Desk:
         self.backoff = Backoff()
         self.armed = False
         self.limited_cpus: float | None = None
+        self.asleep = False  # the machine is about to be suspended, or was just now
         self.paused = ""  # why nothing may run here now; empty where it may
         self.enforces: dict[str, str] = {}
         self.word = NO_WORD  # what the owner has said, beside a pause
         self.tell_word: Callable[[OwnersWord], None] = lambda word: None  # whoever has the link sets it
         self._worded_s = -_REST_S
+        self._inhibited_until_us = 0
         self._asked: Arm | Relax | None = None
         self._wanted: Arm | Relax = Arm("just started", ContractReason.UNKNOWN)
         self._tightened = False
@@ -105,6 +107,14 @@ class Desk:
 
     def heartbeat(self) -> Heartbeat:
         """What the scheduler gets to know."""
+        if not self._config.parallel:  # this desk takes part in nothing: nothing is told of it
+            return Heartbeat(
+                Usage(),
+                Presence.UNKNOWN,
+                paused=self.paused,
+                guard="" if self._guard.ready.is_set() else self._guard.problem,
+                desk=DeskReport(ContractReason.PAUSED),
+            )
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
         return Heartbeat(
@@ -121,18 +131,23 @@ class Desk:
 
     def _report(self) -> DeskReport:
         """What the owner feels, and which contract is in force."""
-        reason = reason_of(
-            self._wanted,
-            armed=self.armed,
-            tight=self.backoff.step > 0,
-            paused=bool(self.paused),
-            guarded=self._guard.ready.is_set(),
+        reason = (
+            ContractReason.ASLEEP
+            if self.asleep
+            else reason_of(
+                self._wanted,
+                armed=self.armed,
+                tight=self.backoff.step > 0,
+                paused=bool(self.paused),
+                guarded=self._guard.ready.is_set(),
+            )
         )
         return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
-        self.sources.listen()
+        if self._config.parallel:
+            self.sources.listen()
         try:
             while True:
                 await self._look()
@@ -155,8 +170,10 @@ class Desk:
             self._loaded_s = now_s
         now = self._habit()
         readings = []
-        if now.watched:
+        if now.watched and self._config.parallel:
             readings = await self.sources.look(now.away_after_s, forgotten_sessions=now.forgotten_sessions)
+            if self._inhibited_until_us > now_us() and "sessions" in self._config.presence.sources:
+                readings.append(Reading("sessions", 0.0))  # a film, by the helper in the session
         self._judge(readings, now)
         self._feel()
         await self._tell_guard()
@@ -205,7 +222,7 @@ class Desk:
         wanted = decided(self.watched.presence, self._lease.heard_us, self._lease.lease_us, now_us(), keep_us)
         self._wanted = wanted
         try:
-            if self._asked is None and self.sources.wants_guard:
+            if self._asked is None and self.sources.wants_guard and self._config.parallel:
                 await self._have_keys_told()
             if self._asked is None and self._contract is not None:
                 contract = self._contract
@@ -242,6 +259,7 @@ class Desk:
 
         What was ended is told before anything that comes of it; else once a second is enough.
         """
+        self._inhibited_until_us = int(status.get("inhibited_until_us") or 0)
         word = _word(status.get("word") or {})
         now_s = time.monotonic()
         if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):
@@ -276,7 +294,7 @@ def _cpus(found: object) -> float | None:
 
 def _pressure(shares: Mapping[str, float]) -> PressureShares | None:
     """For the scheduler; None where the kernel tells none."""
-    by_kind = {name.partition(" ")[0]: share for name, share in shares.items()}
+    by_kind = {name.partition(" ")[0]: round(share, 4) for name, share in shares.items()}
     return PressureShares(**by_kind) if by_kind else None
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from cosched.linux.sessions import Session
+from node_agent.service import logind
 
 _log = logging.getLogger("cosched.agent")
 _STALE_S: Final = 5.0  # what a display has not said for so long, it has not said
@@ -26,9 +27,7 @@ _RETRY_S: Final = 30.0
 _ASK_LOGIND_S: Final = 5.0
 #: A display that was touched no longer ago than this has somebody now.
 _TOUCHED_S: Final = 1.0
-_PATIENCE_S: Final = 2.0
 _PATH: Final = "/org/freedesktop/login1/session/"
-_NAME: Final = "org.freedesktop.login1"
 
 
 class IdleTimes:
@@ -149,18 +148,12 @@ def _home_cookies(uid: int) -> list[str]:
 
 
 async def _hint(session: str) -> tuple[float | None, float] | None:
-    """What logind says of a session: since when it is idle (None: it isn't), and when that was; None: no answer.
-
-    By systemd's own client: its D-Bus names are part of its interface, and where logind is, ``busctl`` is.
-    """
+    """What logind says of a session: since when it is idle (None: it isn't), and when that was; None: no answer."""
     path = _PATH + "".join(_labelled(letter, at) for at, letter in enumerate(session))
     try:
-        process = await asyncio.create_subprocess_exec(
-            "busctl", "--system", f"--timeout={_PATIENCE_S:g}", "--json=short",
-            "get-property", _NAME, path, f"{_NAME}.Session", "IdleHint", "IdleSinceHintMonotonic",
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        out, _ = await process.communicate()
+        out = await logind.asked(
+            "get-property", logind.NAME, path, f"{logind.NAME}.Session", "IdleHint", "IdleSinceHintMonotonic"
+        )
         idle, since_us = (json.loads(line)["data"] for line in out.splitlines())
     except (OSError, ValueError, KeyError):
         return None

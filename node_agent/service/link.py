@@ -100,6 +100,7 @@ class Link:
         desk.tell_word = self._tell_word
         self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
+        self._spoken = VERSION  # on the link that there is now
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
@@ -117,6 +118,12 @@ class Link:
         """Send it if the scheduler is there. What matters is kept elsewhere, and told when the agent joins again."""
         if self._outgoing is not None:
             self._outgoing.put_nowait(message)
+
+    async def beat_now(self) -> None:
+        """Send a heartbeat, where there is a link; ends when it is on its way, and all that was to be sent before."""
+        if (outgoing := self._outgoing) is not None:
+            self.tell(self._beat_of_now())
+            await outgoing.join()
 
     async def keep(self) -> None:
         """Dial, talk, dial again; until cancelled."""
@@ -167,7 +174,7 @@ class Link:
             self._speaks = VERSION
             await connection.send(encode(hello))
             welcome = await self._welcomed(connection, hello)
-            self._problem = ""
+            self._problem, self._spoken = "", welcome.version
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
             self._spoken = welcome.version
@@ -243,17 +250,22 @@ class Link:
                 frame = encode(message)
             except ValueError as error:
                 self._complain("too long", str(error))
+                outgoing.task_done()
                 continue
             await connection.send(numbering.frame(frame))
+            outgoing.task_done()
 
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(_beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), welcome.version))
+            self.tell(self._beat_of_now())
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
             self._hand_in(happened.LeaseLooked())
+
+    def _beat_of_now(self) -> Heartbeat:
+        return _beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), self._spoken)
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:

@@ -17,9 +17,12 @@ from cosched.linux.devices import Devices
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from node_agent.service.idle import IdleTimes
+from node_agent.service.logind import Inhibitors
 
 _log = logging.getLogger("cosched.agent")
 _DEAF_S: Final = 0.2
+#: A session that is used needs nobody to say that somebody watches a film.
+_QUIET_S: Final = 10.0
 
 
 class Sources:
@@ -45,6 +48,7 @@ class Sources:
         self._terminals = Terminals()
         self._devices = Devices()
         self._idle = IdleTimes(self._display_touched)
+        self._inhibitors = Inhibitors()
         #: Whether the guard is to tell of keys on terminals, and whether it does.
         self.wants_guard = by_guard and settings.events and "terminals" in settings.sources
         self.guard_tells = False
@@ -85,9 +89,10 @@ class Sources:
         self._hear(False)
         self._deaf = True
         for name in self._settings.sources:
-            if name == "sessions" and forgotten_sessions:
-                continue
             try:
+                if name == "sessions" and forgotten_sessions:
+                    readings += await self._inhibited(sessions.active())
+                    continue
                 readings.append(await self._ask(name, recent_s))
             except OSError as error:
                 readings.append(Reading(name, None, f"{error.filename or name}: {error.strerror or error}"))
@@ -110,11 +115,18 @@ class Sources:
         if name == "sessions":
             found = sessions.active()
             await self._idle.follow(found or (), alone=not self._devices.filenos())
-            return sessions.reading(found, self._idle.of)
+            reading = sessions.reading(found, self._idle.of)
+            quiet = reading.idle_s is not None and reading.idle_s > min(_QUIET_S, recent_s / 2)
+            inhibited = await self._inhibited(found) if quiet else []
+            return inhibited[0] if inhibited else reading
         used = self._busy_cpus()
         if used < 0:
             return Reading("processes", None)
         return Reading("processes", 0.0 if used > self._settings.busy_cpus else float("inf"))
+
+    async def _inhibited(self, found: list[sessions.Session] | None) -> list[Reading]:
+        """A sign where a program on the screen keeps the desktop from being idle: somebody watches it."""
+        return [Reading("sessions", 0.0)] if found and await self._inhibitors.there(found) else []
 
     def _key_pressed(self) -> None:
         """Something was read from a pseudo-terminal. Fast typists, and jobs that type, cost little."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time
 from typing import Final, NamedTuple
@@ -47,7 +47,7 @@ from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.discard import Discarder
 from space_scheduler.service.journal.clock import boottime_s
-from space_scheduler.service.journal.records import Committed
+from space_scheduler.service.journal.records import Committed, JobRecord
 from space_scheduler.service.launch.inputs import InJournal, Started
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
@@ -138,7 +138,7 @@ class Service:
             )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
-        self.metrics = self._measured(core, Path(config.identity))
+        self.metrics = self._measured(core, Path(config.identity), recovered.jobs.values())
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -198,19 +198,20 @@ class Service:
 
     def _page(self, callers: Callers, api: Api) -> Page:
         rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
-        self.streams = Streams(self.host, rows)
+        self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
-    def _measured(self, core: Timed, identity: Path) -> Metrics:
+    def _measured(self, core: Timed, identity: Path, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
             core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
         )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
+        metrics.jobs.recovered(jobs)
         metrics.disk.look()
         metrics.certificates.look()
-        metrics.http.expect((each.method, each.path) for each in openapi.ROUTES)
+        metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)
         return metrics
 
     def _acceptor(self, runner: web.AppRunner, members: Members) -> Acceptor:
@@ -360,6 +361,7 @@ def host_of(
         order_name=config.order,
         rules=rules_of(config, policy),
         pass_interval_us=config.time_us("pass_interval"),
+        keep_us=config.monitoring.keep_presence_us,
         on_committed=on_committed,
         on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,

@@ -13,9 +13,9 @@ from space_scheduler.service.log import Log
 
 
 def tell(log: Log, committed: Committed, when: When) -> None:
-    """Every event but the core's own clockwork, and every decision with its reason and its numbers."""
+    """Every event but the core's own clockwork and who is at which desk, and every decision with its reason."""
     event = committed.event
-    if not isinstance(event, ev.Boundary | ev.TimerDue):
+    if not isinstance(event, ev.Boundary | ev.TimerDue | ev.OwnerCame | ev.OwnerLeft):
         log.info(_words(event), seq=committed.seq, **_of_event(event), **_ends(committed))
     for instruction in committed.instructions:
         _decision(log, instruction, when)

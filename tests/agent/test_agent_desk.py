@@ -205,3 +205,15 @@ async def test_what_ends_a_job_is_told_before_its_end(cluster: Cluster) -> None:
         kinds = (wire.OwnersWord, wire.ProgramEnded)
         told = await until(lambda: [m for _, m in scheduler.got if isinstance(m, kinds)][1:] and scheduler.got, "both")
         assert [type(message) for _, message in told if isinstance(message, kinds)][:2] == list(kinds)
+
+
+async def test_a_film_that_the_helper_in_the_session_tells_of_is_presence(
+    cluster: Cluster, desk: tuple[Node, Callable[[], None]]
+) -> None:
+    node, _ = desk
+    async with cluster.scheduler() as scheduler:
+        await until(lambda: away(scheduler.beats.get("a")), "nobody to be there")
+        assert at_desk(node, do="inhibited", seconds=60) == {"ok": True}
+        await until(lambda: scheduler.beats["a"].presence is Presence.PRESENT, "the film to be seen")
+        assert scheduler.beats["a"].presence_source == "sessions"
+        await until(lambda: scheduler.beats["a"].armed, "the limits")

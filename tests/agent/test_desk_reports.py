@@ -88,3 +88,19 @@ async def test_an_agent_tells_of_its_contract_and_of_pressure(cluster: Cluster) 
         assert report.reason in {ContractReason.PRESENT, ContractReason.UNKNOWN}
         assert report.contract_cpus == scheduler.beats["a"].limited_cpus == 1.0
         assert report.pauses == 0
+
+
+async def test_a_desk_that_takes_part_in_nothing_tells_nothing_of_its_owner(cluster: Cluster) -> None:
+    node = cluster.node("a", start=False, presence="away_after_s = 1.0\npoll_s = 0.2\nbusy_cpus = 1e6")
+    node.config.write_text("parallel = false\n" + node.config.read_text())
+    with node.at_keyboard() as press:
+        async with cluster.scheduler() as scheduler:
+            await until(lambda: (beat := scheduler.beats.get("a")) and beat.paused, "the guard's word")
+            for _ in range(10):
+                press()
+                scheduler.beats.pop("a", None)
+                await until(lambda: "a" in scheduler.beats, "a heartbeat")
+                beat = scheduler.beats["a"]
+                assert (beat.usage, beat.presence, beat.presence_source) == (Usage(), Presence.UNKNOWN, "")
+                assert beat.desk == DeskReport(ContractReason.PAUSED)
+    assert "terminals" not in node.log.read_text(), "nobody was looked for"

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
-from space_scheduler.feasibility import Place, Room
+from space_scheduler.clusters import Clusters
+from space_scheduler.feasibility import Place, Resident, Room
 from space_scheduler.node_profile import NodeProfile
-from space_scheduler.policy.place import PLACES, first_fit, spread
+from space_scheduler.policy.place import PLACES, first_fit, place_of, spread
 from space_scheduler.reasons import Why
 
 frees = st.lists(st.tuples(st.integers(-1, 3), st.integers(-2, 8)), min_size=1, max_size=4)
@@ -177,3 +178,18 @@ def test_over_commitment_is_seen() -> None:
     assert not profile.over_committed(running)
     profile.take(Job(2, 1, 5, 0), 14, place)
     assert profile.over_committed(running)
+
+
+def test_a_copy_has_all_that_a_room_has() -> None:
+    """It is made without the constructor, which a field more would have to be told of."""
+    bans = {7: frozenset({"n2"})}
+    clusters = Clusters.named(["a", "b"], None)
+    names, most_nodes, place = ["n1", "n2"], 1, place_of("spread")
+    one = Room(names, [2, 3], [4, 5], most_nodes, place, [(), ()], [2, 4], [None, None], [5, 6], clusters, bans)
+    assert one.free_procs == 5
+    other = one.copy()
+    for slot in Room.__slots__:
+        assert getattr(other, slot) == getattr(one, slot), slot
+    other.procs[0] = other.memory_bytes[0] = 0
+    other.residents[0] = (Resident(1, 2, 0, "", 1000),)
+    assert (one.procs, one.memory_bytes, one.residents) == ([2, 3], [4, 5], [(), ()])

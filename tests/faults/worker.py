@@ -146,7 +146,7 @@ class Worker:
         core = self._found.core
         try:
             with self._disk.writing(core.journal):
-                core.journal.write_snapshot(row, keep_events=core.keep_events)
+                core.journal.write_snapshot(row, keep_events=core.keep_events, keep_us=core.keep_us)
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None

@@ -1,6 +1,7 @@
 """A read-only token opens what monitoring reads; everything else is refused, whatever is tried, and nothing changes."""
 
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -60,14 +61,19 @@ async def test_every_other_route_and_method_is_refused_and_nothing_changes(files
         tokens = (await service.get("/v1/tokens"))["tokens"]
         seq = service.service.host.view().seq
         tried = 0
-        for route in openapi.ROUTES:
-            path = route.path.replace("{id}", str(job_id)).replace("{name}", "n1").replace("{token}", "00")
+        runner = service.service._runner
+        assert runner is not None
+        addresses = {each.resource.canonical for each in runner.app.router.routes() if each.resource is not None}
+        assert {each.path for each in openapi.ROUTES} < addresses, "the page's are among them"
+        for address in sorted(addresses):
+            path = re.sub(r"{\w+}", "n1", address.replace("{id}", str(job_id)))
             for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE"):
-                if method == "GET" and route.path in READS:
+                if method == "GET" and address in READS:
                     continue
                 body = {"json": GOOD} if method == "POST" else {}
                 status, text = await ask(service, words, method, path, **body)
-                assert status == 403, (method, path, status, text)
+                wanted = {403, 405} if address == AGENTS else {403}  # of agents, who come with a certificate
+                assert status in wanted, (method, path, status, text)
                 tried += 1
         assert tried > 150
         assert (await service.get("/v1/tokens"))["tokens"] == tokens

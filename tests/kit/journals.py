@@ -106,6 +106,7 @@ class Driven:
     seed: int = 0
     time: HandTime = field(default_factory=HandTime)
     keep_events: int | None = None
+    keep_us: int | None = None
     snapshot_every: int = 1 << 60
     accepted: set[int] = field(default_factory=set)
 
@@ -123,7 +124,12 @@ class Driven:
         name = self.policy if isinstance(self.policy, str) else "a test's"
         self.run = journal.begin_run(self.clock.anchor, "test", name, None, RULES)
         self.core = JournalledCore(
-            journal, policy, RULES, keep_events=self.keep_events, snapshot_every=self.snapshot_every
+            journal,
+            policy,
+            RULES,
+            keep_events=self.keep_events,
+            keep_us=self.keep_us,
+            snapshot_every=self.snapshot_every,
         )
         if not self.core.state.nodes():
             for name, procs in (("ant", 4), ("bee", 2), ("cat", 2)):

@@ -294,10 +294,12 @@ class Agent(Player):
         frame = wire.encode(message)
         await self.connection.send(self.numbering.frame(frame) if self.numbering else frame)
 
-    async def beat(self, presence: Presence = Presence.AWAY, paused: str = "", guard: str = "") -> None:
+    async def beat(
+        self, presence: Presence = Presence.AWAY, paused: str = "", guard: str = "", limited_cpus: float | None = 1.5
+    ) -> None:
         """Send a heartbeat."""
         usage = Usage(0.5, 0.25, 0.125, 1, 2, 3, 4, 0.75)
-        await self.say(wire.Heartbeat(usage, presence, "tty", 1.5, True, paused=paused, guard=guard))
+        await self.say(wire.Heartbeat(usage, presence, "tty", limited_cpus, True, paused=paused, guard=guard))
 
     async def heard(self, kind: type[Kind]) -> Kind:
         """The next message of that kind that was not asked for before; waits for it."""

@@ -114,7 +114,12 @@ async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
     costs = tmp_path / "costs.json"
     costs.write_text('{"ppm": {"comm": 1000000, "": 500000}}')
     cluster = make_cluster(components=ComponentSettings(costs=str(costs)))
-    asked = {"comm": {"kind": "comm"}, "any": {}, "inside": {"components": [1], "tasks": 1}}
+    asked = {
+        "comm": {"kind": "comm"},
+        "any": {},
+        "its own": {"kind": "comm", "crossing": 0.25},
+        "inside": {"components": [1], "tasks": 1, "crossing": 0.25},
+    }
     limits_us = {}
     async with running(cluster) as service, service.agent("n1", cluster="a") as first, service.agent("n3", cluster="b"):
         await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n3")), "up")
@@ -125,4 +130,4 @@ async def test_a_job_across_the_link_has_the_time_that_the_link_costs_it(
             limits_us[name] = prepared[-1].limit_us
             await service.post(f"/v1/jobs/{job_id}/cancel")
             await service.job_in(job_id, "cancelled")
-    assert limits_us == {"comm": 200_000_000, "any": 150_000_000, "inside": 100_000_000}
+    assert limits_us == {"comm": 200_000_000, "any": 150_000_000, "its own": 125_000_000, "inside": 100_000_000}

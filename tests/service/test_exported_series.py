@@ -36,6 +36,12 @@ async def exposed(service: Running) -> str:
         return await answer.text()
 
 
+async def fresh(service: Running) -> str:
+    """What is exported now, and not half a second ago."""
+    service.service.metrics._text = b""
+    return await exposed(service)
+
+
 def families(text: str) -> dict[str, tuple[str, str, set[frozenset[tuple[str, str]]]]]:
     """Kind, help and the label sets of each family; a counter has its whole name, a bucket's bound is no label."""
     found = {}
@@ -131,3 +137,16 @@ async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., 
     assert 'cosched_cluster_available{availability="limited",cluster="test"} 1.0' in text
     assert 'cosched_cluster_available{availability="not_available",cluster="test"} 2.0' in text
     assert 'cosched_node_state{node="n1",state="up"} 1.0' in text, "that it is there is told"
+
+
+async def test_what_strangers_ask_for_makes_no_series(service: Running) -> None:
+    """Addresses, methods and statuses are bounded: whoever may ask could make as many series as they like."""
+    await exposed(service)
+    before = {name: len(labels) for name, (_, _, labels) in families(await fresh(service)).items()}
+    for number in range(40):
+        for method in ("GET", "POST", f"M{number}"):
+            async with service.http.request(method, f"/no/such/{number}?x={number}") as answer:
+                assert answer.status in {400, 404}
+    after = {name: len(labels) for name, (_, _, labels) in families(await fresh(service)).items()}
+    assert after[series.HTTP_REQUESTS.name] - before[series.HTTP_REQUESTS.name] <= len(series.HTTP_METHODS)
+    assert {name for name in after if after[name] != before[name]} <= {series.HTTP_REQUESTS.name}

@@ -8,9 +8,10 @@ import pytest
 from kit.page import entered, events
 from kit.service import ME, Cluster, Running, running
 
+from cosched.errors import Failed
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from space_scheduler.service.page import rows, streams
+from space_scheduler.service.page import rows, streams, visits
 from space_scheduler.service.page.page import COOKIE
 from space_scheduler.service.page.visits import LINK_S
 
@@ -119,7 +120,7 @@ async def test_who_sits_where_is_not_told(service: Running) -> None:
     async with service.agent("n1") as first, service.agent("n2") as second, service.agent("n3") as third:
         await service.until(lambda: all(each.size for each in service.service.book), "up")
         await first.beat(Presence.PRESENT)
-        await second.beat(Presence.AWAY)
+        await second.beat(Presence.AWAY, limited_cpus=None)
         await third.beat(Presence.PRESENT, paused="gone to see the dentist")
         await service.until(lambda: service.service.book.entry("n3").drained, "paused")
         await service.beaten("n1", Presence.PRESENT)
@@ -206,3 +207,31 @@ async def test_streams_end_with_the_service(make_cluster: Callable[..., Cluster]
             stopped = asyncio.create_task(run.service.stop())
             await stream.ended()
             await stopped
+
+
+async def test_a_stream_ends_with_its_visit(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STILL_THERE_S", 0.1)
+    async with events(service, await entered(service)) as stream:
+        await stream.next("all")
+        monkeypatch.setattr(visits, "MOST", 1)
+        await entered(service)
+        await stream.ended()
+
+
+async def test_a_look_that_fails_is_logged_and_tried_again(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    visit = await entered(service)
+    host = service.service.host
+    history, tries = host.history, 0
+
+    async def fails(**given: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Failed("the disk is away")
+        return await history(**given)
+
+    monkeypatch.setattr(host, "history", fails)
+    async with events(service, visit) as stream:
+        await stream.next("all")
+    assert tries >= 3
+    assert service.log.getvalue().count("the page could not be made") == 1

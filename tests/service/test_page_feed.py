@@ -3,12 +3,18 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosched.linux.wakeups import BOUNDS_S
+from cosched.model.desk import ContractReason, DeskReport, Wakeups
+from cosched.model.node import Presence, Usage
+from cosched.wire.messages import Heartbeat
+from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.page import feed as feeds
 from space_scheduler.service.page.feed import Feed, Seen
-from space_scheduler.service.page.rows import ClusterRow, JobRow, NodeRow, shown
+from space_scheduler.service.page.rows import ClusterRow, JobRow, NodeRow, shown, woke_ms
 
 
 def job(number: int, state: str = "queued", end_ms: int | None = None) -> JobRow:
@@ -16,7 +22,7 @@ def job(number: int, state: str = "queued", end_ms: int | None = None) -> JobRow
 
 
 def node(name: str, availability: str = "free") -> NodeRow:
-    return NodeRow(name, "up", availability, "", 1, 1, 1.0, 1.0, 1, None, None)
+    return NodeRow(name, "up", availability, "", 1, 1, 1.0, 1.0, 1, None, None, None)
 
 
 def seen(jobs: list[JobRow], nodes: list[NodeRow], now_ms: int = 0) -> Seen:
@@ -135,3 +141,17 @@ def test_texts_are_cut_and_made_plain() -> None:
     assert shown("a\u202eb\nc\x00") == "a�b�c�"
     assert len(shown("x" * 10_000)) == 200
     assert shown("x" * 10_000).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("late", "told"),
+    [({}, None), ({0: 100}, 0.1), ({0: 99, 3: 1}, 0.1), ({0: 98, 3: 2}, 1.0), ({0: 1, len(BOUNDS_S): 1}, -1000.0)],
+)
+def test_how_soon_a_desk_wakes(late: dict[int, int], told: float | None) -> None:
+    counts = tuple(late.get(at, 0) for at in range(len(BOUNDS_S) + 1))
+    entry = NodeEntry("n1")
+    assert woke_ms(entry) is None
+    for wakeups, expected in ((Wakeups(counts, 0), told), (Wakeups(counts[:3], 0), None), (None, None)):
+        report = DeskReport(ContractReason.UNKNOWN, wakeups=wakeups)
+        entry.beat = Heartbeat(Usage(), Presence.AWAY, desk=report)
+        assert woke_ms(entry) == expected

@@ -86,8 +86,8 @@ def test_what_is_notified_is_listened_to() -> None:
     }
     said = {task["notify"] for tasks in ALL_TASKS.values() for task in tasks if "notify" in task}
     given = [task.get("vars", {}) for tasks in ALL_TASKS.values() for task in tasks]
-    said |= {words["layout_topic"] for words in given if "layout_topic" in words}
-    assert said - {"{{ layout_topic }}"} == heard
+    said |= {words[topic] for words in given for topic in ("layout_topic", "package_topic") if topic in words}
+    assert said - {"{{ layout_topic }}", "{{ package_topic }}"} == heard
 
 
 def test_no_key_is_copied() -> None:
@@ -96,6 +96,19 @@ def test_no_key_is_copied() -> None:
     carried = [task for tasks in ALL_TASKS.values() for task in tasks if set(task) & set(carrying)]
     assert carried
     assert not [task for task in carried if ".key" in str(task) or "[.]key" in str(task)]
+
+
+def test_a_secret_is_in_no_log() -> None:
+    named = ("/token", "alertmanager.yml", "-web.yml", "/datasources/")
+    places = [
+        task | {"dest": (task.get("ansible.builtin.copy") or task.get("ansible.builtin.template"))["dest"]}
+        for tasks in ALL_TASKS.values()
+        for task in tasks
+        if "ansible.builtin.copy" in task or "ansible.builtin.template" in task
+    ]
+    found = [task for task in places if any(name in task["dest"] for name in named)]
+    assert {name for name in named for task in found if name in task["dest"]} == set(named)
+    assert all(task["no_log"] and task["diff"] is False for task in found)
 
 
 def test_roles_know_no_unit_and_no_settings_of_their_own() -> None:
@@ -123,7 +136,7 @@ def test_services_that_roles_name_are_the_ones_that_are_installed() -> None:
 def test_the_example_is_what_settings_take() -> None:
     inventory = COLLECTION / "examples/inventory"
     groups = read(inventory / "hosts.yml")["all"]["children"]
-    assert set(groups) == {"cosched_scheduler", "cosched_nodes", "cosched_local_load"}
+    assert set(groups) == {"cosched_scheduler", "cosched_nodes", "cosched_local_load", "cosched_monitoring"}
     extra = read(inventory / "group_vars/cosched_nodes.yml")["node_agent_extra"]
     import tomllib  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cosched.apps.cli.desk_session import follow
 from cosched.apps.cli.desk_words import document, lines
 from cosched.apps.cli.service import echo_json, json_option
 from cosched.client.desk_socket import SOCKET, ask
@@ -175,6 +176,20 @@ def share_command(path: Path, ratio: str, as_json: bool) -> None:
     """
     share = None if ratio == "contract" else _share(ratio)
     _tell(ask(path, {"do": "share", "cpu_ratio": share}), as_json)
+
+
+@command.command("session")
+@click.option("--quiet", is_flag=True, help="Show no notifications.")
+@_socket_option
+def session_command(path: Path, quiet: bool) -> None:
+    """Run beside your desktop: notify of jobs that begin, and let a film count as you being there.
+
+    An installed node starts it with each desktop session. It ends with that.
+
+    \b
+    Example: cosched desk session --quiet
+    """
+    follow(path, notify=not quiet)
 
 
 def _seconds(duration: str | None) -> float | None:

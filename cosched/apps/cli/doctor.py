@@ -164,6 +164,8 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
     if blind:
         advice = "they count as occupied, so jobs there are limited always: 'cosched agent --check' names the sources"
         yield Check("presence", "warn", f"not known on {', '.join(blind)}", advice)
+    elif up and all(node.presence is None for node in up):
+        yield Check("presence", "ok", "told to operators alone")
     elif up:
         sources = sorted({node.presence_source for node in up if node.presence_source})
         yield Check("presence", "ok", "known on all nodes" + (f", by {', '.join(sources)}" if sources else ""))

@@ -117,6 +117,8 @@ def _watch(file: TextIO, seconds: float, server: str | None, lab: str | None) ->
         try:
             while (at_s := time.monotonic() - began_s) < seconds:
                 for node in client.nodes():
+                    if node.presence is None:
+                        raise Failed("who is at which desk is told to operators alone, and this user is none")
                     if before.get(node.name) != str(node.presence):
                         before[node.name] = str(node.presence)
                         rows.writerow((f"{at_s:.3f}", node.presence, node.name))

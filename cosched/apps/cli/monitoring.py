@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cosched.apps.cli.service import echo_json
 from cosched.errors import BadInput
 from cosched.monitoring.reference import table
 from cosched.monitoring.rendering import Site, rendered
@@ -20,7 +21,7 @@ def command() -> None:
 
 
 @command.command("render")
-@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where they are written.")
+@click.option("--into", type=click.Path(path_type=Path), metavar="DIR", help="Where they are written.")
 @click.option("--scheduler", metavar="HOST:PORT", default="localhost:7420", show_default=True, help="What is scraped.")
 @click.option("--cluster", metavar="NAME", default="cosched", show_default=True, help="The label of its series.")
 @click.option(
@@ -32,7 +33,18 @@ def command() -> None:
 )
 @click.option("--runbooks", metavar="URL", default=RUNBOOKS, show_default=True, help="Where the runbooks are served.")
 @click.option("--faster", metavar="N", type=float, default=1.0, help="All times are so much shorter: for trying.")
-def render_command(into: Path, scheduler: str, cluster: str, credentials: str, runbooks: str, faster: float) -> None:
+@click.option("--dashboards", is_flag=True, help="Grafana's dashboards too (the extra 'dashboards').")
+@click.option("--json", "as_json", is_flag=True, help="Print their texts by their names instead.")
+def render_command(
+    into: Path | None,
+    scheduler: str,
+    cluster: str,
+    credentials: str,
+    runbooks: str,
+    faster: float,
+    dashboards: bool,
+    as_json: bool,
+) -> None:
     """Write rules and settings for Prometheus into DIR; files of that name are replaced.
 
     \b
@@ -41,8 +53,18 @@ def render_command(into: Path, scheduler: str, cluster: str, credentials: str, r
     if not 1 <= faster <= 1000:
         raise BadInput("--faster", f"found {faster:g}", "1 to 1000")
     site = Site(scheduler=scheduler, cluster=cluster, credentials=credentials, runbooks=runbooks, faster=faster)
+    files = rendered(site)
+    if dashboards:
+        from cosched.monitoring.dashboards.render import files as dashboard_files  # noqa: PLC0415 (of an extra)
+
+        files |= dashboard_files(runbooks)
+    if as_json:
+        echo_json(files)
+        return
+    if into is None:
+        raise BadInput("--into", "none", "a directory, or --json")
     into.mkdir(parents=True, exist_ok=True)
-    for name, text in rendered(site).items():
+    for name, text in files.items():
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_text(text, encoding="utf-8")
         click.echo(into / name)

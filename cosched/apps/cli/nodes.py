@@ -19,7 +19,9 @@ from cosched.wire.messages import RIGID_VERSION
 @service
 @json_option
 def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> None:
-    """List the nodes, a line each: whether they are up, who is at the desk, what is used, which jobs run.
+    """List the nodes, a line each: whether they are up, free or limited, what is used, which jobs run.
+
+    Operators see who is at the desk.
 
     \b
     Example: cosched nodes --json
@@ -65,7 +67,7 @@ def _row(node: NodeDoc) -> tuple[object, ...]:
     others = None
     if usage and usage.cpu_local >= 0:
         others = usage.cpu_local + max(0.0, usage.cpu_system)
-    desk = str(node.presence)
+    desk = node.desk
     if node.presence is Presence.PRESENT and node.presence_source:
         desk += f" ({node.presence_source})"
     joined = node.state != "unknown"

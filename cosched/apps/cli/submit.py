@@ -31,6 +31,7 @@ _OPTIONS: Final = {
     "evolve_tasks": "--evolve",
     "job_class": "--class",
     "components": "--components",
+    "crossing": "--crossing",
     "time_limit_s": "--time",
     "memory_bytes": "--mem",
     "kind": "--kind",
@@ -66,6 +67,18 @@ def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> str
     if text is not None:
         parse_sizes(text, 1, param.opts[-1])
     return text
+
+
+def _part(_ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        part = float(text)
+    except ValueError:
+        part = -1.0
+    if not 0 <= part <= 1000:
+        raise BadInput(param.opts[-1], f"{text!r}", "a part of its time from 0 to 1000, such as 0.25")
+    return part
 
 
 def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -118,6 +131,12 @@ def _components(_ctx: click.Context, param: click.Parameter, text: str | None) -
     metavar="N+N…",
     callback=_components,
     help="Tasks of each of its components, such as 2+2, which lie on clusters of their own [the cluster's settings].",
+)
+@click.option(
+    "--crossing",
+    metavar="X",
+    callback=_part,
+    help="Part of its time that it takes longer on several clusters, such as 0.25 [as its kind does].",
 )
 @click.option(
     "--time",
@@ -209,6 +228,7 @@ def command(script: str, as_json: bool, wait: bool, **given: Any) -> int:
         fold=None if asked["fold"] is None else asked["fold"] == "yes",
         job_class=asked["job_class"],
         components=asked["components"],
+        crossing=asked["crossing"],
     )
     numbers = (submission.tasks, submission.min_tasks, submission.max_tasks)
     if wrong := contradiction(*numbers, submission.sizes, submission.evolve_tasks, submission.components):

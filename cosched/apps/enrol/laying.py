@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from cosched.errors import Failed
-from cosched.install.layout import SYSUSERS, UNITS, File, Installation
+from cosched.install import notices
+from cosched.install.layout import SYSUSERS, TMPFILES, UNITS, File, Installation
 
 #: What the agent keeps in the directory that lasts, and in the one that is gone with each boot. The rest there is the
 #: guard's, and stays root's.
@@ -67,9 +68,9 @@ def make_accounts(listed: Path) -> None:
 
 
 def take_away(made: Installation) -> None:
-    """Remove what describes its services, accounts and directories; settings, state and the accounts stay."""
+    """Remove what describes its services, accounts and directories, and its notices; the rest stays."""
     for file in made.files:
-        if file.path.startswith((UNITS, "/etc/sysusers.d/", "/etc/tmpfiles.d/")):
+        if file.path.startswith((UNITS, SYSUSERS, TMPFILES, *notices.PLACES)):
             Path(file.path).unlink(missing_ok=True)
 
 

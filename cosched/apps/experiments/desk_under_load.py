@@ -10,7 +10,6 @@ from cosched.apps.experiments.site import Site
 from cosched.client.client import Client
 from cosched.errors import Failed
 from cosched.model.job import TERMINAL
-from cosched.model.node import Presence
 from cosched.wire.api import NodeDoc, Submission
 
 _PATIENCE_S: Final = 60.0
@@ -110,7 +109,7 @@ class Desk:
     def away(self) -> None:
         """Wait until nobody is there, for as long as presets wait. Raises :class:`Failed`."""
         self.until(
-            lambda node: node.presence is Presence.AWAY and node.armed is False,
+            lambda node: not node.occupied and node.armed is False,
             "nobody to be there",
             _PATIENCE_S + 2 * self.site.quiet_s,
         )

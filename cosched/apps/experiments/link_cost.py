@@ -7,7 +7,7 @@ which the scheduler counts with by the job's kind (``cosched.model.components.Be
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -71,7 +71,16 @@ def slowdowns(campaigns: Sequence[Sequence[Crossed]]) -> dict[tuple[int, str], t
     return {key: (spread(values), len(values)) for key, values in sorted(found.items())}
 
 
-def between(found: dict[tuple[int, str], tuple[Spread, int]], delay_us: int) -> Between:
+def iterations_s(campaigns: Sequence[Sequence[Crossed]]) -> dict[str, float]:
+    """How long an iteration of each program takes on one cluster, in seconds: the median of all runs."""
+    near: dict[str, list[float]] = {}
+    for run in (run for runs in campaigns for run in runs):
+        if run.delay_us == ONE_CLUSTER and run.iterations_per_s > 0:
+            near.setdefault(run.program, []).append(run.iterations_per_s)
+    return {program: 1 / statistics.median(rates) for program, rates in near.items()}
+
+
+def between(found: Mapping[tuple[int, str], tuple[Spread, int]], delay_us: int) -> Between:
     """What a link of that delay costs, by kind: the mean of its programs' medians; of jobs of no kind, that of all."""
     costs: dict[str, list[float]] = {}
     for (delay, program), (slowdown, _) in found.items():

@@ -304,7 +304,7 @@ def status(name: str) -> dict[str, Any]:
         doc = known.get(node["name"])
         nodes.append(
             {"name": node["name"], "address": node["address"], "cluster": node.get("cluster", "")}
-            | {"state": doc.state if doc else "unknown", "presence": str(doc.presence) if doc else "unknown"}
+            | {"state": doc.state if doc else "unknown", "presence": doc.desk if doc else "unknown"}
             | {"jobs": doc.jobs if doc else [], "services": lab.services(node["name"])}
         )
     return {

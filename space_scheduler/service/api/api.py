@@ -22,6 +22,7 @@ from cosched.wire import api as docs
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
+from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import Caller, Callers
@@ -30,6 +31,7 @@ from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
+from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
 from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
@@ -106,6 +108,7 @@ class Api:
             0, given.tasks, limit_us, 0, user_number(caller.user), memory_bytes, requeue=given.requeue,
             kind=given.kind or "", program=program(caller.user, given), coscheduling=given.coscheduling or "",
             long=given.job_class == "long", foldable=given.fold is not False,
+            crossing_ppm=None if given.crossing is None else round(given.crossing * ALONE_PPM),
         )  # fmt: skip
         try:
             job_id = await self.core.submit(job, given, caller.user, hold=given.hold, most=self._most)
@@ -176,12 +179,18 @@ class Api:
 
     async def explain(self, request: web.Request) -> web.Response:
         """Why it is in its state."""
-        self._caller(request)
+        caller = self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
         explained = await self.host.explain(record.id)
         found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
-        coscheduling, paused = self._coscheduling.document(record.id), paused_on(record, self.book, self.config)
-        return answer(msgspec.structs.replace(found, coscheduling=coscheduling, paused=paused))
+        return answer(
+            msgspec.structs.replace(
+                found,
+                cause=cause_for(caller, found.cause),
+                coscheduling=self._coscheduling.document(record.id),
+                paused=paused_for(caller, paused_on(record, self.book, self.config)),
+            )
+        )
 
     async def wait(self, request: web.Request) -> web.Response:
         """A job when it has ended."""
@@ -246,8 +255,9 @@ class Api:
 
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes."""
-        self._caller(request)
-        return answer(docs.NodeList(self.book.documents(self.host.view(), self.config.contract, self.config.name)))
+        caller = self._caller(request)
+        found = self.book.documents(self.host.view(), self.config.contract, self.config.name)
+        return answer(docs.NodeList(nodes_for(caller, found, self.book)))
 
     async def drain(self, request: web.Request) -> web.Response:
         """Take a node out of service, its jobs go on."""
@@ -353,8 +363,8 @@ class Api:
         found_doc = documents.job_doc(
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
         )
-        paused = paused_on(record, self.book, self.config)
-        return msgspec.structs.replace(found_doc, paused=paused) if paused else found_doc
+        paused = paused_for(caller, paused_on(record, self.book, self.config))
+        return msgspec.structs.replace(found_doc, paused=paused, history=story_for(caller, found_doc.history))
 
 
 #: In these states a job's reason may be later than its last step.

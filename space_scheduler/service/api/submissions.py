@@ -28,6 +28,8 @@ MAX_ARGUMENTS: Final = 4000
 #: Of ``sizes``, in characters.
 _MAX_SIZES: Final = 4000
 _MAX_COMPONENTS: Final = 1000
+#: A link that makes a job longer by more than that many times its time is none.
+MOST_CROSSING: Final = 1000
 KINDS: Final = ("cpu", "comm")
 CLASSES: Final = ("long", "short")
 MODES: Final = tuple(mode.value for mode in Mode)
@@ -53,6 +55,8 @@ def checked(given: Submission, config: ClusterConfig) -> Submission:
         raise _bad("coscheduling", given.coscheduling, " or ".join(MODES), nearest(given.coscheduling, MODES))
     if given.time_limit_s is not None:
         _time_limit(given.time_limit_s, config)
+    if given.crossing is not None:
+        _crossing(given.crossing, given.time_limit_s, config)
     if given.memory_bytes is not None and not 1 <= given.memory_bytes < 1 << 60:
         raise _bad("memory_bytes", given.memory_bytes, "a number of bytes of at least 1, for each task")
     if not 0 <= given.umask <= 0o777:
@@ -136,6 +140,15 @@ def _time_limit(limit_s: float, config: ClusterConfig) -> None:
     longest_us = config.time_us("max_time")
     if not 0 < limit_s * US_PER_S <= longest_us or limit_s * US_PER_S < 1:
         raise _bad("time_limit_s", limit_s, f"more than 0, at most {longest_us / US_PER_S:g} ({humanised(longest_us)})")
+
+
+def _crossing(crossing: float, limit_s: float | None, config: ClusterConfig) -> None:
+    """Across the link its limit is longer by that, and no longer than any job's."""
+    limit_us = config.time_us("default_time") if limit_s is None else limit_s * US_PER_S
+    most = config.time_us("max_time") / limit_us - 1
+    if not 0 <= crossing <= min(most, MOST_CROSSING):
+        found = f"from 0, at most {min(most, MOST_CROSSING):g}: so many times its time limit longer"
+        raise _bad("crossing", crossing, found)
 
 
 def _path(key: str, path: str) -> str:

@@ -56,6 +56,7 @@ class CoreHost:
         pass_interval_us: int = 50_000,
         snapshot_every: int = 5_000,
         keep_events: int | None = 20_000,
+        keep_us: int | None = None,
         on_committed: Callable[[Committed], None] = lambda committed: None,
         on_problem: Callable[[str], None] = lambda problem: None,
         sources: Sources | None = None,
@@ -65,12 +66,12 @@ class CoreHost:
         """A host on the journal at ``path``, which is made if there is none; its directory must be there.
 
         ``policy_name`` and ``order_name`` are what the journal says of the policy, for a replay. A snapshot is written
-        after ``snapshot_every`` events, and those of more than ``keep_events`` before it are dropped (None: never; jobs
-        and their stories stay either way). ``on_committed`` is called on the event loop for every event with its
-        instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when something goes
-        wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at least: how a fresh
-        journal takes over nodes that have obeyed another. Jobs are divided over clusters by ``dividing`` (None: those
-        alone that say their components).
+        after ``snapshot_every`` events, and those of more than ``keep_events`` or ``keep_us`` before it are dropped
+        (None: never; jobs and their stories stay either way). ``on_committed`` is called on the event loop for every
+        event with its instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when
+        something goes wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at
+        least: how a fresh journal takes over nodes that have obeyed another. Jobs are divided over clusters by
+        ``dividing`` (None: those alone that say their components).
         """
         self.path = path
         self.policy_name, self.order_name = policy_name, order_name
@@ -82,6 +83,7 @@ class CoreHost:
             rules or MachineRules(),
             snapshot_every,
             keep_events,
+            keep_us,
             least_epoch,
             sources,
             dividing,

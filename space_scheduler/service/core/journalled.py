@@ -40,6 +40,8 @@ from space_scheduler.service.journal.recovery import Recovered, differing, rebui
 from space_scheduler.service.journal.schema import JournalRefused, readable
 
 RESUMED: Final = "the state was built again from the journal before this pass"
+#: Snapshots in the time for which events are kept, at least: they are dropped from one to the next.
+_SNAPSHOTS_KEPT: Final = 4
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
 #: The states that the core decides.
 _DECIDED: Final = frozenset({JobState.QUEUED, JobState.HELD, JobState.STARTING, JobState.ENDING})
@@ -74,6 +76,7 @@ class JournalledCore:
         *,
         snapshot_every: int = 5_000,
         keep_events: int | None = 20_000,
+        keep_us: int | None = None,
         dividing: Dividing | None = None,
     ) -> None:
         """Recover from the journal. ``dividing``: how wide jobs are divided. Raises :class:`JournalRefused`."""
@@ -82,6 +85,7 @@ class JournalledCore:
         self.rules = rules
         self.snapshot_every = snapshot_every
         self.keep_events = keep_events
+        self.keep_us = keep_us
         self.dividing = dividing
         self.records: dict[int, JobRecord] = {}
         self.ended: dict[JobState, int] = {}
@@ -108,7 +112,7 @@ class JournalledCore:
         self.state, self.timer_us = found.state(self.policy, self.rules), found.timer_us
         if problem := differing(self.state, self.records):
             raise JournalRefused(f"journal {self.journal.path}: it contradicts itself: {problem}")
-        self._snapshot_seq = found.snapshot_seq
+        self._snapshot_seq, self._snapshot_us = found.snapshot_seq, self.journal.snapshot_us
 
     def recovered(self, epoch: int) -> Recovered:
         """What there is, for whoever asks the agents what runs."""
@@ -161,7 +165,7 @@ class JournalledCore:
     def save_if_due(self, *, now: bool = False) -> None:
         """Write a snapshot when enough has happened since the last one. Raises :class:`JournalUnwritable`."""
         if self.snapshot_due or (now and self.journal.seq > self._snapshot_seq):
-            self.journal.save(self.photograph(), keep_events=self.keep_events)
+            self.journal.save(self.photograph(), keep_events=self.keep_events, keep_us=self.keep_us)
 
     def save_if_rules_changed(self) -> None:
         """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
@@ -172,19 +176,23 @@ class JournalledCore:
         if self.rebuilt.rules_change(self.rules):
             state = self.rebuilt.snapshot(self.rules)
             saved = Saved(self.journal.seq, state.now_us, self.journal.chain, state)
-            self.journal.save(saved, keep_events=self.keep_events)
-            self._snapshot_seq = self.journal.seq
+            self.journal.save(saved, keep_events=self.keep_events, keep_us=self.keep_us)
+            self._snapshot_seq, self._snapshot_us = saved.seq, saved.now_us
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether enough has happened since the last one."""
-        return self.journal.seq - self._snapshot_seq >= self.snapshot_every
+        """Whether enough has happened since the last one, or it is so old that events would be kept for too long."""
+        since = self.journal.seq - self._snapshot_seq
+        if since >= self.snapshot_every:
+            return True
+        old = self.keep_us is not None and self.journal.last_us - self._snapshot_us >= self.keep_us // _SNAPSHOTS_KEPT
+        return since > 0 and old
 
     def photograph(self) -> Saved:
         """The committed state as it is now, to be packed and written; the next is due so much later."""
         assert not self.staged
         state = self.state.snapshot()
-        self._snapshot_seq = self.journal.seq
+        self._snapshot_seq, self._snapshot_us = self.journal.seq, state.now_us
         return Saved(self.journal.seq, state.now_us, self.journal.chain, state)
 
     # what is staged
@@ -394,6 +402,8 @@ _WORDS: Final = (
 def caused(event: ev.Event) -> str:
     """An event in a few words: its name, and the job, node or processors it is about."""
     words = [type(event).__name__]
+    if isinstance(event, ev.OwnerCame | ev.OwnerLeft):
+        return words[0]  # stories of jobs are kept for longer than who was at which desk
     if isinstance(event, ev.JobSubmitted):
         words.append(f"job {event.job.id}")
     for name, word in _WORDS:

@@ -25,6 +25,7 @@ class Settings:
     rules: MachineRules
     snapshot_every: int
     keep_events: int | None
+    keep_us: int | None
     least_epoch: int
     sources: Sources | None
     dividing: Dividing | None = None
@@ -60,6 +61,7 @@ def opened(settings: Settings) -> Opened:
             settings.rules,
             snapshot_every=settings.snapshot_every,
             keep_events=settings.keep_events,
+            keep_us=settings.keep_us,
             dividing=settings.dividing,
         )
         core.save_if_rules_changed()

@@ -176,7 +176,9 @@ class Worker:
         assert self._packing is not None
         packing, self._packing = self._packing, None
         try:
-            self._journal.write_snapshot(packing.result(), keep_events=self._core.keep_events)
+            self._journal.write_snapshot(
+                packing.result(), keep_events=self._core.keep_events, keep_us=self._core.keep_us
+            )
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None

@@ -88,6 +88,14 @@ class NodeEntry:
         return Availability.LIMITED if limited else Availability.FREE
 
     @property
+    def public_limit_cpus(self) -> float | None:
+        """The contract's ceiling where one is in force; not how far it is lowered because somebody there waits."""
+        beat = self.beat
+        if beat is None or beat.limited_cpus is None or beat.desk is None or beat.desk.contract_cpus is None:
+            return beat.limited_cpus if beat is not None else None
+        return max(beat.limited_cpus, beat.desk.contract_cpus)
+
+    @property
     def contract_reason(self) -> ContractReason:
         """Which contract is in force there and why, as far as it is known here."""
         beat = self.beat
@@ -223,6 +231,7 @@ class NodeBook:
             memory_bytes=size.memory_bytes,
             used_procs=sum(tasks for _, tasks, _ in held),
             used_memory_bytes=sum(tasks * memory_bytes for _, tasks, memory_bytes in held),
+            availability=entry.availability,
             presence=beat.presence if beat else Presence.UNKNOWN,
             presence_source=beat.presence_source if beat else "",
             blind=list(beat.blind) if beat else [],

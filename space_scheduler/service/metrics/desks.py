@@ -47,19 +47,12 @@ def _limits(beats: Sequence[tuple[NodeEntry, Heartbeat]]) -> Iterator[Family]:
     )
     for entry, beat in beats:
         paused.add_metric([entry.name], int(bool(beat.paused)))
-        ceiling = _ceiling(beat)
+        ceiling = entry.public_limit_cpus
         if ceiling is not None:
             limited.add_metric([entry.name], ceiling)
         whole = entry.hello.procs if entry.hello is not None else 0
         leaves.add_metric([entry.name], 0.0 if beat.paused else whole if ceiling is None else ceiling)
     yield from (limited, leaves, paused)
-
-
-def _ceiling(beat: Heartbeat) -> float | None:
-    """The contract's ceiling where one is in force; not how far it is lowered because somebody there waits."""
-    if beat.limited_cpus is None or beat.desk is None or beat.desk.contract_cpus is None:
-        return beat.limited_cpus
-    return max(beat.limited_cpus, beat.desk.contract_cpus)
 
 
 def _felt(reports: Sequence[tuple[str, DeskReport]]) -> Iterator[Family]:

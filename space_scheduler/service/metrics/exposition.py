@@ -53,7 +53,7 @@ class Metrics(Collector):
         self._core = core
         self._registry = CollectorRegistry()
         self._text, self._made_s = b"", 0.0
-        self._jobs = JobSeries(self._registry)
+        self.jobs = JobSeries(self._registry)
         self._nodes = NodeSeries(book, set_aside, config)
         self._decisions = DecisionSeries()
         self.service = ServiceSeries(self._registry, link.refused)
@@ -66,7 +66,7 @@ class Metrics(Collector):
     def committed(self, committed: Committed) -> None:
         """Count an event and what followed from it."""
         self._decisions.committed(committed)
-        self._jobs.committed(committed)
+        self.jobs.committed(committed)
 
     def exposition(self) -> bytes:
         """The text that Prometheus reads. Who asks again within :data:`FRESH_S` gets the same text."""
@@ -79,7 +79,7 @@ class Metrics(Collector):
         """What is read at the moment of asking."""
         view = self._core.view()
         held = [record.allocation for record in view.jobs.values() if record.allocation is not None]
-        yield from self._jobs.collect(view, held)
+        yield from self.jobs.collect(view, held)
         yield from self._nodes.collect(held)
         yield from self._decisions.collect()
         yield from self.service.collect(view)

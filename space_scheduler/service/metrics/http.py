@@ -25,10 +25,13 @@ class HttpSeries:
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._duration = histogram(series.HTTP_DURATION, registry)
 
-    def expect(self, routes: Iterable[tuple[str, str]]) -> None:
-        """Have the series of these routes (method, address) from the start: answered well, or by a fault of ours."""
-        for method, route in (*routes, ("other", _ELSEWHERE)):
-            self._answers.update({(route, method, code): 0 for code in ("200", "500")})
+    def expect(self, routes: Iterable[tuple[str, str, int]]) -> None:
+        """Have the series of these routes from the start: method, address, and the status where all is well.
+
+        Also those of a fault of ours.
+        """
+        for method, route, well in (*routes, ("other", _ELSEWHERE, 404)):
+            self._answers.update({(route, method, str(status)): 0 for status in (well, 500)})
             self._duration.labels(route)
 
     def counting(self) -> Middleware:

@@ -1,6 +1,6 @@
 """The series of jobs: how many there are, how long they waited and ran, what they have used."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -18,6 +18,7 @@ MOST_USERS: Final = 100
 OTHERS: Final = "other"
 #: Of run times in a bounded slowdown, as in Feitelson & Weil 1998, section 3.1.
 _THRESHOLD_S: Final = 10.0
+_WAIT: Final = (JobState.QUEUED, JobState.HELD)
 
 
 class JobSeries:
@@ -30,6 +31,12 @@ class JobSeries:
         self._error = histogram(series.JOB_PREDICTION_ERROR, registry)
         self._promised_us: dict[int, int] = {}  # the first promise of each job that waits
         self._cpu_s: dict[str, float] = {OTHERS: 0.0}
+
+    def recovered(self, jobs: Iterable[JobRecord]) -> None:
+        """After a restart: what those that wait were promised last."""
+        for record in jobs:
+            if record.state in _WAIT and record.promised_us not in (None, FOREVER_US):
+                self._promised_us[record.id] = record.promised_us
 
     def committed(self, committed: Committed) -> None:
         """Count what an event meant for jobs."""

@@ -136,7 +136,7 @@ class Page:
         told_own: list[JobRow] = []
         you = {"user": stream.user}
         await response.write(b"retry: 2000\nevent: you\ndata: %b\n\n" % msgspec.json.encode(you))
-        while not streams.stopping:
+        while not streams.stopping and self._lasts(request):
             if stream.replaced:
                 await response.write(b"event: replaced\ndata: {}\n\n")
                 return
@@ -151,8 +151,15 @@ class Page:
                 for at in range(0, len(event), _PIECE_BYTES):
                     await response.write(event[at : at + _PIECE_BYTES])
             if not await stream.waited():
-                self._visit_or_refusal(request)  # it may have ended meanwhile
                 await response.write(b"event: still\ndata: {}\n\n")
+
+    def _lasts(self, request: web.Request) -> bool:
+        """Whether the visit, and what proves whose the connection is, are still good."""
+        try:
+            self._visit(request)
+        except (NoVisit, Refusal):
+            return False
+        return True
 
     def _asked_by_page(self, request: web.Request) -> Visit:
         """Whose data are asked for, by the page itself and no other site's. Raises :class:`Refusal`."""
@@ -160,9 +167,6 @@ class Page:
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != request.host):
             raise Refusal(403, "this is for the page itself to ask, not for other sites")
-        return self._visit_or_refusal(request)
-
-    def _visit_or_refusal(self, request: web.Request) -> Visit:
         try:
             return self._visit(request)
         except NoVisit as error:

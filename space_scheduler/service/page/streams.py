@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from space_scheduler.service.journal.records import JobRecord, View
+from space_scheduler.service.log import Log
 from space_scheduler.service.page.feed import MOST_ENDED, Feed, Seen
 from space_scheduler.service.page.rows import JobRow, NodeRow, Rows
 
@@ -57,8 +58,9 @@ class Stream:
 class Streams:
     """All streams, and the feed that they share."""
 
-    def __init__(self, core: Viewed, rows: Rows) -> None:
+    def __init__(self, core: Viewed, rows: Rows, log: Log) -> None:
         self._core = core
+        self._log = log
         self._rows = rows
         self.feed = Feed()
         self.own: dict[str, list[JobRow]] = {}  # by user: jobs of his that are not in the feed
@@ -70,6 +72,7 @@ class Streams:
         self._ended: int | None = None
         self._nodes: tuple[dict[str, NodeRow], int] = {}, 0
         self._nodes_s = 0.0
+        self._failing = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -110,7 +113,7 @@ class Streams:
             while self._open or time.monotonic() - idle_since_s < _IDLE_S:
                 if self._open:
                     idle_since_s = time.monotonic()
-                    await self._look()
+                    await self._try_to_look()
                 await asyncio.sleep(LOOK_S)
                 await self._wait_for_change()
             self._somebody.clear()
@@ -121,6 +124,17 @@ class Streams:
             async with asyncio.timeout(LOOK_S):
                 await self._changed.wait()
         self._changed.clear()
+
+    async def _try_to_look(self) -> None:
+        """A look that fails (the journal cannot be read) is tried again; it is logged once until one succeeds."""
+        try:
+            await self._look()
+        except Exception as error:
+            if not self._failing:
+                self._log.fault("the page could not be made", error)
+            self._failing = True
+        else:
+            self._failing = False
 
     async def _look(self) -> None:
         view = self._core.view()

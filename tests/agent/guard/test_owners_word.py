@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.desk_socket import asked_at_desk, desk
+from kit.desk_socket import ask_as, asked_at_desk, desk
 from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
-from kit.waiting import BOUND_S, wait_for
+from kit.waiting import wait_for
 
 from cosched.model.presets import hours_of
 from node_agent.guard.hours import MINUTES, Window, opens_in, windows_of
-from node_agent.guard.owners_word import MOST_BANS
+from node_agent.guard.owners_word import MOST_AT_ONCE, MOST_BANS
 
 IDLE = "while :; do sleep 0.05; done"
 ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
@@ -27,20 +27,6 @@ def outside_now() -> list[list[Any]]:
     now = time.localtime()
     begin = (now.tm_hour * 60 + now.tm_min + 120) % MINUTES
     return [[begin, (begin + 60) % MINUTES or MINUTES, ALL_DAYS]]
-
-
-def ask_as(uid: int, guard: RealGuard, **request: Any) -> dict[str, Any]:
-    code = (
-        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
-        "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
-    )
-    asker = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-I", "-c", code]
-    done = subprocess.run(
-        [*asker, f"{guard.directory}/run/desk.sock", json.dumps(request)],
-        capture_output=True, text=True, timeout=BOUND_S, check=True,
-    )  # fmt: skip
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -109,8 +95,7 @@ def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_to
     assert desk(guard, "end", job=7)["message"] == "job 7 is not here"
     begun_s = time.monotonic()
     assert desk(guard, "end")["ended"] == [1, 2]
-    for job in (1, 2):
-        guard.event("empty", job=job)
+    wait_for(lambda: all(guard.listed(job)["state"] == "ended" for job in (1, 2)), "both to end")
     assert time.monotonic() - begun_s < 600, "the cluster's grace of an hour is not the owner's"
     assert desk(guard, "end")["ended"] == []
 
@@ -148,6 +133,15 @@ def test_bans_are_bounded(guard: RealGuard) -> None:
         assert desk(guard, "ban", user=f"u{n}")["ok"]
     assert desk(guard, "ban", user="more")["error"] == "busy"
     assert desk(guard, "ban", user="u0", seconds=60)["ok"], "one that is banned may be banned for another time"
+
+
+def test_decisions_that_follow_each_other_too_fast_are_refused_and_a_pause_is_not(guard: RealGuard) -> None:
+    """Each is written to the disk, by the one process that arms the contract."""
+    answers = [desk(guard, "share", cpu_ratio=(n % 90 + 10) / 100) for n in range(3 * MOST_AT_ONCE)]
+    refused = [answer for answer in answers if "error" in answer]
+    assert refused
+    assert {answer["message"] for answer in refused} == {"too many decisions at once: wait a second"}
+    assert desk(guard, "pause")["paused"]
 
 
 def test_outside_of_its_hours_nothing_runs_here_and_inside_it_goes_on(any_guard: RealGuard) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from cosched.apps.experiments.link_cost import ONE_CLUSTER, Crossed, between, slowdowns
+from cosched.apps.experiments.link_model import fitted
 from cosched.config.between import read_between
 from cosched.config.cluster import load_cluster
 from cosched.errors import BadInput
@@ -32,6 +33,19 @@ def test_costs_are_by_kind_and_never_below_nothing() -> None:
     found = slowdowns([campaign()])
     assert between(found, 5_000) == Between({"": 450_000, "comm": 800_000, "cpu": 100_000})
     assert between(found, 1_000) == Between()
+
+
+def test_what_a_program_has_at_two_delays_tells_a_third() -> None:
+    runs = [Crossed(ONE_CLUSTER, "mg", 4.0, 0.1)]
+    runs += [Crossed(delay, "mg", 1 / (0.25 + 0.05 + 300 * delay / 1e6), 0.5) for delay in (500, 2_000, 10_000)]
+    found = slowdowns([runs])
+    cost = fitted(found, "mg", without_us=10_000)
+    assert cost is not None
+    assert cost.slowdown(10_000) == pytest.approx((0.3 + 3) / 0.25)
+    assert cost.fixed == pytest.approx(0.2)
+    assert cost.per_s * 0.25 == pytest.approx(300)
+    assert fitted(found, "mg") == pytest.approx(cost)
+    assert fitted(slowdowns([runs[:2]]), "mg") is None
 
 
 def test_a_scheduler_counts_with_the_costs_of_its_file(tmp_path: Path) -> None:

@@ -23,6 +23,13 @@ def test_kept_runs_are_made_into_tables_and_the_schedulers_files(cosched: Call, 
     with (tmp_path / "link.csv").open(newline="") as file:
         rows = [(row["delay_ms"], row["program"], row["kind"], float(row["slowdown"])) for row in csv.DictReader(file)]
     assert rows == [("0.5", "cg", "comm", 1.25), ("5.0", "cg", "comm", 4.0)]
+    with (tmp_path / "link-waits.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    # from 0.5 to 5 ms it is slower by 2.75 of its time: 0.611 for each millisecond, of an iteration of 125 ms
+    assert (row["program"], float(row["iteration_ms"])) == ("cg", 125.0)
+    assert [float(row[key]) for key in ("per_ms", "waits")] == pytest.approx([2.75 / 4.5, 125 * 2.75 / 4.5])
+    assert float(row["fixed"]) == pytest.approx(0.25 - 0.5 * 2.75 / 4.5)
+    assert (tmp_path / "link.png").read_bytes().startswith(b"\x89PNG")
     assert read_between(tmp_path / "between-0.5ms.json") == Between({"": 250_000, "comm": 250_000})
     assert read_between(tmp_path / "between-5ms.json") == Between({"": 3_000_000, "comm": 3_000_000})
 

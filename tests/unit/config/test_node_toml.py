@@ -49,6 +49,7 @@ WHOLE: dict[str, Any] = LEAST | {
     "weights": {"io": 10, "network_priority": 2},
     "parallel": False,
     "output": {"limit": "2GiB", "total": "3GiB", "keep": "1d", "least_free": "1MiB"},
+    "monitoring": {"wakeups": False},
 }
 
 

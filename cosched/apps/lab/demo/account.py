@@ -32,7 +32,7 @@ class Account:
         self._last_s = now_s
         for node in nodes:
             desk = self.desks.setdefault(node.name, Desk())
-            present = node.presence.counts_as_present
+            present = node.occupied
             if present and not self._present.get(node.name, False):
                 desk.arrivals += 1
             self._present[node.name] = present

@@ -23,11 +23,11 @@ def _nodes(nodes: list[NodeDoc], running: list[JobDoc]) -> Table:
     for column in ("node", "desk", "parallel CPU", "ceiling", "jobs"):
         table.add_column(column)
     for node in sorted(nodes, key=lambda node: node.name):
-        present = node.presence.counts_as_present
+        present = node.occupied
         here = [f"{job.job_id}:{job.name}" for job in running if any(share.name == node.name for share in job.nodes)]
         table.add_row(
             node.name if node.state == "up" else f"{node.name} ({node.state})",
-            Text(str(node.presence), style="yellow" if present else "dim"),
+            Text(node.desk, style="yellow" if present else "dim"),
             _bar(node.usage.cpu_parallel if node.usage else 0.0, node.procs),
             "none" if node.limited_cpus is None else f"{node.limited_cpus:.2f} CPU",
             " ".join(here),

@@ -36,7 +36,11 @@ export class Chart {
     this.canvas.addEventListener("click", (event) => this.#click(event));
     this.#drags();
     this.canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    this.boxPx = this.box.clientWidth;
+    new ResizeObserver(() => {
+      this.boxPx = this.box.clientWidth; // read here alone: elsewhere it would have the browser lay out the tables first
+      this.draw();
+    }).observe(this.box);
     for (const [id, what] of [["earlier", () => this.#move(-0.25)], ["later", () => this.#move(0.25)],
       ["closer", () => this.#zoom(0.5)], ["wider", () => this.#zoom(2)], ["now", () => this.#toNow()]]) {
       document.getElementById(id).addEventListener("click", what);
@@ -61,7 +65,7 @@ export class Chart {
       this.#promises = promises(data);
       this.#version = data.version;
     }
-    const width = this.box.clientWidth;
+    const width = this.boxPx;
     this.gutter = width < 600 ? 62 : 104;
     this.width = width;
     this.rowPx = rowHeight(data.nodes.length);

@@ -1,7 +1,7 @@
 // What the page knows: the rows that the stream has sent, by job and by node, and the server's clock.
 
 const JOB = ["id", "name", "user", "state", "tasks", "cpus", "submitMs", "startMs", "endMs", "limitMs", "promisedMs", "why", "nodes"];
-const NODE = ["name", "state", "availability", "note", "cpus", "memoryBytes", "cpuShare", "memoryShare", "mpl", "limitCpus", "heardMs"];
+const NODE = ["name", "state", "availability", "note", "cpus", "memoryBytes", "cpuShare", "memoryShare", "mpl", "limitCpus", "wokeMs", "heardMs"];
 const WAITING = new Set(["queued", "held"]);
 const HOLDING = new Set(["starting", "running", "ending"]);
 const byNumber = new Intl.Collator("en", { numeric: true });

@@ -37,8 +37,8 @@ function draw() {
   if (!data.cluster) return;
   performance.mark("draw");
   head();
-  tables.draw();
   chart.draw();
+  tables.draw();
   story.follow();
   performance.measure("drawn", "draw");
 }

@@ -4,7 +4,7 @@
 import { isHolding, isWaiting } from "./data.js";
 import { count, lasting, moment, places, size } from "./format.js";
 
-const STEP = 100;
+const STEP = 50;
 
 /** The roles are said: style may lay rows out as cards, and they stay a table's for who hears them. */
 const ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };
@@ -157,6 +157,7 @@ export class Tables {
       { head: "Memory", kind: "short wide", of: (each) => (each.memoryBytes ? size(each.memoryBytes) : "") },
       { head: "Contract beside its owner", kind: "wide", of: contract },
       { head: "Limit now", kind: "short wide", of: (each) => (each.limitCpus === null ? "none" : `${each.limitCpus.toFixed(2)} CPUs`) },
+      { head: "Desk wakes within", kind: "short wide", of: woke },
       { head: "Last heard", kind: "short wide", of: (each) => (each.heardMs === null ? (each.cpus ? "now" : "never") : `${lasting(now() - each.heardMs)} ago`) },
     ], "No node belongs to this cluster.", redraw);
     this.ended = new Table(section("ended"), [
@@ -199,4 +200,10 @@ function contract(node) {
   if (node.cpuShare === 1 && node.memoryShare === 1 && node.mpl === 1) return "the whole node";
   const share = (part) => `${Math.round(100 * part)} %`;
   return `${share(node.cpuShare)} of CPU, ${share(node.memoryShare)} of memory, ${count(node.mpl, "task")} a CPU`;
+}
+
+/** Of 100 wake-ups at the desk, within what 99 came; below 0: later than that. */
+function woke({ wokeMs }) {
+  if (wokeMs === null) return "not measured";
+  return wokeMs < 0 ? `over ${-wokeMs} ms` : `${wokeMs} ms`;
 }

@@ -15,8 +15,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from kit.waiting import BOUND_S
-
+#: For anything to come of a command, or to be seen.
+BOUND_S = 60.0
 _ARROWS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, **_ARROWS}
 _LONGEST_MESSAGE = 64 << 20
@@ -67,10 +67,9 @@ class Tab:
             try:
                 if found := await self.js(expression):
                     return found
-            except AssertionError:
-                if time.monotonic() > deadline_s:
-                    raise
-            text = await self.js("document.body ? document.body.innerText.slice(0, 3000) : ''")
+                text = await self.js("document.body ? document.body.innerText.slice(0, 3000) : ''")
+            except AssertionError as error:  # another page is on its way
+                text = str(error)
             assert time.monotonic() < deadline_s, (expression, text, self.complaints)
             await asyncio.sleep(0.02)
 
@@ -124,7 +123,7 @@ class Tab:
 async def chromium() -> AsyncIterator[Tab]:
     """A browser with a profile of its own, and a tab of it; gone when the block ends."""
     program = shutil.which("chromium")
-    assert program, "its tests are marked as needing it"
+    assert program, "needs Debian's package chromium"
     profile = Path(tempfile.mkdtemp(prefix="browser-"))
     process = subprocess.Popen(
         [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",

@@ -1,0 +1,155 @@
+"""The machine's sleep: logind says that it begins and holds it back for a moment, in which the scheduler is told.
+
+A *delay* lock (systemd.io/INHIBITOR_LOCKS) is held while the machine is awake, and let go as soon as the word is out,
+or a second later: an owner who closes the lid waits for nobody. By the system's D-Bus, where the package dbus-fast is
+installed (extra ``desktop``); without it, or without logind, a machine that sleeps is lost after its lease.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+_log = logging.getLogger("cosched.agent")
+_AGAIN_S: Final = 30.0
+_WORD_S: Final = 1.0
+#: Time awake (the loop's clock stands still meanwhile) after which a sleep that was announced has not come, or is over.
+_OVER_S: Final = 30.0
+_LOGIND: Final = "org.freedesktop.login1"
+_PATH: Final = "/org/freedesktop/login1"
+_MANAGER: Final = "org.freedesktop.login1.Manager"
+_BUS: Final = "org.freedesktop.DBus"
+NOT_INSTALLED: Final = "the package dbus-fast is not installed (extra desktop)"
+
+
+class Teller(Protocol):
+    """Who is told of it."""
+
+    asleep: bool
+
+    def again(self) -> None:
+        """The machine is awake: look anew."""
+
+
+class SleepWatch:
+    """Keeps ``desk.asleep`` true from logind's word that the machine sleeps until its word that it is awake."""
+
+    def __init__(self, desk: Teller, say_now: Callable[[], Awaitable[None]]) -> None:
+        """``say_now`` ends when the scheduler has been sent a heartbeat, and may take as long as it likes."""
+        self._desk = desk
+        self._say_now = say_now
+        self._lock: int | None = None
+        self._over: asyncio.TimerHandle | None = None
+        self.problem = "just started"
+
+    async def keep(self) -> None:
+        """Listen until cancelled; dial again where the bus has gone."""
+        try:
+            from dbus_fast import DBusError, InvalidAddressError  # noqa: PLC0415 (an extra)
+        except ImportError:
+            self._tell_problem(NOT_INSTALLED)
+            return
+        while True:
+            try:
+                await self._listen()
+            except (OSError, EOFError, DBusError, InvalidAddressError) as error:
+                self._tell_problem(str(error) or type(error).__name__)
+            finally:
+                self._awake()
+                self._let_go()
+            await asyncio.sleep(_AGAIN_S)
+
+    def _tell_problem(self, words: str) -> None:
+        if words != self.problem:
+            _log.info("the machine's sleep is not seen: %s", words)
+        self.problem = words
+
+    async def _listen(self) -> None:
+        from dbus_fast import BusType, Message  # noqa: PLC0415
+        from dbus_fast.aio import MessageBus  # noqa: PLC0415
+
+        async with asyncio.timeout(_AGAIN_S):
+            bus: Any = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
+        signals: asyncio.Queue[Any] = asyncio.Queue(maxsize=16)
+
+        def take(message: Message) -> None:
+            if message.member == "PrepareForSleep" and message.interface == _MANAGER and message.path == _PATH:
+                with contextlib.suppress(asyncio.QueueFull):  # only who floods it comes so far
+                    signals.put_nowait(message)
+
+        bus.add_message_handler(take)
+        gone = asyncio.ensure_future(bus.wait_for_disconnect())
+        try:
+            rule = f"type='signal',sender='{_LOGIND}',interface='{_MANAGER}',member='PrepareForSleep'"
+            await _asked(bus, _BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", rule)
+            await self._take_lock(bus)
+            self.problem = ""
+            while True:
+                coming = asyncio.ensure_future(signals.get())
+                done, _ = await asyncio.wait({gone, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if gone in done:
+                    coming.cancel()
+                    raise EOFError("the bus has gone")
+                await self._heard(bus, coming.result())
+        finally:
+            gone.cancel()
+            bus.disconnect()
+
+    async def _heard(self, bus: Any, message: Any) -> None:
+        """A signal that says that the machine sleeps or is awake; any process may have sent it."""
+        owner = await _asked(bus, _BUS, "/org/freedesktop/DBus", _BUS, "GetNameOwner", _LOGIND)
+        if message.sender != owner.body[0] or message.signature != "b":
+            return
+        if message.body[0]:
+            await self._sleeps()
+        else:
+            self._awake()
+            await self._take_lock(bus)
+
+    async def _sleeps(self) -> None:
+        _log.info("the machine is about to be suspended")
+        self._desk.asleep = True
+        if self._over is not None:
+            self._over.cancel()
+        self._over = asyncio.get_running_loop().call_later(_OVER_S, self._awake)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WORD_S):
+                await self._say_now()
+        self._let_go()
+
+    def _awake(self) -> None:
+        if self._over is not None:
+            self._over.cancel()
+            self._over = None
+        if self._desk.asleep:
+            _log.info("the machine is awake")
+            self._desk.asleep = False
+            self._desk.again()
+
+    async def _take_lock(self, bus: Any) -> None:
+        self._let_go()
+        given = ("sleep", "cosched", "The scheduler is told that this machine sleeps.", "delay")
+        reply = await _asked(bus, _LOGIND, _PATH, _MANAGER, "Inhibit", *given)
+        self._lock = reply.unix_fds[reply.body[0]]
+
+    def _let_go(self) -> None:
+        """The machine may sleep."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+async def _asked(bus: Any, name: str, path: str, interface: str, member: str, *texts: str) -> Any:
+    """The reply to a call whose arguments are texts. Raises ``DBusError``, EOFError."""
+    from dbus_fast import DBusError, Message, MessageType  # noqa: PLC0415
+
+    call = Message(name, path, interface, member, signature="s" * len(texts), body=list(texts))
+    async with asyncio.timeout(_AGAIN_S):
+        reply = await bus.call(call)
+    if reply is None:
+        raise EOFError("the bus has gone")
+    if reply.message_type is MessageType.ERROR:
+        raise DBusError(reply.error_name, str(reply.body[0]) if reply.body else member)
+    return reply

@@ -1,0 +1,315 @@
+"""The monitoring roles against a real host: from nothing to alerts that arrive, and back to nothing.
+
+    ./run campaign monitoring_hosts [--work DIR] [--image DIR] [--ansible DIR] [--only STEP ...]
+
+One host with systemd as process 1 (``_systemd_hosts``), which is the scheduler's and the monitoring's. Debian's
+packages of Prometheus and Alertmanager lie in a repository within the image: the host has no network but the
+controller's. There is no package of Grafana to be had, so that role lays down its files alone. Each step is a playbook
+and what must be true after it. Needs what ``./run campaign ansible`` needs, and dpkg-scanpackages.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from campaigns._systemd_hosts import NETWORK, SystemdHosts, image, run
+from campaigns.ansible import HEAD, ROOT, Broken, Lab, changed, controller_environment, need, wheelhouse
+
+PACKAGES = ("prometheus", "prometheus-alertmanager")
+FILES = "/etc/prometheus/cosched"
+PROVISIONED = "/etc/grafana/provisioning"
+GRAFANA_IS_FILES = {"grafana_files_only": True}
+#: The rule waits for two minutes, and Prometheus judges every 15 s.
+ALERT_S = 240.0
+#: What Debian's packages leave by its policy (the account, what came along with them), and the scheduler's state.
+LEFT = (
+    *("accounts", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"),
+    *(
+        "usr/",
+        "etc/fonts",
+        "etc/javascript-common",
+        "etc/apache2",
+        "etc/lighttpd",
+        "var/lib/dpkg",
+        "var/lib/apt",
+        "var/lib/cosched",
+    ),
+)
+_FETCH_S = 900.0
+
+
+class Watched(Lab):
+    """One host, and what is asked of Prometheus and Alertmanager there."""
+
+    def __init__(self, work: Path, base: Path, ansible: Path) -> None:
+        self.work, self.base, self.ansible = work, base, ansible
+        self.hosts = SystemdHosts(work / "hosts", base, (HEAD,))
+        self.controller = work / "controller"
+        self.times = {}
+
+    def settings(self, wheels: Path) -> None:
+        """Write the inventory, as an administrator would."""
+        (self.controller / "group_vars").mkdir(parents=True, exist_ok=True)
+        here = {"hosts": {HEAD: {"ansible_host": self.hosts.addresses[HEAD]}}}
+        groups = {"cosched_scheduler": here, "cosched_monitoring": here, "cosched_nodes": {}, "cosched_local_load": {}}
+        values = {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(self.hosts.key),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.hosts.known_hosts}",
+            "cosched_cluster": "office",
+            "cosched_directory": str(self.controller / "office"),
+            "cosched_wheelhouse": str(wheels),
+            "cosched_command": f"{sys.executable} -m cosched.apps.cli.main",
+            "cosched_scheduler_address": self.hosts.addresses[HEAD],
+            "cosched_network": NETWORK,
+            "cosched_users": [],
+            "cosched_runbooks": "https://docs.example.org/runbooks.html",
+        }
+        (self.controller / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+        (self.controller / "group_vars/all.json").write_text(json.dumps(values))
+
+    def monitoring(self, *arguments: str, fails: bool = False, **values: Any) -> dict[str, dict[str, int]]:
+        """Run ``monitoring.yml`` with these values; what became of the host."""
+        return self.play("monitoring", *arguments, "-e", json.dumps(GRAFANA_IS_FILES | values), fails=fails)
+
+    def asked(self, port: int, path: str) -> Any:
+        """The JSON that a program of the host answers at a port."""
+        program = (
+            f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{port}{path}', timeout=10).read().decode())"
+        )
+        return json.loads(self.hosts.at(HEAD, f'python3 -c "{program}"'))
+
+    def tokens(self) -> list[str]:
+        """The labels of the scheduler's tokens."""
+        found = json.loads(self.hosts.at(HEAD, "cosched token list --json"))
+        return [each["label"] for each in found["tokens"]]
+
+    def targets(self) -> dict[str, str]:
+        """Whether each scrape's target is up, by the scrape's name."""
+        active = self.asked(9090, "/api/v1/targets")["data"]["activeTargets"]
+        return {each["labels"]["job"]: each["health"] for each in active}
+
+
+def checked_first(lab: Watched) -> None:
+    """On a fresh host check mode says what would be done, and does nothing."""
+    before = lab.state(HEAD)
+    need(changed(lab.monitoring("--check")), "it says that nothing would be done")
+    need(lab.state(HEAD) == before, "check mode has changed the host")
+
+
+def refused(lab: Watched) -> None:
+    """What would be open to everybody is refused before anything changes."""
+    for values in (
+        {"prometheus_listen": "0.0.0.0:9090"},
+        {"alertmanager_listen": ":9093"},
+        {"grafana_files_only": False, "grafana_address": "0.0.0.0"},
+        {"grafana_files_only": False},  # apt knows no such package
+    ):
+        recap = lab.monitoring(fails=True, **values)
+        need(not changed(recap), f"{values}: changed {changed(recap)}")
+
+
+def from_nothing(lab: Watched) -> None:
+    """monitoring.yml from nothing: the scheduler is scraped, rules are judged, all listen for this host alone."""
+    lab.monitoring()
+    lab.until(lambda: lab.targets() == {"cosched": "up"}, "Prometheus scrapes the scheduler", 90)
+    found = lab.asked(9090, "/api/v1/query?query=cosched_accepting")["data"]["result"]
+    need([(each["metric"]["cluster"], each["value"][1]) for each in found] == [("office", "1")], f"accepting: {found}")
+    rules = [rule for group in lab.asked(9090, "/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
+    bad = [rule["name"] for rule in rules if rule["health"] == "err"]
+    need(rules and not bad, f"rules that cannot be judged: {bad} of {len(rules)}")
+    books = {rule["annotations"]["runbook_url"].partition("#")[0] for rule in rules if rule["type"] == "alerting"}
+    need(books == {"https://docs.example.org/runbooks.html"}, f"runbooks: {books}")
+    managers = lab.asked(9090, "/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+    need(len(managers) == 1, f"alertmanagers: {managers}")
+    listening = lab.hosts.at(
+        HEAD, "ss -Hltn 'sport = :9090 or sport = :9093 or sport = :9094' | awk '{print $4}'"
+    ).split()
+    need(sorted(listening) == ["127.0.0.1:9090", "127.0.0.1:9093"], f"listening: {listening}")
+    laid(lab)
+
+
+def laid(lab: Watched) -> None:
+    """Dashboards, data source and token are there, and the token is nobody else's."""
+    shown = lab.hosts.at(HEAD, "cat /var/lib/grafana/dashboards/cosched/cosched-cluster.json")
+    need("https://docs.example.org/runbooks.html#" in shown, "the dashboards' links lead elsewhere")
+    need(lab.hosts.at(HEAD, f"ls {PROVISIONED}/*/cosched.yml").split(), "nothing is provisioned")
+    mode, owner = lab.hosts.at(HEAD, f"stat -c '%a %U' {FILES}/token").split()
+    need((mode, owner) == ("640", "root"), f"the token is {owner}'s, mode {mode}")
+
+
+def again(lab: Watched) -> None:
+    """Once more changes nothing, nor would it by its check mode."""
+    for arguments in ((), ("--check",)):
+        recap = lab.monitoring(*arguments)
+        need(not changed(recap), f"{arguments}: changed {changed(recap)}")
+
+
+def alerted(lab: Watched) -> None:
+    """A scheduler that is stopped is told of by Alertmanager; started again, it is scraped as before."""
+    lab.hosts.at(HEAD, "systemctl stop cosched-scheduler.service")
+
+    def told() -> bool:
+        return any(
+            alert["labels"]["alertname"] == "CoschedSchedulerDown" for alert in lab.asked(9093, "/api/v2/alerts")
+        )
+
+    lab.until(told, "Alertmanager knows of it", ALERT_S)
+    lab.hosts.at(HEAD, "systemctl start cosched-scheduler.service")
+    lab.until(lambda: lab.targets() == {"cosched": "up"}, "it is scraped again", 90)
+
+
+def reconfigured(lab: Watched) -> None:
+    """Another setting: taken into use, and taken back."""
+    receivers = [{"name": "staff", "webhook_configs": [{"url": "http://127.0.0.1:9/"}]}]
+    values = {"alertmanager_receivers": receivers, "alertmanager_receiver": "staff", "prometheus_interval": "5s"}
+    need(changed(lab.monitoring(**values)), "nothing changed")
+    lab.until(lambda: "staff" in lab.asked(9093, "/api/v2/status")["config"]["original"], "Alertmanager has it", 60)
+    lab.until(
+        lambda: "scrape_interval: 5s" in lab.asked(9090, "/api/v1/status/config")["data"]["yaml"],
+        "Prometheus has it",
+        60,
+    )
+    need(changed(lab.monitoring()), "it is not taken back")
+
+
+def removed(lab: Watched, before: dict[str, str]) -> None:
+    """The monitoring alone is taken away: files are as before, and the token is worth nothing."""
+    need(len(lab.tokens()) == 1, f"tokens: {lab.tokens()}")
+    lab.play("monitoring_remove", "-e", "cosched_remove=true")
+    need(
+        not lab.hosts.at(HEAD, f"ls -d {FILES} /var/lib/prometheus/metrics2 2>/dev/null || true").strip(), "files stay"
+    )
+    need(not lab.tokens(), f"tokens: {lab.tokens()}")
+    compare(before, lab.state(HEAD))
+
+
+def files_only(lab: Watched) -> None:
+    """A site that has all three gets the files alone: no package, and nothing is started."""
+    recap = lab.monitoring(cosched_monitoring_files_only=True)
+    need(changed(recap), "nothing changed")
+    need(
+        lab.hosts.at(HEAD, f"ls {FILES}").split() == ["ca.pem", "cosched.rules.yml", "cosched.scrape.yml", "token"],
+        "files",
+    )
+    need(not lab.hosts.at(HEAD, "dpkg-query -W prometheus 2>/dev/null || true").strip(), "a package was installed")
+    recap = lab.monitoring(cosched_monitoring_files_only=True)
+    need(not changed(recap), f"twice: {changed(recap)}")
+    laid(lab)
+
+
+def foreign(lab: Watched) -> None:
+    """A Prometheus that somebody else has set up is not written over."""
+    lab.hosts.at(HEAD, "apt-get -qq update && apt-get -qq install -y --no-install-recommends prometheus")
+    recap = lab.monitoring(fails=True)
+    need(not changed(recap), f"changed {changed(recap)}")
+    lab.hosts.at(HEAD, "grep -q ARGS= /etc/default/prometheus && systemctl is-active prometheus.service")
+    lab.hosts.at(HEAD, "apt-get -qq purge -y --autoremove prometheus")
+
+
+def compare(was: dict[str, str], now: dict[str, str]) -> None:
+    """A host must be as it was, ``LEFT`` apart. Raises :class:`Broken`."""
+    other = [what for what in was.keys() | now.keys() if was.get(what) != now.get(what) and not what.startswith(LEFT)]
+    need(not other, f"not as before: {[(what, was.get(what), now.get(what)) for what in sorted(other)[:8]]}")
+
+
+def with_packages(base: Path, directory: Path) -> Path:
+    """A copy of the image with Debian's packages in a repository of its own, made if it is missing; wants a network."""
+    root, partial = directory / base.name, directory / f"{base.name}.partial"
+    if root.is_dir():
+        return root
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    run("cp", "-a", base, partial, timeout_s=_FETCH_S)
+    shutil.copy("/etc/resolv.conf", partial / "etc/resolv.conf")
+    for line in (
+        "apt-get -qq update",
+        "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends python3-apt",
+        "apt-get clean",
+        f"apt-get -qq install -y --download-only --no-install-recommends {' '.join(PACKAGES)}",
+    ):
+        run("chroot", partial, "sh", "-c", line, timeout_s=_FETCH_S)
+    (partial / "srv/debs").mkdir()
+    for package in (partial / "var/cache/apt/archives").glob("*.deb"):
+        package.rename(partial / "srv/debs" / package.name)
+    listed = subprocess.run(["dpkg-scanpackages", "-m", "."], cwd=partial / "srv/debs", capture_output=True, check=True)
+    (partial / "srv/debs/Packages").write_bytes(listed.stdout)
+    (partial / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/srv/debs ./\n", encoding="ascii")
+    shutil.rmtree(partial / "var/lib/apt/lists")
+    (partial / "etc/resolv.conf").unlink()
+    partial.rename(root)
+    return root
+
+
+def steps(lab: Watched, wheels: Path) -> dict[str, Callable[[], None]]:
+    """The campaign, in its order."""
+    before: dict[str, str] = {}
+
+    def scheduler() -> None:
+        lab.settings(wheels)
+        lab.play("site")
+        before.update(lab.state(HEAD))
+
+    return {
+        "the scheduler": scheduler,
+        "check mode on a fresh host": lambda: checked_first(lab),
+        "refused": lambda: refused(lab),
+        "files only": lambda: files_only(lab),
+        "files only, removed": lambda: removed(lab, before),
+        "somebody else's": lambda: foreign(lab),
+        "from nothing": lambda: from_nothing(lab),
+        "again": lambda: again(lab),
+        "another setting": lambda: reconfigured(lab),
+        "an alert": lambda: alerted(lab),
+        "remove": lambda: removed(lab, before),
+    }
+
+
+def main() -> int:
+    """Go through the steps; the exit status is 1 where one of them fails."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--work", type=Path, help="a directory for the host and logs, which is kept [a temporary one]")
+    parser.add_argument(
+        "--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time"
+    )
+    parser.add_argument("--ansible", type=Path, help="an environment with ansible-core [made beside the image]")
+    parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
+    given = parser.parse_args()
+    if os.geteuid():
+        parser.error("needs root: namespaces, control groups and mounts")
+    work = Path(tempfile.mkdtemp(prefix="hosts.", dir="/var/tmp")) if given.work is None else given.work
+    (work / "hosts").mkdir(parents=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that hosts, networks and groups go
+    base = with_packages(image(given.image), given.image / "with-monitoring")
+    lab = Watched(work, base, controller_environment(given.ansible, given.image))
+    failed = False
+    try:
+        for name, step in steps(lab, wheelhouse(work / "wheels", ROOT)).items():
+            if given.only and name not in given.only:
+                continue
+            begun_s = time.monotonic()
+            try:
+                step()
+            except (Broken, RuntimeError, subprocess.TimeoutExpired) as error:
+                print(f"{name:<27} FAILED  {error}", flush=True)
+                failed = True
+                break
+            print(f"{name:<27} ok  {time.monotonic() - begun_s:7.1f} s", flush=True)
+    finally:
+        lab.hosts.close()
+        if given.work is None and not failed:
+            shutil.rmtree(work)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

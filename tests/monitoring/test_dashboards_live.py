@@ -1,0 +1,36 @@
+"""The short version of ``./run campaign dashboards``: two dashboards on a real Prometheus that watches a small lab."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from campaigns import dashboards as campaign
+from kit.needs import need_root
+from kit.waiting import wait_for
+
+from cosched.apps.lab.lab import Lab
+from cosched.monitoring.dashboards.cluster import CLUSTER
+from cosched.monitoring.dashboards.desk import DESK
+
+pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("live")]
+#: Nothing is wrong there, and that none is said to be empty falsely is looked at, too.
+NO_ALERT = {(CLUSTER.uid, "Alerts that fire")}
+
+
+def test_a_lab_without_a_fault_fills_the_panels_of_cluster_and_desk() -> None:
+    need_root()
+    with (
+        tempfile.TemporaryDirectory(prefix="watch-", dir="/var/tmp") as folder,
+        Lab.up(2, name=f"shown-{os.getpid()}", keep=[folder]) as lab,
+        campaign.watching(lab, Path(folder)) as found,
+    ):
+        campaign.load(lab, 6)
+
+        def wrong() -> list[str]:
+            return campaign.looked_at(found, (CLUSTER, DESK), campaign.EMPTY.keys() | NO_ALERT)
+
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: not wrong(), "every panel to show something", 120)
+        assert wrong() == []

@@ -1,0 +1,222 @@
+"""The page in a real Chromium: what it shows of a running service, by mouse and keyboard, in both themes, narrow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kit.axe import axe_source, findings
+from kit.service import Agent, Cluster, Running, running
+
+from benchmarks._browser import Tab, chromium
+from cosched.client.page import PageProxy
+from cosched.client.transport import Transport
+from cosched.model.contract import SocialContract
+from cosched.model.job import Job
+from cosched.model.node import Presence
+from cosched.wire import messages as wire
+from cosched.wire.api import Submission
+
+pytestmark = [pytest.mark.system("chromium"), pytest.mark.slow]
+
+NODES = [f"n{number}" for number in range(1, 7)]
+HOSTILE = "<img src=x onerror='document.title=\"taken\"'>"
+HEBREW = "שלום"
+
+
+class Shown(NamedTuple):
+    """A service with something to see, and a tab that shows it. ``runs``, ``waits``, ``failed``: jobs of ours."""
+
+    service: Running
+    proxy: PageProxy
+    tab: Tab
+    agents: dict[str, Agent]
+    runs: int
+    waits: int
+    failed: int
+
+
+@asynccontextmanager
+async def filled(cluster: Cluster) -> AsyncIterator[tuple[Running, dict[str, Agent], list[int]]]:
+    """A service whose nodes are free, limited, drained and away, with jobs in all states."""
+    async with running(cluster) as service, AsyncExitStack() as stack:
+        agents = {name: await stack.enter_async_context(service.agent(name)) for name in NODES[:5]}
+        book = service.service.book
+        await service.until(lambda: all(book.entry(name).size for name in agents), "up")
+        for at, agent in enumerate(agents.values()):
+            away = bool(at % 2)
+            await agent.beat(Presence.AWAY if away else Presence.PRESENT, limited_cpus=None if away else 1.0)
+        failed = await service.submit(tasks=2, name="broken", time_limit_s=60)
+        node = (await service.job_in(failed, "running")).nodes[0].name
+        await agents[node].ends(failed, wire.Exit(status=3), b"Traceback\nboom\n")
+        await service.job_in(failed, "failed")
+        runs = await service.submit(tasks=4, name=HOSTILE, time_limit_s=600)
+        await service.job_in(runs, "running")
+        script = Submission(script="#!/bin/sh\n", directory="/tmp", name="theirs")
+        theirs = await service.service.host.submit(Job(0, 4, 300_000_000, 0), script, "ada")
+        await service.job_in(theirs, "running")
+        waits = await service.submit(tasks=10, name=HEBREW, time_limit_s=60)
+        await service.submit(hold=True, name="kept")
+        await service.post(f"/v1/nodes/{NODES[4]}/drain", {"reason": "a <b>disk</b>"})
+        yield service, agents, [runs, waits, failed]
+
+
+@asynccontextmanager
+async def shown(cluster: Cluster, *, dark: bool = False, csp: bool = True) -> AsyncIterator[Shown]:
+    """The page of such a service, drawn."""
+    async with filled(cluster) as (service, agents, ids):
+        with PageProxy(Transport(str(cluster.socket))) as proxy:
+            async with chromium() as tab:
+                await tab.looks(dark=dark)
+                await tab.call("Page.setBypassCSP", enabled=not csp)
+                await opened(service, proxy, tab)
+                yield Shown(service, proxy, tab, agents, *ids)
+
+
+async def opened(service: Running, proxy: PageProxy, tab: Tab) -> None:
+    link = (await service.post("/v1/page", status=201))["path"]
+    await tab.go(proxy.url(link))
+    await tab.until(f"document.querySelectorAll('#nodes tbody tr').length === {len(NODES)}")
+
+
+@pytest.fixture
+def cluster(make_cluster: Any) -> Cluster:
+    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5)
+    made: Cluster = make_cluster(nodes=NODES, contract=contract)
+    return made
+
+
+def rows(section: str) -> str:
+    """An expression: the texts of a table's rows."""
+    return f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => row.innerText)"
+
+
+async def test_it_shows_what_there_is_live_and_asks_nobody_else(cluster: Cluster) -> None:
+    async with shown(cluster) as page:
+        tab = page.tab
+        mine = await tab.js(rows("mine"))
+        assert [int(text.split()[0]) for text in mine][:2] == [page.runs, page.waits], "what runs, then what waits"
+        assert [text for text in mine if "broken" in text and "failed" in text]
+        nodes = {text.split()[0]: text for text in await tab.js(rows("nodes"))}
+        assert "limited" in nodes["n1"]
+        assert "free" in nodes["n2"]
+        assert "draining: a <b>disk</b>" in nodes["n5"] or "drained: a <b>disk</b>" in nodes["n5"]
+        assert "not available" in nodes["n6"]
+        assert "50 % of CPU" in nodes["n1"]
+        assert "needs 10 CPUs" in (await tab.js(rows("queue")))[0]
+        assert [text for text in await tab.js(rows("running")) if "theirs" in text and "ada" in text]
+        job_id = await page.service.submit(hold=True, name="later")
+        await tab.until(f"({rows('mine')}).some((text) => text.startsWith('{job_id} '))")
+        await page.service.post(f"/v1/jobs/{job_id}/cancel")
+        await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
+        assert await tab.js("document.getElementById('state').innerText") == "Live"
+        assert {url.split("/page/")[0] for url in tab.asked} == {page.proxy.url("")}
+        assert not tab.complaints
+        assert await tab.js("document.cookie") == "", "scripts do not get it"
+        await names_are_there(tab)
+
+
+async def test_names_stay_text_and_a_story_tells_a_failure(cluster: Cluster) -> None:
+    async with shown(cluster) as page:
+        tab = page.tab
+        assert await tab.js("document.querySelectorAll('main img, main b, main script').length") == 0
+        await tab.js(f"document.querySelector('button.job[data-job=\"{page.runs}\"]').click()")
+        await tab.until("!!document.querySelector('#story-body dl')")
+        assert HOSTILE in await tab.js("document.getElementById('story-title').innerText")
+        assert await tab.js("document.querySelectorAll('dialog img').length") == 0
+        assert await tab.js("document.title") != "taken"
+        name = f"document.querySelector('button.job[data-job=\"{page.waits}\"] bdi')"
+        assert await tab.js(f"{name}.textContent") == HEBREW
+        assert await tab.js(
+            f"{name}.getBoundingClientRect().left > {name}.previousElementSibling.getBoundingClientRect().left"
+        )
+        await tab.js("document.getElementById('story-close').click()")
+        await tab.js(f"document.querySelector('button.job[data-job=\"{page.failed}\"]').click()")
+        text = await tab.until(
+            "document.querySelector('#story-body pre') && document.getElementById('story').innerText"
+        )
+        assert "the script ended with status 3" in text
+        assert "Traceback\nboom" in text
+
+
+async def test_keys_lead_through_the_chart_and_the_focus_stays(cluster: Cluster) -> None:
+    async with shown(cluster) as page:
+        tab = page.tab
+        await tab.js("document.getElementById('chart').focus()")
+        await tab.key("ArrowDown")
+        first = await tab.until("document.getElementById('told').innerText.trim()")
+        assert first.startswith("Job ")
+        for key in ("ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "+", "-", "Home"):
+            await tab.key(key)
+        await tab.key("ArrowRight", shift=True)
+        assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "false"
+        await tab.key("Home")
+        assert await tab.js("document.getElementById('now').getAttribute('aria-pressed')") == "true"
+        await tab.key("Enter")
+        await tab.until("!!document.querySelector('dialog[open] #story-body dl')")
+        assert "What happened" in await tab.js("document.getElementById('story-body').innerText")
+        await tab.key("Escape")
+        await tab.until("!document.querySelector('dialog[open]')")
+        assert await tab.js("document.activeElement.id") == "chart", "the focus is where it was"
+        button = f"document.querySelector('#mine button.job[data-job=\"{page.waits}\"]')"
+        await tab.js(f"{button}.focus()")
+        job_id = await page.service.submit(hold=True)
+        await tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{job_id}'))")
+        assert await tab.js(f"document.activeElement === {button}")
+
+
+async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(cluster: Cluster) -> None:
+    async with shown(cluster, dark=True) as page:
+        tab = page.tab
+        ground = "getComputedStyle(document.body).backgroundColor"
+        dark = await tab.js(ground)
+        await tab.js("document.getElementById('theme').click()")
+        assert await tab.js("document.getElementById('theme').innerText") == "Theme: light"
+        light = await tab.js(ground)
+        assert light != dark
+        await opened(page.service, page.proxy, tab)
+        assert await tab.js(ground) == light, "it is kept"
+        small = "[...document.querySelectorAll('button')].filter((each) => each.offsetHeight && each.offsetHeight < 24)"
+        for width in (360, 768, 1024):
+            await tab.looks(width=width)
+            assert await tab.js("document.documentElement.scrollWidth") <= width
+            assert await tab.js(f"{small}.length") == 0
+
+
+async def test_used_links_and_ended_visits_say_what_to_do(cluster: Cluster) -> None:
+    async with shown(cluster) as page:
+        tab = page.tab
+        used = next(url for url in tab.asked if "/page/enter/" in url)
+        await tab.go(used)
+        await tab.until("document.body && document.body.innerText.includes('cosched page')")
+        await opened(page.service, page.proxy, tab)
+        await page.service.service.stop()
+        await tab.until("document.getElementById('state').innerText.includes('Not connected')")
+        async with running(cluster):
+            await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
+
+
+async def test_axe_finds_nothing_serious(cluster: Cluster, tmp_path: Path) -> None:
+    source = await asyncio.to_thread(axe_source, tmp_path)
+    async with shown(cluster, csp=False) as page:
+        tab = page.tab
+        for dark, width in ((False, 1280), (True, 1280), (True, 390)):
+            await tab.looks(width=width, dark=dark)
+            assert await findings(tab, source) == []
+        await tab.js(f"document.querySelector('button.job[data-job=\"{page.failed}\"]').click()")
+        await tab.until("!!document.querySelector('#story-body dl')")
+        assert await findings(tab, source) == []
+
+
+async def names_are_there(tab: Tab) -> None:
+    """All that can be pressed or gone to has a name, as a screen reader hears it, and headings are in order."""
+    nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
+    told = [(each["role"]["value"], each.get("name", {}).get("value", "")) for each in nodes if not each["ignored"]]
+    pressed = ("button", "link", "application", "table", "dialog", "region")
+    assert not [each for each in told if each[0] in pressed and not each[1].strip()]
+    assert {name for role, name in told if role == "table"} >= {"Your jobs", "Waiting", "Running", "Nodes", "Ended"}
+    levels = await tab.js("[...document.querySelectorAll('main h1, main h2, h1')].map((each) => each.tagName)")
+    assert levels[0] == "H1"
+    assert set(levels[1:]) == {"H2"}

@@ -51,7 +51,7 @@ def first_rank() -> dict[str, float]:
 def service(agents: int, seconds: float) -> dict[str, float]:
     """Seconds, and CPU seconds, of a submission; seconds until all agents are back."""
     with tempfile.TemporaryDirectory(prefix="live-costs-") as name:
-        lab = ServiceLab(Path(name), agents, 0)
+        lab = ServiceLab(Path(name), agents)
         try:
             lab.start()
             lab.start_agents()

@@ -83,7 +83,7 @@ def main() -> None:
     options.add_argument("--agents", type=int, default=128)
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
-        lab = Lab(Path(folder), asked.agents, asked.jobs)
+        lab = Lab(Path(folder), asked.agents)
         try:
             lab.start()
             lab.start_agents()

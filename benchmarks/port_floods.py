@@ -244,7 +244,7 @@ def main(arguments: list[str]) -> int:
     path.chmod(0o755)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_DESCRIPTORS, before[1]), before[1]))
-    lab = Lab(path, 2, 0)
+    lab = Lab(path, 2)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
         lab.start()

@@ -45,10 +45,12 @@ PATIENCE_S = 300.0
 class Lab:
     """The files and processes of one measurement."""
 
-    def __init__(self, path: Path, agents: int, queued: int) -> None:
+    def __init__(self, path: Path, agents: int, runs_s: float = RUNS_S) -> None:
+        """``runs_s``: how long jobs run, on average."""
         self.path = path
         self.socket = path / "scheduler.sock"
         self.count = agents
+        self._runs_s = runs_s
         self._open = ExitStack()
         identity = path / "identity"
         create_authority(identity, "bench")
@@ -84,7 +86,7 @@ class Lab:
     def start_agents(self) -> None:
         """Start all agents, and hear of each welcome from then on."""
         url = f"wss://127.0.0.1:{self.port}/v1/agent"
-        command = [sys.executable, "-m", "benchmarks._agents", str(self.path), url, str(self.count), str(RUNS_S)]
+        command = [sys.executable, "-m", "benchmarks._agents", str(self.path), url, str(self.count), str(self._runs_s)]
         log = self._open.enter_context((self.path / "agents.log").open("a"))
         agents = self.agents = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._open.callback(agents.wait)
@@ -248,7 +250,7 @@ def main(arguments: list[str]) -> int:
     """See above; 1 where a promise was broken."""
     seconds, queued, agents = [int(given) for given in arguments] + [30, 10_000, 100][len(arguments) :]
     path = Path(tempfile.mkdtemp(prefix="cosched-bench-"))
-    lab = Lab(path, agents, queued)
+    lab = Lab(path, agents)
     try:
         return 0 if measure(lab, seconds, queued) else 1
     finally:

@@ -393,6 +393,8 @@ class Room:
 
     def placed(self, job: Job) -> Allocation | None:
         """A place for the job, or None where there is an obstacle."""
+        if self.clusters is not None and self.clusters.alone and _widest(job) > max(self.procs):
+            return None  # most who wait for a place on clusters are told so here, and how much fits where is not asked
         why, tasks, chosen = self._looked(job)
         if why:
             return None
@@ -522,6 +524,14 @@ class Room:
     def _shares(self, allocation: Allocation) -> list[tuple[int, Share]]:
         index = self.index
         return [(index[share.node], share) for share in allocation.nodes if share.node in index]
+
+
+def _widest(job: Job) -> int:
+    """How many tasks of the job have to lie on one cluster, as far as its submission says."""
+    shape = job.shape
+    if shape is None:
+        return job.procs
+    return max(shape.procs) if isinstance(shape, Components) else 1
 
 
 def resident(job: Job, tasks: int) -> Resident:

@@ -46,7 +46,7 @@ _IO_WEIGHTS: Final = ("blkio.bfq.weight", "blkio.weight")
 _LOWEST_SHARES: Final = 2
 _NORMAL_SHARES: Final = 1024
 _MOST_SHARES: Final = 1 << 18
-#: As the owner has, who computes: the quota is what protects him.
+#: As much as the owner's group has: the quota is what protects the owner.
 _ENDINGS_SHARES: Final = _NORMAL_SHARES
 _FREEZING_S: Final = 0.02
 #: In which all processes of a job are taken into a group; each takes in what was forked in the one before.

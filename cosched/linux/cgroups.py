@@ -21,10 +21,11 @@ PERIOD_US: Final = 10_000
 _MIN_QUOTA_US: Final = 1000
 _MOVES: Final = 8
 _MAX_PERIOD_US: Final = 1_000_000
-#: Who is held may run so long in each longest period, the least that the kernel takes; no hold is to last longer.
+#: A group that is held may run so long in each longest period, the least that the kernel takes; no hold is to last
+#: longer.
 HELD_US: Final = (_MIN_QUOTA_US, _MAX_PERIOD_US)
-#: From this version on who has used his quota up stops on his way out of the kernel; before, wherever he was in it,
-#: with whatever locks.
+#: From this version on a thread whose group has used its quota up stops on its way out of the kernel; before, wherever
+#: it was in it, with whatever locks.
 _STOPS_OUTSIDE: Final = (6, 18)
 _GROUP_NAME: Final = re.compile(r"job-(\d{1,18})\.(\d{1,9})\Z")
 MARK: Final = "COSCHED_MARK"
@@ -258,7 +259,7 @@ def can_hold() -> str:
     if version and (int(version[1]), int(version[2])) >= _STOPS_OUTSIDE:
         return YES
     least = ".".join(map(str, _STOPS_OUTSIDE))
-    return f"no: Linux {release} could stop who is held with the kernel's locks in his hands ({least} and later do not)"
+    return f"no: Linux {release} could stop a thread while it has the kernel's locks ({least} and later do not)"
 
 
 def _process_group(pid: int) -> int:

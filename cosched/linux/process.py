@@ -87,7 +87,7 @@ def die_with_parent(parent: int) -> None:
     """SIGKILL for this process when ``parent`` ends, whose only thread forked it.
 
     The parent's number is the one it had before the fork (0 for the first process of a PID namespace): a child that
-    looks it up himself may come too late. The kernel forgets all this when the user changes.
+    looks it up itself may come too late. The kernel forgets all this when the user changes.
     """
     checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
     if os.getppid() != parent:  # it ended before that

@@ -6,7 +6,7 @@ first and the last in quartiles. Fairness is the index of R. Jain, D. Chiu and W
 fairness and discrimination for resource allocation in shared computer systems", DEC-TR-301, 1984.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -21,29 +21,35 @@ Ints = NDArray[np.int64]
 
 def components(schedule: Schedule) -> Ints:
     """Of how many components each job was, shape (n,)."""
-    return np.fromiter((len(each) for each in _widths(schedule)), np.int64, len(schedule.workload))
+    found = np.ones(len(schedule.workload), np.int64)
+    for row, widths in _divided(schedule):
+        found[row] = len(widths)
+    return found
 
 
 def widest(schedule: Schedule) -> Ints:
     """How many processes the widest component of each job has, shape (n,); of a job of one component, its size."""
-    return np.fromiter((max(each) for each in _widths(schedule)), np.int64, len(schedule.workload))
+    found = schedule.workload.procs.astype(np.int64)
+    for row, widths in _divided(schedule):
+        found[row] = max(widths)
+    return found
 
 
-def _widths(schedule: Schedule) -> Iterable[Sequence[int]]:
-    """The widths of each job's components: as they were submitted, else as the job lay; of one that still waits, its
-    size.
+def _divided(schedule: Schedule) -> Iterator[tuple[int, Sequence[int]]]:
+    """The rows of jobs that could have several components, and the widths of these: as submitted, else as the job lay.
+
+    A job that still waits to be divided is not there.
     """
-    load = schedule.workload
-    divided = load.divided or [None] * len(load)
-    shapes = load.shapes or [None] * len(load)
-    for row, (size, shape, shaped) in enumerate(zip(load.procs.tolist(), divided, shapes, strict=True)):
-        molded = shaped is not None and shaped.shape.components > 1
+    load, placed = schedule.workload, schedule.placed
+    for row in [row for row, shape in enumerate(load.divided) if shape is not None]:
+        shape = load.divided[row]
         if isinstance(shape, Components):
-            yield shape.procs
-        elif schedule.placed and schedule.placed[row] and (shape is not None or molded):
-            yield [width for _, width in schedule.placed[row]]
-        else:
-            yield (size,)
+            yield row, shape.procs
+        elif placed and placed[row]:
+            yield row, [width for _, width in placed[row]]
+    for row in [row for row, shaped in enumerate(load.shapes) if shaped is not None and shaped.shape.components > 1]:
+        if placed and placed[row]:
+            yield row, [width for _, width in placed[row]]
 
 
 def quantile_bounds(jobs: Mapping[int, float | Fraction], parts: int) -> tuple[int, ...]:

@@ -24,6 +24,8 @@ from cosched.workload.log import Field, Log
 T = TypeVar("T")
 
 Times = NDArray[np.int64]
+#: Rows of a workload, in order.
+Rows = NDArray[np.int64] | slice
 _Problem = tuple[str, NDArray[np.bool_], str, str]  # cause, jobs that have it, what was found, what was expected
 
 #: No machine is larger; what says so is a mistake.
@@ -97,7 +99,7 @@ class Tasks:
     kind: Sequence[str]
     program: Sequence[int] = ()
 
-    def only(self, rows: NDArray[np.int64]) -> "Tasks":
+    def only(self, rows: Rows) -> "Tasks":
         """Those of these rows alone, which rise."""
         kind, program = _those(self.kind, rows), _those(self.program, rows)
         return Tasks(self.memory_bytes[rows], self.cpu_permille[rows], kind, program)
@@ -171,7 +173,7 @@ class Workload:
         usable = len(np.unique(self.job_id)) == len(self) and (self.job_id >= 0).all()
         return self.job_id if usable else np.arange(1, len(self) + 1)
 
-    def only(self, rows: NDArray[np.int64]) -> "Workload":
+    def only(self, rows: Rows) -> "Workload":
         """The jobs of these rows alone, which rise."""
         columns = ("job_id", "submit_us", "run_us", "procs", "estimate_us", "request_us", "user", "timed_out")
         return replace(
@@ -184,8 +186,10 @@ class Workload:
         )
 
 
-def _those(values: Sequence[T], rows: NDArray[np.int64]) -> list[T]:
+def _those(values: Sequence[T], rows: Rows) -> list[T]:
     """The values of these rows; of no values at all, none."""
+    if isinstance(rows, slice):
+        return [*values[rows]]
     return [values[row] for row in rows.tolist()] if values else []
 
 

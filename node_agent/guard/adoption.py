@@ -34,7 +34,7 @@ def adopted(records: Records, cgroups: Cgroups, boot_id: str) -> list[Group]:
     for name in cgroups.names():
         key = job_of(name)
         if key is not None and key not in found:
-            found[key] = _unrecorded(*key)  # somebody's work, whoever he is: shown, and ended when the agent says so
+            found[key] = _unrecorded(*key)  # it may be anybody's work: shown, and ended when the agent says so
     for group in found.values():
         cgroups.watch_over(group.name, group.mark, None, group.memory_bytes)
         group.told_empty = not group.alive and cgroups.empty(group.name)

@@ -1,16 +1,16 @@
 """Decoys: beside a ceiling, an owner whose processes wake each other does not wait for the scheduler's next tick.
 
-Why he would, and what each step is for: docs/design/contract.md. On each processor three processes take turns every two
+Why it would, and what each step is for: docs/design/contract.md. On each processor three processes take turns every two
 milliseconds, while a ceiling is in force and a job is there:
 
 * a *herald* in the parallel side goes before all jobs there. Where the side was stopped meanwhile, it is the first to
   run when it comes back, and wakes
 * a *decoy* in the owner's group, which wakes a *recall* there and sleeps. The herald goes on, for some microseconds
   that count hundreds of times in the idle class, and wakes the decoy again: now the owner's group runs ahead of nobody,
-  and goes to sleep with a lag that is kept for his next process.
+  and goes to sleep with a lag that is kept for the owner's next process.
 
 Where the owner's own processes compute, parallel work gets next to nothing, and a herald would take the whole of it:
-then he looks in but seldom.
+then it runs but seldom.
 """
 
 import contextlib

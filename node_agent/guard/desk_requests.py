@@ -2,7 +2,7 @@
 
 ``{do, ...}``: ``status``, ``resume``; ``pause`` ``{seconds}``; ``end`` ``{job}`` (null: all); ``ban`` ``{user,
 seconds}``; ``allow`` ``{user}``; ``hours`` ``{windows}`` (null: any time, else as ``guard.hours``); ``share``
-``{cpu_ratio}`` (null: the contract's). ``seconds`` null: until it is taken back. ``inhibited``
+``{cpu_ratio}`` (null: the contract's); ``probe`` ``{on}``. ``seconds`` null: until it is taken back. ``inhibited``
 ``{seconds}``: a program of the one who says so, on this machine's own screen, keeps the desktop from being idle, and
 will be heard of again within that time.
 """
@@ -15,7 +15,7 @@ from node_agent.guard.owners_word import LONGEST_NAME
 from node_agent.guard.pause import LONGEST_PAUSE_S
 from node_agent.guard.requests import Refusal
 
-WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share", "inhibited")
+WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share", "probe", "inhibited")
 _MOST_JOB: Final = 10**18
 
 
@@ -27,7 +27,10 @@ class Ban(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What was asked. ``job`` None: all; ``windows`` none: any time; ``ratio`` None: the contract's share."""
+    """What was asked. ``job`` None: all; ``windows`` none: any time; ``ratio`` None: the contract's share.
+
+    ``on``: whether the wake-up probe may run.
+    """
 
     do: str
     seconds: float | None = None
@@ -35,6 +38,7 @@ class Ask(NamedTuple):
     ban: Ban | None = None
     windows: tuple[Window, ...] = ()
     ratio: float | None = None
+    on: bool = True
 
 
 def asked(packet: bytes) -> Ask:
@@ -56,6 +60,8 @@ def asked(packet: bytes) -> Ask:
             return ask._replace(windows=windows_of(found["windows"]))
         except ValueError as error:
             raise Refusal("unknown", f"windows: {error}") from None
+    if do == "probe":
+        return ask._replace(on=_on(found.get("on")))
     return ask._replace(ratio=_ratio(found.get("cpu_ratio"))) if do == "share" else ask
 
 
@@ -73,6 +79,12 @@ def _ratio(value: object) -> float | None:
     if _number(value) and 0.001 <= value <= 1:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     raise _unexpected("cpu_ratio", value, "a share from 0.001 to 1")
+
+
+def _on(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _unexpected("on", value, "true or false")
 
 
 def _job(value: object) -> int | None:

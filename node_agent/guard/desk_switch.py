@@ -38,13 +38,14 @@ class Reach(NamedTuple):
     """What the desk can do to the rest of the guard.
 
     ``hold(held, since_us)`` stops and frees all jobs, for a time that began then; ``share(cpu_ratio)`` has the
-    contract follow the owner's word; ``jobs()`` are shown, ``end(job)`` ends one (None: all), ``ended()`` are those
-    that were; ``is_job(pid)``: whether a process is one's. ``limits()`` is part of the status, ``changed()`` is called
-    after each decision.
+    contract follow the owner's word, ``probe(on)`` the wake-up probe; ``jobs()`` are shown, ``end(job)`` ends one
+    (None: all), ``ended()`` are those that were; ``is_job(pid)``: whether a process is one's. ``limits()`` is part of
+    the status, ``changed()`` is called after each decision.
     """
 
     hold: Callable[[bool, int], None]
     share: Callable[[float | None], None]
+    probe: Callable[[bool], None]
     jobs: Callable[[], list[dict[str, Any]]]
     end: Callable[[int | None], list[int]]
     ended: Callable[[], list[list[int]]]
@@ -71,6 +72,7 @@ class Desk:
         self._inhibited_until_us = 0  # until then a program on the screen keeps the desktop from being idle
         self._uids = _uids(users)  # once: where names are on a network, each look may take its time
         to.share(word.cpu_ratio)
+        to.probe(word.probe)
         held_us = records.held_since_us(self._boot_id)
         self._held_us = pause.since_us if held_us is None else held_us  # since when jobs are stopped; None: they run
         if self._held_us is not None:
@@ -177,6 +179,9 @@ class Desk:
                 self._word.allow(ask.ban.user)
         elif ask.do == "hours":
             self._word.set_hours(ask.windows)
+        elif ask.do == "probe":
+            self._word.allow_probe(ask.on)
+            self._to.probe(ask.on)
         else:
             self._word.share(ask.ratio)
             self._to.share(ask.ratio)

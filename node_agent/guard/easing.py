@@ -67,7 +67,7 @@ class _Watched:
 
 
 class Easing:
-    """Watches the jobs of ``groups``; who has begun his stretch is put on record by ``save``."""
+    """Watches the jobs of ``groups``; a job whose stretch has begun is put on record by ``save``."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Jobs:
         holds: Callable[[], bool],
         idle: Callable[[], bool],
     ) -> None:
-        """``agent_uid`` may connect to commands' streams; ``holds``: whether who waits for his turn is held now.
+        """``agent_uid`` may connect to commands' streams; ``holds``: whether a job that waits for its turn is held now.
 
         ``idle``: whether jobs are in the idle class.
         """

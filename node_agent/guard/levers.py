@@ -1,8 +1,8 @@
 """What lets one job run before another on this node: its cgroup's weight and idle flag, always for a while.
 
 Nothing here touches the parallel side as a whole: whatever jobs do to each other, the contract and the idle class
-around them all hold. Where the side has a ceiling, who waits for his turn is held altogether: in the idle class he
-would use up what there is for all whenever the job whose turn it is waits for a message.
+around them all hold. Where the side has a ceiling, a job that waits for its turn is held altogether: in the idle class
+it would use up what there is for all whenever the job whose turn it is waits for a message.
 
 Every lever but one has a moment at which it is undone, whether or not an agent is there to do so; a job whose processes
 are to sleep stays in the idle class until it is given a CPU. A guard that is killed leaves what it had set; its
@@ -44,7 +44,7 @@ class Levers:
     """Who alone writes jobs' weights. Keys are (job, attempt); times are microseconds since boot."""
 
     def __init__(self, cgroups: Cgroups, holds: Callable[[], bool] = lambda: False) -> None:
-        """``holds``: whether who waits for his turn is to be held now, and can be."""
+        """``holds``: whether a job that waits for its turn is to be held now, and can be."""
         self._cgroups = cgroups
         self._holds = holds
         self._holding = False
@@ -98,7 +98,7 @@ class Levers:
         self._apply(boottime_us())
 
     def spare(self, key: Key) -> None:
-        """The job is to end: it is held no more, for who is held dies as slowly as he is let run."""
+        """The job is to end: it is held no more, for a job that is held dies as slowly as it is let run."""
         self._spared.add(key)
         self._apply(boottime_us())
 

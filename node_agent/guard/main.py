@@ -89,6 +89,7 @@ class Guard:
             Reach(
                 self._jobs.freeze,
                 lambda ratio: self._limiter.set_share(ratio, process.boottime_us()),
+                self._probe.allow,
                 shown.listing,
                 shown.end,
                 shown.ended,

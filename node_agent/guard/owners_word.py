@@ -1,4 +1,4 @@
-"""What the desk's owner has said of parallel work here, beside a pause: less CPU, users who are not taken, hours.
+"""What the desk's owner has said here, beside a pause: less CPU, users who are not taken, hours, no probe.
 
 Within what root allows in ``node.toml``: it makes parallel work less and never more. It is on record, durable, in the
 guard's own directory, and outlives the guard and the machine. Times of it are of the wall clock.
@@ -35,6 +35,7 @@ class OwnersWord:
         self.cpu_ratio: float | None = None
         self.bans: dict[str, Ban] = {}
         self.windows: tuple[Window, ...] = ()
+        self.probe = True
         self._spare, self._spare_s = float(MOST_AT_ONCE), time.monotonic()
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             self._take_up(records.word() or {})
@@ -42,6 +43,10 @@ class OwnersWord:
     def share(self, ratio: float | None) -> None:
         """From now on, at most this share of the CPU. Raises :class:`Refusal`, OSError where it cannot be kept."""
         self._keep(cpu_ratio=ratio)
+
+    def allow_probe(self, on: bool) -> None:
+        """Whether the wake-up probe may run here. Raises :class:`Refusal`, OSError."""
+        self._keep(probe=on)
 
     def ban(self, user: str, by: str, seconds: float | None) -> None:
         """That user's jobs are not taken here. Raises :class:`Refusal` for too many, OSError."""
@@ -84,7 +89,7 @@ class OwnersWord:
 
     def status_fields(self, *, whole: bool) -> dict[str, Any]:
         """For ``status``. ``whole``: with the users who are banned, for who decides here."""
-        fields = {"cpu_ratio": self.cpu_ratio, "hours": _as_lists(self.windows)}
+        fields = {"cpu_ratio": self.cpu_ratio, "hours": _as_lists(self.windows), "probe": self.probe}
         bans = {user: {"by": ban.by, "until_s": ban.until_s} for user, ban in self.bans.items()}
         return {**fields, "bans": bans} if whole else fields
 
@@ -99,7 +104,7 @@ class OwnersWord:
         windows = windows_of(hours) if hours else ()
         bans = {str(user): Ban(str(by), None if until is None else float(until)) for user, by, until in found["bans"]}
         self.cpu_ratio = None if ratio is None else min(1.0, max(0.001, float(ratio)))
-        self.windows, self.bans = windows, bans
+        self.windows, self.bans, self.probe = windows, bans, found.get("probe") is not False
 
     def _afford(self) -> None:
         """Raises :class:`Refusal` where decisions follow each other too fast."""
@@ -115,20 +120,23 @@ class OwnersWord:
         cpu_ratio: Any = ...,
         bans: dict[str, Ban] | None = None,
         windows: tuple[Window, ...] | None = None,
+        probe: bool | None = None,
     ) -> None:
         """Have it on record first: what could not be written does not hold. Raises :class:`Refusal`, OSError."""
         self._afford()
         ratio = self.cpu_ratio if cpu_ratio is ... else cpu_ratio
         bans = self.bans if bans is None else bans
         windows = self.windows if windows is None else windows
+        probe = self.probe if probe is None else probe
         self._records.write_word(
             {
                 "cpu_ratio": ratio,
                 "bans": [[user, ban.by, ban.until_s] for user, ban in bans.items()],
                 "hours": _as_lists(windows),
+                "probe": probe,
             }
         )
-        self.cpu_ratio, self.bans, self.windows = ratio, bans, windows
+        self.cpu_ratio, self.bans, self.windows, self.probe = ratio, bans, windows, probe
 
 
 def _as_lists(windows: tuple[Window, ...]) -> list[list[Any]]:

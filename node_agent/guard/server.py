@@ -16,7 +16,7 @@ from node_agent.guard.loop import Loop
 from node_agent.guard.protocol import MAX_PACKET_BYTES, SOCKET_NAME
 from node_agent.guard.requests import Refusal, Request, decode
 
-#: Answers and events that wait for an agent who doesn't read; beyond that he is as good as gone.
+#: Answers and events that wait for an agent that doesn't read; beyond that it is as good as gone.
 _MAX_WAITING: Final = 4096
 _MAX_FDS: Final = 16
 _PEER: Final = struct.Struct("iII")

@@ -175,7 +175,7 @@ class Streams:
                 kill(signal.SIGKILL)
                 self._kill_at_us = now_us + _GRACE_US
         elif now_us >= max(self._ended_us, self._last_us) + _LINGER_US:
-            for each in self._outputs:  # somebody whom it left behind may hold them open; he is not waited for
+            for each in self._outputs:  # a process that it left behind may hold them open; that one is not waited for
                 if each.wants:
                     each.close()
 

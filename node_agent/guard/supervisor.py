@@ -205,8 +205,9 @@ class _Reaper:
 
     The kernel lets go of a process's entries in ``/proc`` when it is reaped, and waits, computing, for whoever else is
     in the midst of that. Where these are a job's processes beside an owner who computes, they are let run for
-    thousandths of his time, and who waits for them in the owner's own group takes his processor meanwhile. In the idle
-    class, in turn, a supervisor would be let run as seldom as they are, and pass on neither streams nor signals.
+    thousandths of the time, and a process that waits for them in the owner's own group takes the owner's processor
+    meanwhile. In the idle class, in turn, a supervisor would be let run as seldom as they are, and pass on neither
+    streams nor signals.
 
     Orphans are reaped ten times a second at most and so many at a time; the command itself at once, before them.
     """

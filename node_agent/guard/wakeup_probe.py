@@ -27,9 +27,19 @@ class WakeupProbe:
         self._cgroups = cgroups
         self._desk = desk
         self._pidfd: int | None = None
-        self._next_us: int | None = 0 if wanted else None
+        self._wanted = wanted
         self._counts = WakeupCounts()
-        self.problem = "" if wanted else "not wanted (monitoring.wakeups)"
+        self._next_us: int | None = None
+        self.problem = ""
+        self.allow(True)
+
+    def allow(self, on: bool) -> None:
+        """The owner's word: whether it may run, where it is wanted."""
+        self._next_us = 0 if on and self._wanted else None
+        self.problem = ""
+        if self._next_us is None:
+            self.stop()
+            self.problem = "the owner has switched it off" if self._wanted else "not wanted (monitoring.wakeups)"
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted; None: it is not."""

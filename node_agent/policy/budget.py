@@ -13,7 +13,7 @@ from typing import Final
 KEPT_US: Final = 100_000
 #: How deep it can get into debt.
 _DEBT_US: Final = 500_000
-#: In CPUs: who may use all that he can use empties no bucket.
+#: In CPUs: a job that may use all that it can use empties no bucket.
 _LEAST_DRAIN: Final = 0.001
 
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from node_agent.guard.budget import Budget
 
-#: Who waits at a Unix socket waits in turn, also behind a full backlog; at a port he would have to come again.
+#: A client at a Unix socket waits in turn, also behind a full backlog; at a port it would have to come again.
 _BACKLOG, _BACKLOG_OF_PORT = 64, 512
 _AT_ONCE: Final = 16
 _REST_S: Final = 1.0

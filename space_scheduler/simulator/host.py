@@ -131,7 +131,7 @@ class Simulation:
         """
         drive(self._state, _Until(self._run, self._ahead, jobs))
         done = self._run.submissions.done
-        return self._outcome(self._run.workload.only(np.arange(done)))
+        return self._outcome(self._run.workload.only(slice(done)))
 
     def finish(self, observer: Observer | None = None, *, validate: bool = False) -> Outcome:
         """Carry it on to its end. Raises as :func:`simulate` does."""
@@ -153,8 +153,10 @@ class Simulation:
         waits = start_us < 0
         start_us[waits] = end_us[waits] = FOREVER_US
         work_us = None
-        if site is not None or load.shapes:
+        if load.shapes:
             work_us = np.array([-(-each // 1) for each in run.run_us[:count]], np.int64)
+        elif site is not None:
+            work_us = np.array(run.run_us[:count], np.int64)
         outcome = Outcome(
             load,
             start_us,

@@ -15,6 +15,7 @@ from cosched.model.desk import ContractReason
 from node_agent.service.sleep_watch import NOT_INSTALLED, SleepWatch
 
 pytest.importorskip("dbus_fast", reason="needs the extra desktop")
+pytestmark = pytest.mark.system("dbus", "python3-dbusmock")
 MOCK = "org.freedesktop.DBus.Mock"
 
 

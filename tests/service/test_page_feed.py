@@ -26,7 +26,7 @@ def node(name: str, availability: str = "free") -> NodeRow:
 
 
 def seen(jobs: list[JobRow], nodes: list[NodeRow], now_ms: int = 0) -> Seen:
-    cluster = ClusterRow("c", "easy", "", True, 1, 1, 0, len(jobs), 0, 0)
+    cluster = ClusterRow("c", "easy", "", "", True, 1, 1, 0, len(jobs), 0, 0)
     return Seen(
         now_ms, cluster, {each.id: each for each in jobs}, [each.id for each in jobs], {n.name: n for n in nodes}
     )

@@ -13,15 +13,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
 from kit.page import Events, entered
 from kit.service import Cluster, Running, running
 from kit.waiting import BOUND_S
 
+from cosched.apps.cli.lab import up
 from cosched.client import page
 from cosched.client.page import Browser, PageProxy
 from cosched.client.transport import Transport
 from cosched.config.cluster import Listen
-from cosched.errors import Failed
+from cosched.errors import BadInput, Failed
 
 
 @pytest_asyncio.fixture
@@ -206,6 +208,12 @@ def test_the_browser_is_opened_by_a_file_of_its_users_alone(monkeypatch: pytest.
         assert "http://127.0.0.1:1/page/enter/secret" in file.read_text()
         assert file.parent.stat().st_mode & 0o077 == 0
     assert not file.exists()
+
+
+def test_a_page_and_json_exclude_each_other() -> None:
+    ended = CliRunner().invoke(up, ["--page", "--json"])
+    assert isinstance(ended.exception, BadInput)
+    assert "--page" in str(ended.exception)
 
 
 async def test_the_command_prints_a_link_that_opens_and_ends_with_ctrl_c(service: Running) -> None:

@@ -90,14 +90,6 @@ def test_what_is_notified_is_listened_to() -> None:
     assert said - {"{{ layout_topic }}", "{{ package_topic }}"} == heard
 
 
-def test_no_key_is_copied() -> None:
-    """Keys are made where they are used: no task carries one from a machine to another."""
-    carrying = ("ansible.builtin.copy", "ansible.builtin.fetch", "ansible.builtin.slurp", "ansible.builtin.template")
-    carried = [task for tasks in ALL_TASKS.values() for task in tasks if set(task) & set(carrying)]
-    assert carried
-    assert not [task for task in carried if ".key" in str(task) or "[.]key" in str(task)]
-
-
 def test_a_secret_is_in_no_log() -> None:
     named = ("/token", "alertmanager.yml", "-web.yml", "/datasources/")
     places = [
@@ -109,6 +101,14 @@ def test_a_secret_is_in_no_log() -> None:
     found = [task for task in places if any(name in task["dest"] for name in named)]
     assert {name for name in named for task in found if name in task["dest"]} == set(named)
     assert all(task["no_log"] and task["diff"] is False for task in found)
+
+
+def test_no_key_is_copied() -> None:
+    """Keys are made where they are used: no task carries one from a machine to another."""
+    carrying = ("ansible.builtin.copy", "ansible.builtin.fetch", "ansible.builtin.slurp", "ansible.builtin.template")
+    carried = [task for tasks in ALL_TASKS.values() for task in tasks if set(task) & set(carrying)]
+    assert carried
+    assert not [task for task in carried if ".key" in str(task) or "[.]key" in str(task)]
 
 
 def test_roles_know_no_unit_and_no_settings_of_their_own() -> None:

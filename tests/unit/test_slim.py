@@ -95,6 +95,7 @@ def test_what_is_on_a_desk_imports_the_base_alone() -> None:
         (["workload", "stats", "no.swf"], "research"),
         (["node", "add", "desk1", "--cluster", "{office}"], "scheduler"),
         (["policies"], "cli"),
+        (["monitoring", "render", "--json", "--dashboards"], "dashboards"),
     ],
 )
 def test_what_lacks_its_extra_names_it(tmp_path: Path, arguments: list[str], extra: str) -> None:

@@ -192,6 +192,18 @@ def session_command(path: Path, quiet: bool) -> None:
     follow(path, notify=not quiet)
 
 
+@command.command("probe")
+@click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+@_at_desk
+def probe_command(path: Path, switch: str, as_json: bool) -> None:
+    """Let a small process measure here how late your programs wake up, or not.
+
+    \b
+    Example: cosched desk probe off
+    """
+    _tell(ask(path, {"do": "probe", "on": switch == "on"}), as_json)
+
+
 def _seconds(duration: str | None) -> float | None:
     if duration is None:
         return None

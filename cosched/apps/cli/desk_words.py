@@ -73,6 +73,8 @@ def _word(word: dict[str, Any], contract: dict[str, Any]) -> list[str]:
         found.append(f"share: {ratio:g} of the CPU while somebody is here{less}")
     if word.get("hours"):
         found.append(f"hours: {' and '.join(_window(*each) for each in word['hours'])}")
+    if word.get("probe") is False:
+        found.append("probe: off, how late programs wake up is not measured")
     for user, ban in sorted((word.get("bans") or {}).items()):
         found.append(f"banned: {user}{_until(ban['until_s'])}")
     return found

@@ -48,7 +48,7 @@ _SECTIONS: Final = {
         "agent": ("agent:command", "Run a workstation's agent, or check what it can enforce."),
         "local-load": ("local_load:command", "Synthetic users at desks, and how the machine feels to them."),
         "nodes": ("nodes:command", "List the nodes."),
-        "desk": ("desk:command", "At your own desk: what runs beside you on this machine, and what you allow of it."),
+        "desk": ("desk:command", "At your own desk: what runs beside you, and what you allow."),
         "node": ("nodes:node_command", "Add, remove, drain or resume a node."),
         "identity": ("identity:command", "Make an authority, keys, requests and certificates."),
         "policy": ("policy:command", "Show the live system's policy, or choose another."),

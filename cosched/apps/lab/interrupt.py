@@ -1,4 +1,4 @@
-"""Who is asked to end while there is a lab: noted while it is made or removed, and it is gone when he ends."""
+"""A process that is asked to end while it has a lab: noted while the lab is made or removed; it is gone at the end."""
 
 import signal
 import threading

@@ -62,7 +62,9 @@ def new_network() -> int:
 
 
 def enter_user_namespace() -> None:
-    """A user namespace in which the caller keeps his user and group, and has every capability until he executes."""
+    """A user namespace in which the caller keeps user and group, and has every capability until it executes another
+    program.
+    """
     uid, gid = os.geteuid(), os.getegid()
     unshare(NEW_USER, "user namespace")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

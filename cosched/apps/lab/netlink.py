@@ -56,7 +56,7 @@ class NetworkError(OSError):
 
 
 class Network:
-    """The network namespace that the caller is in when he makes this."""
+    """The network namespace that the caller is in when this is made."""
 
     def __init__(self) -> None:
         try:

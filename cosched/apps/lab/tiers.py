@@ -85,7 +85,7 @@ def _groups() -> None:
         raise OSError(0, "no control groups with CPU and memory are mounted")
     for name in cgroups.labs():
         pid = name.removeprefix(_TRY)
-        if pid != name and not Path("/proc", pid).exists():  # somebody was killed while he tried
+        if pid != name and not Path("/proc", pid).exists():  # a process was killed while it tried
             cgroups.remove(name)
     name = f"{_TRY}{os.getpid()}"
     try:

@@ -92,7 +92,7 @@ class Worker:
         try:
             found = opened(self._settings)
             self._journal, self._core, self._clock = found.journal, found.core, found.clock
-        except BaseException as error:  # the poster's, whatever it is: he waits for it
+        except BaseException as error:  # for the caller, whatever it is: the caller waits for it
             self._call(partial(asked.answer, None, error), self._finish)
             return
         self._follow(self._rules.began())

@@ -75,6 +75,7 @@ class ClusterRow(msgspec.Struct, frozen=True, gc=False):
     name: str
     policy: str
     note: str
+    problem: str
     accepting: bool
     procs: int
     free_procs: int
@@ -175,7 +176,8 @@ class Rows:
         return ClusterRow(
             self._config.name,
             self._policy(),
-            shown(view.problem or self._config.note),
+            shown(self._config.note),
+            shown(view.problem),
             view.accepting,
             view.procs_total,
             max(0, view.free_procs),

@@ -1,5 +1,6 @@
 """The wake-up probe is at the desk, has no rights, counts how late it wakes, and ends with its guard."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from kit.desk_socket import asked_at_desk
+from kit.desk_socket import desk as at_desk
 from kit.guards import RealGuard, alive, places
 from kit.waiting import wait_for
 
@@ -149,3 +152,31 @@ def test_without_an_owners_group_it_is_beside_the_guard(make_guard: MakeGuard) -
     wait_for(lambda: guard.status()["probe"]["wakeups"] is not None, "it to count")
     problem = guard.status()["probe"]["problem"]
     assert problem == "" or problem.startswith("beside the guard, not in the owner's group: ")
+
+
+def test_the_owner_switches_it_off_and_on_and_the_word_outlives_the_guard(guard: RealGuard) -> None:
+    wait_for(lambda: len(there(guard)) == 1, "the probe to be at the desk")
+    (pid,) = there(guard)
+    assert at_desk(guard, "probe", on=False)["word"]["probe"] is False
+    assert not alive(pid)
+    assert guard.status()["probe"]["problem"] == "the owner has switched it off"
+    guard.kill()
+    guard.start()
+    assert guard.status()["probe"] == {"wakeups": None, "problem": "the owner has switched it off"}
+    assert there(guard) == []
+    assert at_desk(guard, "probe", on=True)["word"]["probe"] is True
+    wait_for(lambda: len(there(guard)) == 1, "it to be back")
+
+
+def test_the_owner_cannot_have_what_root_has_switched_off(make_guard: MakeGuard) -> None:
+    guard = make_guard(monitoring={"wakeups": False})
+    at_desk(guard, "probe", on=True)
+    assert guard.status()["probe"]["problem"] == "not wanted (monitoring.wakeups)"
+
+
+@pytest.mark.parametrize("on", [None, 1, "off", [False]])
+def test_another_word_is_refused(make_guard: MakeGuard, on: object) -> None:
+    guard = make_guard(monitoring={"wakeups": True})
+    answer = asked_at_desk(guard, json.dumps({"do": "probe", "on": on}).encode())
+    assert answer["error"] == "unknown"
+    assert "expected true or false" in answer["message"]

@@ -6,7 +6,11 @@ decides when it comes, how long it runs, how wide it is, and of how many compone
 the other parameters are. Means are corrected by what single servers would have the jobs wait.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from random import Random
 from typing import Final, NamedTuple
 
@@ -122,12 +126,18 @@ class Measured(NamedTuple):
 
 def workload(cell: Cell, jobs: int, seed: int = SEED) -> Workload:
     """The first jobs of a seed, divided."""
-    parameters = {"q": cell.q, "mean_interarrival_s": interarrival_s(cell.q)}
-    load = prepare(generate("ngubiri06", jobs, PROCS, np.random.default_rng(seed), parameters), procs_total=PROCS)
+    load = _undivided(cell.q, jobs, seed)
     if cell.mold > 1:
         return replace(load, shapes=_molded(cell, load))
     dividing = Dividing(threshold=cell.threshold, partition=cell.partition, bounds=PHASED_BOUNDS)
     return replace(load, divided=_divided(dividing, load, seed))
+
+
+@lru_cache(maxsize=1)
+def _undivided(q: float, jobs: int, seed: int) -> Workload:
+    """The first jobs of a seed, the same for most cells."""
+    parameters = {"q": q, "mean_interarrival_s": interarrival_s(q)}
+    return prepare(generate("ngubiri06", jobs, PROCS, np.random.default_rng(seed), parameters), procs_total=PROCS)
 
 
 def _molded(cell: Cell, load: Workload) -> list[Shaped | None]:
@@ -175,12 +185,26 @@ def lengths_of(cell: Cell, scale: Scale) -> Lengths:
 def measured(cell: Cell, lengths: Lengths) -> Measured:
     """A run as long as the precision of all groups wants, up to its cap, or until its queue is seen to grow."""
     running = begin(workload(cell, lengths.most), resolve(cell.policy), site=site(cell))
-    return until_precise(
-        lambda jobs: _looked_at(running.until(jobs), cell),
-        lambda run: run.reached,
-        lengths,
-        lambda run: run.unstable and run.reached.jobs >= _TOLD_UNSTABLE,
-    )
+    with _without_collecting():
+        return until_precise(
+            lambda jobs: _looked_at(running.until(jobs), cell),
+            lambda run: run.reached,
+            lengths,
+            lambda run: run.unstable and run.reached.jobs >= _TOLD_UNSTABLE,
+        )
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Within, nobody looks for garbage in circles: a simulation makes none, and that takes a twelfth of its time."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+        gc.collect()
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:
@@ -216,6 +240,8 @@ def _controls(load: Workload, q: float) -> Floats:
 
 def _kinds(outcome: Outcome) -> tuple[tuple[Kind, ...], NDArray[np.int64]]:
     """The kinds of jobs that there are, and the place of each job's among them."""
-    made = np.stack([outcome.workload.procs, groups.components(outcome), groups.widest(outcome)], axis=1)
-    found, place = np.unique(made, axis=0, return_inverse=True)
-    return tuple(Kind(*each) for each in found.tolist()), place.reshape(-1)
+    made = (outcome.workload.procs, groups.components(outcome), groups.widest(outcome))
+    # of one number for each kind: rows of an array would be sorted as bytes, which takes ten times as long
+    found, place = np.unique(np.ravel_multi_index(made, (PROCS + 1,) * 3), return_inverse=True)
+    kinds = zip(*(each.tolist() for each in np.unravel_index(found, (PROCS + 1,) * 3)), strict=True)
+    return tuple(Kind(*each) for each in kinds), place

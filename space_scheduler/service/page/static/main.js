@@ -47,9 +47,9 @@ function head() {
   const { cluster } = data;
   document.title = `${cluster.running} running, ${cluster.waiting} waiting – ${cluster.name}`;
   document.getElementById("cluster").textContent = cluster.name;
-  const note = document.getElementById("note");
-  note.textContent = cluster.accepting ? cluster.note : `No jobs are accepted: ${cluster.note}`;
-  note.hidden = !cluster.note && cluster.accepting;
+  const { problem, accepting } = cluster;
+  line("problem", accepting ? problem : `No jobs are accepted: ${problem}`);
+  line("note", cluster.note);
   const nodes = (what) => data.nodes.filter((node) => node.availability === what).length;
   const figures = [
     ["CPUs free", `${cluster.free_procs} of ${cluster.procs}`], ["running", cluster.running], ["waiting", cluster.waiting],
@@ -67,6 +67,12 @@ function head() {
     if (dt.textContent !== name) dt.textContent = name;
     if (dd.textContent !== `${value}`) dd.textContent = `${value}`;
   });
+}
+
+function line(id, text) {
+  const shown = document.getElementById(id);
+  if (shown.textContent !== text) shown.textContent = text;
+  shown.hidden = !text;
 }
 
 function say(text, live) {

@@ -26,7 +26,7 @@ def cluster_yaml(
     state: str = "/var/lib/cosched",
     identity: str = "/etc/cosched/identity",
 ) -> str:
-    """The scheduler's settings; every other key has the default of docs/guide/operate.md."""
+    """The scheduler's settings; every other key has the default of docs/guide/settings.md."""
     listed = "".join(f"\n  - {_quoted(node)}" for node in nodes) or " []"
     return f"""\
 # The cluster's settings, read by 'cosched scheduler'.

@@ -185,6 +185,14 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     job_id = json.loads(sent.stdout)["job_id"]
     wait_for(mark.exists, "the job to run")
 
+    old = (etc / "identity" / "node.key").read_bytes()
+    status, (outcome,), error = office.node("renew", "desk1=127.0.0.1")
+    assert (status, outcome["problem"], outcome["notes"]) == (0, "", []), (outcome, error)
+    assert (etc / "identity" / "node.key").read_bytes() != old
+    assert len(authority.serials_of(office.cluster / "authority", "node", "desk1")) == 2
+    shown = json.loads(office.cosched("show", job_id, "--json", "--server", office.server).stdout)
+    assert shown["state"] == "running"
+
     status, (outcome,), error = office.node("remove", "desk1=127.0.0.1")
     assert (status, outcome["problem"], outcome["notes"]) == (0, "", []), (outcome, error)
     assert sorted(outcome["services"].split(", ")) == ["cosched-agent", "cosched-guard"]
@@ -195,7 +203,7 @@ def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -
     assert not [line for line in running() if str(etc) in line], "no guard, no agent"
     assert not [line for line in running() if line.startswith("sleep 7345")], "and nothing of its job"
     members = json.loads((office.base / "journal" / "members.json").read_text())
-    assert list(members["revoked"].values()) == ["desk1"]
+    assert list(members["revoked"].values()) == ["desk1", "desk1"]
 
     status, (outcome,), error = office.node("add", "desk1=127.0.0.1")  # and again, with another key
     assert (status, outcome["problem"]) == (0, ""), error

@@ -221,8 +221,18 @@ def remove_command(
 @click.command("renew")
 @click.argument("hosts", metavar="NAME...", nargs=-1, required=True)
 @_ssh
+@service
 @json_option
-def renew_command(hosts: tuple[str, ...], parallel: int, etc: str, directory: Path, as_json: bool, **ssh: Any) -> int:
+def renew_command(
+    hosts: tuple[str, ...],
+    parallel: int,
+    etc: str,
+    directory: Path,
+    server: str | None,
+    lab: str | None,
+    as_json: bool,
+    **ssh: Any,
+) -> int:
     """Give nodes new keys and certificates over ssh: keys made there; agents take them by themselves, jobs go on.
 
     They trust from then on whom the authority says (see 'identity rotate').
@@ -231,16 +241,32 @@ def renew_command(hosts: tuple[str, ...], parallel: int, etc: str, directory: Pa
     Example: cosched node renew desk1 desk2 --cluster office
     """
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
+    from cosched.identity.authority import serials_of  # noqa: PLC0415
 
     places = {
         name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
     }
+    authority = directory / "authority"
     outcomes = []
-    for outcome in enrolment.renewed(places, directory / "authority", etc, _access(**ssh), parallel):
-        outcomes.append(outcome)
-        if not as_json:
-            _tell(outcome.name, outcome.problem, "renewed", outcome.notes)
+    with connect(server, lab) as client:
+        for outcome in enrolment.renewed(places, authority, etc, _access(**ssh), parallel):
+            outcomes.append(outcome)
+            if outcome.ok and not _shows(client, serials_of(authority, "node", outcome.name)[-1]):
+                outcome.notes.append(f"its agent has not come with it after {_UP_S:g} s: its log says why")
+            if not as_json:
+                _tell(outcome.name, outcome.problem, "renewed", outcome.notes)
     return _ended(outcomes, as_json)
+
+
+def _shows(client: Client, serial: str) -> bool:
+    """Wait until somebody has shown that certificate to the scheduler; whether it was."""
+    end_s = time.monotonic() + _UP_S
+    while True:
+        if any(each.serial == serial and each.until for each in client.certificates().certificates):
+            return True
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(_LOOK_S)
 
 
 def _ended(outcomes: list[Any], as_json: bool) -> int:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -48,10 +47,11 @@ def need(holds: object, what: str) -> None:
 class Lab:
     """The hosts, the controller's directory, and what is asked of both."""
 
-    def __init__(self, work: Path, base: Path, ansible: Path) -> None:
+    def __init__(self, work: Path, base: Path, ansible: Path, *, own_kernel: bool = False) -> None:
+        """``own_kernel``: of the desk that is added."""
         self.work, self.base, self.ansible = work, base, ansible
-        self.own_kernel = bool(shutil.which("linux.uml") and shutil.which("gcc"))
-        self.hosts = SystemdHosts(work / "hosts", base, (HEAD, *DESKS, NEW), (NEW,) if self.own_kernel else ())
+        self.own_kernel = own_kernel
+        self.hosts = SystemdHosts(work / "hosts", base, (HEAD, *DESKS, NEW), (NEW,) if own_kernel else ())
         self.controller = work / "controller"
         self.said = ""  # by the last playbook
 

@@ -107,7 +107,7 @@ def stops(lab: Lab, newest: Path, earlier: Path) -> tuple[int, dict[str, str]]:
     need(lab.ranks("waits", ("desk1", "desk2")) == ranks, "other processes than before")
     lab.verified(lab.submit("once", lab.tasks(("desk3",))), ("desk3",))
     need(journal_format(lab) == was + 1, f"the journal has format {journal_format(lab)}, before {was}")
-    copies = lab.hosts.at(HEAD, f"ls -d /var/lib/cosched/scheduler.{name_of(earlier)}.*").split()
+    copies = lab.hosts.at(HEAD, f"ls -d /var/lib/cosched/scheduler.{name_of(earlier)}.[0-9]*").split()
     need(journal_format(lab, f"{copies[-1]}/journal.db") == was, f"the copy in {copies[-1]} is not the older journal")
     lab.hosts.at("desk2", f"rm -r {Path(BROKEN).parent}; systemctl daemon-reload")
     recap = lab.play("upgrade")

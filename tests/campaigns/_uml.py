@@ -33,6 +33,7 @@ class Uml:
         units = root / "etc/systemd/system"
         (units / "card.service").write_text(_CARD.format(address=self._address), encoding="ascii")
         (units / "sysinit.target.wants/card.service").symlink_to("../card.service")
+        (units / "systemd-networkd-wait-online.service").symlink_to("/dev/null")  # it knows nothing of that card
         self._memory.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", _MEMORY_HERE, "tmpfs", self._memory], check=True)
         built = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", self._registers, _REGISTERS]

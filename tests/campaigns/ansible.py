@@ -1,10 +1,11 @@
 """The Ansible collection against real hosts: from nothing to an MPI job, through upgrades, and back to nothing.
 
-    ./run campaign ansible [--work DIR] [--image DIR] [--ansible DIR] [--old-python DIR] [--only STEP ...] [--json FILE]
+    ./run campaign ansible [--work DIR] [--image DIR] [--ansible DIR] [--old-python DIR] [--own-kernel]
+                          [--only STEP ...] [--json FILE]
 
 Five hosts with systemd as process 1 and sshd (``_systemd_hosts``) on a network of their own, so without any package
-index: the scheduler's, three desks, and one that is added; that one is a User Mode Linux where there is such, and so
-has control groups of version 2. Each step is a playbook and what must be true after it, and
+index: the scheduler's, three desks, and one that is added; with ``--own-kernel`` that one is a
+User Mode Linux, and so has control groups of version 2. Each step is a playbook and what must be true after it, and
 is timed; a step that fails ends the campaign with 1. Needs root, debootstrap, systemd-nspawn, ssh, libfaketime, an
 overlay file system; for the image and, where ``--ansible`` names no environment, for ansible-core a network, once each.
 """
@@ -94,7 +95,7 @@ def added(lab: Lab, wheels: Path) -> None:
 def one_hierarchy(lab: Lab) -> None:
     """The desk with a kernel of its own has control groups of version 2: slice, idle class, delegation, a job in it."""
     if not lab.own_kernel:
-        print("  control groups of version 2: not tried (user-mode-linux, gcc)", flush=True)
+        print("  control groups of version 2: not tried (--own-kernel)", flush=True)
         return
     look = (
         "stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/cosched.slice/cpu.idle; systemctl show -P Delegate cosched-jobs"
@@ -223,6 +224,9 @@ def main() -> int:
     parser.add_argument(
         "--old-python", type=Path, metavar="DIR", help="the prefix of a Python before 3.11, for preflight to refuse"
     )
+    parser.add_argument(
+        "--own-kernel", action="store_true", help="the desk that is added is a User Mode Linux (user-mode-linux, gcc)"
+    )
     parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the times")
     given = parser.parse_args()
@@ -240,7 +244,7 @@ def main() -> int:
     times["image and wheels"] = time.monotonic() - begun_s
     begun_s = time.monotonic()
     (work / "hosts").mkdir()
-    lab = Lab(work, base, ansible)
+    lab = Lab(work, base, ansible, own_kernel=given.own_kernel)
     times["five hosts"] = time.monotonic() - begun_s
     failed = False
     try:

@@ -45,7 +45,17 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
     with tempfile.TemporaryDirectory(prefix="cosched-fuzz-") as made:
         directory = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
         records = Records(directory)
-        reach = Reach(lambda *_: None, lambda _: None, list, lambda _: [], list, lambda _: False, dict, lambda: None)
+        reach = Reach(
+            lambda *_: None,
+            lambda _: None,
+            lambda _: None,
+            list,
+            lambda _: [],
+            list,
+            lambda _: False,
+            dict,
+            lambda: None,
+        )
         pause = Pause(records, "boot", opted_out=False)
         made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), reach)
         try:

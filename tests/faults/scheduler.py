@@ -142,7 +142,7 @@ class Scheduler:
         self.disk.is_anew()
         with self.disk.writing():
             return opened(
-                Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, 1, sources)
+                Settings(self.path, policy, config.policy, None, rules_of(config, policy), 40, None, None, 1, sources)
             )
 
     def policy(self, config: ClusterConfig) -> Policy:

@@ -86,7 +86,7 @@ class Restarted:
         policy, name, rules = self.any_policy()
         every = self.chance.choice([5, 40, 1 << 60])
         self.opened: Opened = opened(
-            Settings(self.path, policy, name, None, rules, every, None, 1, self.time.sources())
+            Settings(self.path, policy, name, None, rules, every, None, None, 1, self.time.sources())
         )
         self.rules = rules
         if not self.core.state.nodes():
@@ -198,7 +198,7 @@ def test_under_more_tasks_on_a_cpu_wider_jobs_are_taken(tmp_path: Path) -> None:
     def open_under(name: str) -> Opened:
         policy = policy_named(name)
         rules = MachineRules(awaits_nodes=True, sharing=Sharing(), mpl=traits_of(policy).mpl)
-        return opened(Settings(path, policy, name, None, rules, 1 << 60, None, 1, time.sources()))
+        return opened(Settings(path, policy, name, None, rules, 1 << 60, None, None, 1, time.sources()))
 
     first = open_under("basic")
     for node in NODES:
@@ -263,12 +263,12 @@ def test_a_start_under_other_rules_writes_a_snapshot_first(tmp_path: Path) -> No
     made.crash()
     seq, rules = made.core.journal.seq, made.rules
     policy = made.core.policy
-    again = opened(Settings(made.path, policy, "x", None, rules, 1 << 60, None, 1, made.time.sources()))
+    again = opened(Settings(made.path, policy, "x", None, rules, 1 << 60, None, None, 1, made.time.sources()))
     assert again.core.rebuilt.snapshot_seq < seq
     assert again.journal.snapshot() is None or again.journal.snapshot().seq < seq  # type: ignore[union-attr]
     again.journal.close()
     other = msgspec.structs.replace(rules, launch_retries=7)
-    last = opened(Settings(made.path, policy, "x", None, other, 1 << 60, None, 1, made.time.sources()))
+    last = opened(Settings(made.path, policy, "x", None, other, 1 << 60, None, None, 1, made.time.sources()))
     found = last.journal.snapshot()
     assert found is not None
     assert found.seq == seq

@@ -103,7 +103,7 @@ def test_a_service_that_starts_again_knows_what_was_under_way(tmp_path: Path) ->
     held, target = record.holds, record.allocation
     made.crash()
     found = opened(
-        Settings(made.path, policy, "a test's", None, made.core.state.rules, 1000, None, 1, made.time.sources())
+        Settings(made.path, policy, "a test's", None, made.core.state.rules, 1000, None, None, 1, made.time.sources())
     )
     try:
         assert state_bytes(found.core.state) == before

@@ -1,7 +1,5 @@
 """What ``cosched submit`` refuses before anybody is asked: status 2, and where, what was found, what was expected."""
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -141,9 +139,8 @@ def test_a_line_after_the_first_command_is_told_and_not_read(cosched: Call, scri
     assert ended.status == 3  # good input, and nobody there
 
 
-def test_standard_input_is_named_in_errors(cosched: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"#!/bin/sh\n#COSCHED --time x\n")))
-    ended = cosched("submit", "-")
+def test_standard_input_is_named_in_errors(cosched: Call) -> None:
+    ended = cosched("submit", "-", given="#!/bin/sh\n#COSCHED --time x\n")
     assert ended.status == 2
     assert "standard input:2: --time: 'x'" in ended.err
 

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,14 @@ def running(program: Path) -> Iterator[tuple[Probed, dict[str, "subprocess.Popen
             process.communicate(timeout=BOUND_S)
 
 
+def _sleeps(process: "subprocess.Popen[Any]") -> int:
+    """How often a process has gone to sleep; 0 where it has ended."""
+    if process.poll() is not None:
+        return 0
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides(
     running: tuple[Probed, dict[str, "subprocess.Popen[str]"]],
 ) -> None:
@@ -65,9 +74,13 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
     measured = [probed.process, others["open"]]
     begin = time.monotonic()
     cycle = 0
+    unheard = 0  # how often one of them got no CPU between two stops: it was stopped for twice as long
     while any(process.poll() is None for process in measured) and cycle < 120:
         for number, at_s in ((signal.SIGSTOP, 0.0), (signal.SIGCONT, _STOPPED_S)):
+            before = [_sleeps(process) for process in measured]
             time.sleep(max(0.0, begin + cycle * _CYCLE_S + at_s - time.monotonic()))
+            if number == signal.SIGSTOP and cycle:
+                unheard += sum(slept and slept == _sleeps(each) for each, slept in zip(measured, before, strict=True))
             for process in everybody:
                 if process.poll() is None:
                     os.kill(process.pid, number)
@@ -80,6 +93,8 @@ def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides
         how: {"p50": float(np.quantile(late, 0.5)), "p99": float(np.quantile(late, 0.99))}
         for how, late in late_s.items()
     }
+    if unheard:
+        pytest.skip("other work kept the measured programs from the CPU between two stops")
     # on a busy machine each of the two is late by itself, too; a closed loop is wrong by a factor of hundreds
     for which in ("p50", "p99"):
         assert quantiles["probe"][which] == pytest.approx(quantiles["open"][which], rel=0.4), quantiles

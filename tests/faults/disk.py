@@ -9,10 +9,12 @@ from it has to be the beginning of what was written.
 
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from cosched.errors import Failed
 from faults.violation import Violation
@@ -21,6 +23,7 @@ from space_scheduler.machine.rules import MachineRules
 from space_scheduler.policy.interface import Policy
 from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.records import Facts, JobRecord
 
 _NO_LIMIT_PAGES = 1_073_741_823
 #: The main file and the log of what was written last; the third one of SQLite's is made again.
@@ -134,7 +137,7 @@ class Disk:
                 return
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-        if problem := found.differs(known):
+        if problem := found.differs(known, tail_lost=which == "-wal"):
             raise Violation(f"O2: a damaged journal is believed up to event {found.seq} of {known.seq}: {problem}")
         self.world.say(f"a damaged journal is read up to event {found.seq} of {known.seq}")
 
@@ -175,11 +178,15 @@ class Read:
         finally:
             journal.close()
 
-    def differs(self, known: "Read") -> str:
-        """How it is not the beginning of what was written; empty where it is."""
+    def differs(self, known: "Read", *, tail_lost: bool) -> str:
+        """How it is not the beginning of what was written; empty where it is.
+
+        ``tail_lost``: what was committed last may be missing, facts of jobs among it, which have no event.
+        """
         if self.wrong:
             return self.wrong
-        if self.seq == known.seq and (self.state, self.jobs) != (known.state, known.jobs):
+        jobs, known_jobs = (_without_facts(each.jobs) if tail_lost else each.jobs for each in (self, known))
+        if self.seq == known.seq and (self.state, jobs) != (known.state, known_jobs):
             return "its state is another"
         (cluster_id, runs), (known_id, known_runs) = self.who, known.who
         if runs != known_runs[: len(runs)] or (runs and cluster_id != known_id):
@@ -188,3 +195,7 @@ class Read:
             if seq in known.events and known.events[seq] != event:
                 return f"event {seq} is another"
         return "" if self.seq <= known.seq else "it has more than was written"
+
+
+def _without_facts(jobs: Mapping[int, JobRecord]) -> dict[int, JobRecord]:
+    return {job_id: msgspec.structs.replace(record, facts=Facts()) for job_id, record in jobs.items()}

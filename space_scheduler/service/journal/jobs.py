@@ -13,7 +13,7 @@ from cosched.model.job import Job, JobState
 from cosched.wire.api import Submission
 from space_scheduler.reasons import Reason
 from space_scheduler.service.journal.records import Facts, JobRecord, Reshaped, Transition
-from space_scheduler.service.journal.schema import JournalRefused, checksum, connect, readable
+from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum, connect, readable
 
 #: What was submitted is written once; the rest of a job's row again and again.
 INSERT: Final = "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, NULL, '', 0)"
@@ -106,7 +106,7 @@ def _steps(db: sqlite3.Connection, job_id: int) -> list[tuple[Any, ...]]:
 
 def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) -> JobRecord:
     job_id, user, submission, submitted, state, rest, expected = row
-    if checksum(job_id, user, submission) != submitted or checksum(job_id, state, rest) != expected:
+    if not agrees(submitted, job_id, user, submission) or not agrees(expected, job_id, state, rest):
         raise JournalRefused(f"journal {path}: what it has of job {job_id} is damaged")
     kept = msgspec.json.decode(rest, type=_Rest)
     fields = {name: getattr(kept, name) for name in kept.__struct_fields__}
@@ -122,7 +122,7 @@ def _record(path: Path, row: tuple[Any, ...], steps: Iterable[tuple[Any, ...]]) 
 def _history(path: Path, job_id: int, rows: Iterable[tuple[Any, ...]]) -> tuple[Transition, ...]:
     steps = []
     for *row, expected in rows:
-        if checksum(*row) != expected:
+        if not agrees(expected, *row):
             raise JournalRefused(f"journal {path}: a step of job {job_id} is damaged")
         seq, _, now_us, _, state, reason, cause, note = row
         steps.append(

@@ -16,7 +16,7 @@ from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.journal.clock import Anchor
 from space_scheduler.service.journal.records import Transition
-from space_scheduler.service.journal.schema import JournalRefused, checksum
+from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum
 
 _event: Final = msgspec.json.Decoder(AnyEvent)
 _SEAL: Final = re.compile(r',"checksum":([0-9]+)}$')
@@ -132,7 +132,7 @@ def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | Non
     if row is None:
         return None
     seq, now_us, chain, blob, expected = row
-    if checksum(seq, now_us, chain, blob) != expected:
+    if not isinstance(blob, bytes) or checksum(seq, now_us, chain, blob) != expected:
         raise JournalRefused(f"journal {path}: the snapshot at event {seq} is damaged")
     try:
         return Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
@@ -160,10 +160,10 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
         if upcoming and upcoming[0] == found:
             texts = upcoming[1]
             upcoming = next(instructions, None)
-        chain = checksum(found, at_us, event, note, decision, *texts, start=chain)
-        if found != seq + 1 or chain != expected or at_us < now_us:
+        whole = agrees(expected, found, at_us, event, note, decision, *texts, start=chain)
+        if found != seq + 1 or not whole or at_us < now_us:
             raise JournalRefused(f"journal {path}: damaged after event {seq}: event {found} is not what was written")
-        seq, now_us = found, at_us
+        seq, now_us, chain = found, at_us, expected
         try:
             yield Entry(
                 seq=seq,

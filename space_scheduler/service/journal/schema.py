@@ -96,6 +96,14 @@ def checksum(*parts: str | bytes | int | None, start: int = 0) -> int:
     return value
 
 
+def agrees(expected: int, *parts: str | bytes | int | None, start: int = 0) -> bool:
+    """Whether a row of texts and numbers is what was written.
+
+    Its checksum says so, and no text of it has become a blob: by one byte of the row's header, and with the same sum.
+    """
+    return not any(isinstance(part, bytes) for part in parts) and checksum(*parts, start=start) == expected
+
+
 def check_never_was(path: Path) -> None:
     """Raise :class:`JournalRefused` where what is not there has been: its latest events are left beside it."""
     orphan = path.with_name(path.name + "-wal")

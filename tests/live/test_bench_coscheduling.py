@@ -21,7 +21,8 @@ _CELL = ("yield, 1 ms", "one computing task")
 _COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds=1", "--seconds=0.5", "--tries=3")
 
 
-@pytest.mark.parametrize("place", [pytest.param("made for it", marks=pytest.mark.long), "a lab"])
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["made for it", "a lab"])
 def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:
     need_root()
     if len(os.sched_getaffinity(0)) < 2:

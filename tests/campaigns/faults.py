@@ -221,7 +221,7 @@ class Field:
         if site == "supervisor":
             return name == "cosched-superv"
         module = {"scheduler": "scheduler", "agent": "node_agent", "guard": "node_agent.guard"}[site]
-        return module in words and name != "cosched-superv"
+        return module in words and not name.startswith("cosched-")  # the guard's children: supervisors, decoys, a probe
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,16 @@
 """The hosts of the campaign ``ansible``, the controller's directory, and what is asked of both."""
 
+import argparse
+import contextlib
 import json
 import re
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +53,35 @@ def need(holds: object, what: str) -> None:
 class Lab:
     """The hosts, the controller's directory, and what is asked of both."""
 
-    def __init__(self, work: Path, base: Path, ansible: Path, *, own_kernel: bool = False) -> None:
-        """``own_kernel``: of the desk that is added."""
+    def __init__(
+        self,
+        work: Path,
+        base: Path,
+        ansible: Path,
+        names: tuple[str, ...] = (HEAD, *DESKS, NEW),
+        *,
+        own_kernel: bool = False,
+    ) -> None:
+        """``names`` are the hosts'; ``own_kernel``: of the desk that is added."""
         self.work, self.base, self.ansible = work, base, ansible
         self.own_kernel = own_kernel
-        self.hosts = SystemdHosts(work / "hosts", base, (HEAD, *DESKS, NEW), (NEW,) if own_kernel else ())
+        self.hosts = SystemdHosts(work / "hosts", base, names, (NEW,) if own_kernel else ())
         self.controller = work / "controller"
         self.said = ""  # by the last playbook
 
     def inventory(self, desks: tuple[str, ...], wheels: Path, **more: dict[str, str]) -> None:
         """Write the inventory, as an administrator would; ``more`` is of single hosts."""
-        (self.controller / "group_vars").mkdir(parents=True, exist_ok=True)
         hosts = {name: {"ansible_host": self.hosts.addresses[name], **more.get(name, {})} for name in (HEAD, *desks)}
         groups = {
             "cosched_scheduler": {"hosts": {HEAD: hosts[HEAD]}},
             "cosched_nodes": {"hosts": {name: hosts[name] for name in desks}},
             "cosched_local_load": {"hosts": {}},
         }
+        self.written(groups, wheels, cosched_users=[USER])
+
+    def written(self, groups: dict[str, Any], wheels: Path, **more: Any) -> None:
+        """Write an inventory of these groups; ``more`` are settings of all hosts."""
+        (self.controller / "group_vars").mkdir(parents=True, exist_ok=True)
         settings = {
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(self.hosts.key),
@@ -74,7 +92,7 @@ class Lab:
             "cosched_command": f"{sys.executable} -m cosched.apps.cli.main",
             "cosched_scheduler_address": self.hosts.addresses[HEAD],
             "cosched_network": NETWORK,
-            "cosched_users": [USER],
+            **more,
         }
         (self.controller / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
         (self.controller / "group_vars/all.json").write_text(json.dumps(settings))
@@ -196,3 +214,43 @@ def same(path: Path, other: Path) -> bool:
 def changed(recap: dict[str, dict[str, int]]) -> dict[str, int]:
     """How many tasks changed something, by host, where any did."""
     return {host: words["changed"] for host, words in recap.items() if words["changed"]}
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """What a campaign on such hosts may be given."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument("--work", type=Path, help="a directory for hosts and logs, which is kept [a temporary one]")
+    parser.add_argument(
+        "--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time"
+    )
+    parser.add_argument("--ansible", type=Path, help="an environment with ansible-core [made beside the image]")
+    parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
+    return parser
+
+
+@contextlib.contextmanager
+def workplace(kept: Path | None) -> Iterator[Path]:
+    """The directory of a campaign, which goes at its end unless it is to be kept or a :class:`Broken` left it."""
+    work = Path(tempfile.mkdtemp(prefix="hosts.", dir="/var/tmp")) if kept is None else kept
+    (work / "hosts").mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that hosts, networks and groups go
+    yield work
+    if kept is None:
+        shutil.rmtree(work)
+
+
+def gone_through(steps: Mapping[str, Callable[[], None]], only: Collection[str] | None) -> dict[str, float]:
+    """Take each step and print how long it took, in seconds: that of each. The first that fails is told, and raised."""
+    times = {}
+    for name, step in steps.items():
+        if only and name not in only:
+            continue
+        begun_s = time.monotonic()
+        try:
+            step()
+        except (Broken, RuntimeError, subprocess.TimeoutExpired) as error:
+            print(f"{name:<27} FAILED  {error}", flush=True)
+            raise Broken(name) from None
+        times[name] = time.monotonic() - begun_s
+        print(f"{name:<27} ok  {times[name]:7.1f} s", flush=True)
+    return times

@@ -13,16 +13,24 @@ overlay file system; for the image and, where ``--ansible`` names no environment
 import argparse
 import json
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from campaigns._ansible_lab import DESKS, HEAD, NEW, ROOT, Broken, Lab, changed, need
+from campaigns._ansible_lab import (
+    DESKS,
+    HEAD,
+    NEW,
+    ROOT,
+    Broken,
+    Lab,
+    arguments,
+    changed,
+    gone_through,
+    need,
+    workplace,
+)
 from campaigns._ansible_refusals import refused
 from campaigns._ansible_versions import go, later_checkout, restored, upgraded, waiting, wheelhouse
 from campaigns._systemd_hosts import USER, image, run
@@ -215,58 +223,41 @@ def steps(lab: Lab, earlier: Path, later: Path, newest: Path, old_python: Path |
 
 def main() -> int:
     """Go through the steps; the exit status is 1 where one of them fails."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--work", type=Path, help="a directory for hosts and logs, which is kept [a temporary one]")
-    parser.add_argument(
-        "--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time"
-    )
-    parser.add_argument("--ansible", type=Path, help="an environment with ansible-core [made beside the image]")
+    parser = arguments(__doc__)
     parser.add_argument(
         "--old-python", type=Path, metavar="DIR", help="the prefix of a Python before 3.11, for preflight to refuse"
     )
     parser.add_argument(
         "--own-kernel", action="store_true", help="the desk that is added is a User Mode Linux (user-mode-linux, gcc)"
     )
-    parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the times")
     given = parser.parse_args()
     if os.geteuid():
         parser.error("needs root: namespaces, control groups and mounts")
-    work = Path(tempfile.mkdtemp(prefix="hosts.", dir="/var/tmp")) if given.work is None else given.work
-    work.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that hosts, networks and groups go
+    try:
+        with workplace(given.work) as work:
+            times = _campaign(work, given)
+    except Broken:
+        return 1
+    if given.json:
+        given.json.write_text(json.dumps({name: round(value, 1) for name, value in times.items()}, indent=1) + "\n")
+    return 0
+
+
+def _campaign(work: Path, given: argparse.Namespace) -> dict[str, float]:
+    """How long each part took, in seconds. Raises :class:`Broken`."""
     begun_s = time.monotonic()
-    times: dict[str, float] = {}
     base, ansible = image(given.image), controller_environment(given.ansible, given.image)
     earlier = wheelhouse(work / "wheels", ROOT)
     later = wheelhouse(work / "later", later_checkout(work / "checkout", ".post1"))
     newest = wheelhouse(work / "newest", later_checkout(work / "newest-checkout", ".post2", journal=True))
-    times["image and wheels"] = time.monotonic() - begun_s
-    begun_s = time.monotonic()
-    (work / "hosts").mkdir()
+    made_s = time.monotonic()
     lab = Lab(work, base, ansible, own_kernel=given.own_kernel)
-    times["five hosts"] = time.monotonic() - begun_s
-    failed = False
+    times = {"image and wheels": made_s - begun_s, "five hosts": time.monotonic() - made_s}
     try:
-        for name, step in steps(lab, earlier, later, newest, given.old_python).items():
-            if given.only and name not in given.only:
-                continue
-            begun_s = time.monotonic()
-            try:
-                step()
-            except (Broken, RuntimeError, subprocess.TimeoutExpired) as error:
-                print(f"{name:<22} FAILED  {error}", flush=True)
-                failed = True
-                break
-            times[name] = time.monotonic() - begun_s
-            print(f"{name:<22} ok  {times[name]:7.1f} s", flush=True)
+        return times | gone_through(steps(lab, earlier, later, newest, given.old_python), given.only)
     finally:
         lab.hosts.close()
-        if given.work is None and not failed:
-            shutil.rmtree(work)
-    if given.json:
-        given.json.write_text(json.dumps({name: round(value, 1) for name, value in times.items()}, indent=1) + "\n")
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -8,21 +8,18 @@ controller's. There is no package of Grafana to be had, so that role lays down i
 and what must be true after it. Needs what ``./run campaign ansible`` needs, and dpkg-scanpackages.
 """
 
-import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaigns._systemd_hosts import NETWORK, SystemdHosts, image, run
-from campaigns.ansible import HEAD, ROOT, Broken, Lab, changed, controller_environment, need, wheelhouse
+from campaigns._ansible_lab import HEAD, ROOT, Broken, Lab, arguments, changed, gone_through, need, workplace
+from campaigns._ansible_versions import wheelhouse
+from campaigns._systemd_hosts import image, run
+from campaigns.ansible import controller_environment
 
 PACKAGES = ("prometheus", "prometheus-alertmanager")
 FILES = "/etc/prometheus/cosched"
@@ -51,31 +48,13 @@ class Watched(Lab):
     """One host, and what is asked of Prometheus and Alertmanager there."""
 
     def __init__(self, work: Path, base: Path, ansible: Path) -> None:
-        self.work, self.base, self.ansible = work, base, ansible
-        self.hosts = SystemdHosts(work / "hosts", base, (HEAD,))
-        self.controller = work / "controller"
-        self.times = {}
+        super().__init__(work, base, ansible, (HEAD,))
 
     def settings(self, wheels: Path) -> None:
         """Write the inventory, as an administrator would."""
-        (self.controller / "group_vars").mkdir(parents=True, exist_ok=True)
         here = {"hosts": {HEAD: {"ansible_host": self.hosts.addresses[HEAD]}}}
         groups = {"cosched_scheduler": here, "cosched_monitoring": here, "cosched_nodes": {}, "cosched_local_load": {}}
-        values = {
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(self.hosts.key),
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.hosts.known_hosts}",
-            "cosched_cluster": "office",
-            "cosched_directory": str(self.controller / "office"),
-            "cosched_wheelhouse": str(wheels),
-            "cosched_command": f"{sys.executable} -m cosched.apps.cli.main",
-            "cosched_scheduler_address": self.hosts.addresses[HEAD],
-            "cosched_network": NETWORK,
-            "cosched_users": [],
-            "cosched_runbooks": "https://docs.example.org/runbooks.html",
-        }
-        (self.controller / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
-        (self.controller / "group_vars/all.json").write_text(json.dumps(values))
+        self.written(groups, wheels, cosched_users=[], cosched_runbooks="https://docs.example.org/runbooks.html")
 
     def monitoring(self, *arguments: str, fails: bool = False, **values: Any) -> dict[str, dict[str, int]]:
         """Run ``monitoring.yml`` with these values; what became of the host."""
@@ -149,9 +128,9 @@ def laid(lab: Watched) -> None:
 
 def again(lab: Watched) -> None:
     """Once more changes nothing, nor would it by its check mode."""
-    for arguments in ((), ("--check",)):
-        recap = lab.monitoring(*arguments)
-        need(not changed(recap), f"{arguments}: changed {changed(recap)}")
+    for how in ((), ("--check",)):
+        recap = lab.monitoring(*how)
+        need(not changed(recap), f"{how}: changed {changed(recap)}")
 
 
 def alerted(lab: Watched) -> None:
@@ -276,39 +255,21 @@ def steps(lab: Watched, wheels: Path) -> dict[str, Callable[[], None]]:
 
 def main() -> int:
     """Go through the steps; the exit status is 1 where one of them fails."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--work", type=Path, help="a directory for the host and logs, which is kept [a temporary one]")
-    parser.add_argument(
-        "--image", type=Path, default=Path("/var/cache/cosched-campaign"), help="kept for the next time"
-    )
-    parser.add_argument("--ansible", type=Path, help="an environment with ansible-core [made beside the image]")
-    parser.add_argument("--only", action="append", help="these steps; repeatable [all]")
+    parser = arguments(__doc__)
     given = parser.parse_args()
     if os.geteuid():
         parser.error("needs root: namespaces, control groups and mounts")
-    work = Path(tempfile.mkdtemp(prefix="hosts.", dir="/var/tmp")) if given.work is None else given.work
-    (work / "hosts").mkdir(parents=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that hosts, networks and groups go
-    base = with_packages(image(given.image), given.image / "with-monitoring")
-    lab = Watched(work, base, controller_environment(given.ansible, given.image))
-    failed = False
     try:
-        for name, step in steps(lab, wheelhouse(work / "wheels", ROOT)).items():
-            if given.only and name not in given.only:
-                continue
-            begun_s = time.monotonic()
+        with workplace(given.work) as work:
+            base = with_packages(image(given.image), given.image / "with-monitoring")
+            lab = Watched(work, base, controller_environment(given.ansible, given.image))
             try:
-                step()
-            except (Broken, RuntimeError, subprocess.TimeoutExpired) as error:
-                print(f"{name:<27} FAILED  {error}", flush=True)
-                failed = True
-                break
-            print(f"{name:<27} ok  {time.monotonic() - begun_s:7.1f} s", flush=True)
-    finally:
-        lab.hosts.close()
-        if given.work is None and not failed:
-            shutil.rmtree(work)
-    return 1 if failed else 0
+                gone_through(steps(lab, wheelhouse(work / "wheels", ROOT)), given.only)
+            finally:
+                lab.hosts.close()
+    except Broken:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A real guard on directories and cgroups of its own, and everything it started gone when the test ends."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,24 @@ def places(group: str) -> list[Path]:
     """Where a group is, in any hierarchy of this machine. (A glob over all would stumble over what others remove.)"""
     top = Path("/sys/fs/cgroup")
     return [path for tree in (top, *top.iterdir()) if (path := tree / group).is_dir()]
+
+
+def desk_of(guard: "RealGuard") -> str:
+    """The group of the owner at a guard's desk (:func:`at_a_desk`)."""
+    return f"{guard.group}-desk"
+
+
+@contextlib.contextmanager
+def at_a_desk(guard: "RealGuard") -> Iterator["RealGuard"]:
+    """A guard that is not started yet, started at a desk whose owner has a group; the group is removed after it."""
+    guard.config["cgroup"] |= {"desk": desk_of(guard)}
+    top = next(top for top in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (top / "cgroup.procs").exists())
+    (top / desk_of(guard)).mkdir()
+    try:
+        yield guard.start()
+    finally:
+        guard.stop()
+        (top / desk_of(guard)).rmdir()
 
 
 def alive(pid: int) -> bool:

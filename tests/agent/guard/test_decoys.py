@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.guards import US_PER_S, RealGuard, alive, places
+from kit.guards import US_PER_S, RealGuard, alive, at_a_desk, desk_of, places
 from kit.waiting import wait_for
 
 from node_agent.guard.decoys import _herald
@@ -18,19 +18,8 @@ PROCESSORS = len(os.sched_getaffinity(0))
 
 @pytest.fixture
 def guard(make_guard: MakeGuard) -> Iterator[RealGuard]:
-    made = make_guard(start=False, contract={"cpu_ratio": 0.5}, cgroup={"decoys": True})
-    made.config["cgroup"] |= {"desk": desk(made)}
-    top = next(top for top in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (top / "cgroup.procs").exists())
-    (top / desk(made)).mkdir()
-    try:
-        yield made.start()
-    finally:
-        made.stop()
-        (top / desk(made)).rmdir()
-
-
-def desk(guard: RealGuard) -> str:
-    return f"{guard.group}-desk"
+    with at_a_desk(make_guard(start=False, contract={"cpu_ratio": 0.5}, cgroup={"decoys": True})) as started:
+        yield started
 
 
 def inside(group: str) -> set[int]:
@@ -55,7 +44,7 @@ def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGua
     assert shown(guard) == {"processes": 0, "problem": ""}
     guard.prepare(1)
     wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be there")
-    heralds, others = inside(guard.group), inside(desk(guard))
+    heralds, others = inside(guard.group), inside(desk_of(guard))
     assert (len(heralds), len(others)) == (PROCESSORS, 2 * PROCESSORS)
     wait_for(lambda: all(map(is_nobody, heralds | others)), "decoys to have no rights")
     assert all(len(os.sched_getaffinity(pid)) == 1 for pid in heralds | others)
@@ -69,13 +58,13 @@ def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGua
     guard.event("empty", job=1, attempt=1)
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
     wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go with the last job")
-    assert inside(guard.group) | inside(desk(guard)) == set()
+    assert inside(guard.group) | inside(desk_of(guard)) == set()
 
 
 def test_they_die_with_the_guard(guard: RealGuard) -> None:
     guard.prepare(1)
     wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be there")
-    them = inside(guard.group) | inside(desk(guard))
+    them = inside(guard.group) | inside(desk_of(guard))
     guard.kill()
     wait_for(lambda: not any(map(alive, them)), "decoys to die with the guard")
     guard.start()

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from kit.desk_socket import asked_at_desk
 from kit.desk_socket import desk as at_desk
-from kit.guards import RealGuard, alive, places
+from kit.guards import RealGuard, alive, at_a_desk, desk_of, places
 from kit.waiting import wait_for
 
 from cosched.linux import process, slices
@@ -79,24 +79,13 @@ def test_the_buckets_travel() -> None:
 
 @pytest.fixture
 def guard(make_guard: MakeGuard) -> Iterator[RealGuard]:
-    made = make_guard(start=False, monitoring={"wakeups": True})
-    made.config["cgroup"] |= {"desk": desk(made)}
-    top = next(top for top in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (top / "cgroup.procs").exists())
-    (top / desk(made)).mkdir()
-    try:
-        yield made.start()
-    finally:
-        made.stop()
-        (top / desk(made)).rmdir()
-
-
-def desk(guard: RealGuard) -> str:
-    return f"{guard.group}-desk"
+    with at_a_desk(make_guard(start=False, monitoring={"wakeups": True})) as started:
+        yield started
 
 
 def there(guard: RealGuard) -> list[int]:
     """The processes in the owner's group and its leaf for the probe."""
-    found = [listing / "cgroup.procs" for place in places(desk(guard)) for listing in (place, place / PROBE)]
+    found = [listing / "cgroup.procs" for place in places(desk_of(guard)) for listing in (place, place / PROBE)]
     return [int(pid) for listing in found if listing.exists() for pid in listing.read_text().split()]
 
 

@@ -290,8 +290,12 @@ def test_the_prediction_is_of_the_same_jobs(call: Call) -> None:
     seen = [row["run_s"] for row in rows()]
     assert measures["mean run s"]["seen"] == pytest.approx(sum(seen) / 5, abs=1e-5)
     assert measures["mean run s"]["with_real_times"] == pytest.approx(sum(seen) / 5, abs=1e-5)
-    # by hand: two of two processors at 0 and 0.2, four at 0.4, one each at 0.6 and 0.8; two seconds, two, one, 1.2, 1.2
-    assert measures["mean wait s"]["predicted"] == pytest.approx((2.2 - 0.4 + 2.6 + 2.4) / 5, abs=0.1)
+    # by hand: two jobs of two processors at 0 and 0.2, one of four at 0.4, two of one at 0.6 and 0.8, or somewhat
+    # later, for a submission takes its time; they run two seconds, two, one, 1.2 and 1.2, and the third waits for both
+    at = [row["submit_s"] for row in rows()]
+    all_four = max(at[0], at[1]) + 2
+    waits = [0, 0, all_four - at[2], all_four + 1 - at[3], all_four + 1 - at[4]]
+    assert measures["mean wait s"]["predicted"] == pytest.approx(sum(waits) / 5, abs=0.01)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "conservative", "fjt1+bfm", "equipartition", "normal", "3dbf-hard"])

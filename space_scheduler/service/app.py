@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import cosched
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import Failed
+from cosched.garbage import not_looked_for
 from cosched.identity.grants import load_grant_key
 from cosched.identity.renewal import Renewal
 from cosched.identity.tls import Peer, server_context
@@ -380,7 +381,7 @@ async def serve(
     """Run the service until ``stop`` is set; ``ready`` is called once it listens. The rest as in :class:`Service`."""
     service = Service(config, take_over=take_over, record=record)
     service.log.info("starting", version=cosched.__version__, policy=config.policy, nodes=len(config.nodes))
-    with garbage.not_looked_for():  # much is made now, and it stays
+    with not_looked_for():  # much is made now, and it stays
         await service.start()
     try:
         async with garbage.looked_for_seldom():

@@ -6,22 +6,12 @@ seconds, for 100 ms with twenty thousand jobs. Cycles that die young, nearly all
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 _EVERY_S: Final = 900.0
 _NEVER: Final = 1 << 30  # more rounds of the younger generations than there will be
-
-
-@contextmanager
-def not_looked_for() -> Iterator[None]:
-    """Not at all meanwhile."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @asynccontextmanager

@@ -13,9 +13,9 @@ import pytest
 from kit.service import ME, Cluster, Running, running
 
 from cosched.config.cluster import Listen
+from cosched.garbage import not_looked_for
 from space_scheduler.service.access import accepting
 from space_scheduler.service.access.admission import Limits, Room, Turns
-from space_scheduler.service.garbage import not_looked_for
 
 HELLO = bytes.fromhex("16030100c8010000c40303")  # how a TLS handshake begins
 

@@ -4,7 +4,8 @@ import asyncio
 import gc
 import weakref
 
-from space_scheduler.service.garbage import looked_for_seldom, not_looked_for
+from cosched.garbage import not_looked_for
+from space_scheduler.service.garbage import looked_for_seldom
 
 
 class Cycle:

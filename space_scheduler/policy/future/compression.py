@@ -81,12 +81,13 @@ def _move_up(table: Reservations, shapes: Shapes, alike: Alike, index: int, coun
             return
         number = min(count, least // procs)
         ids = alike.ids[index : index + number]
-        moved.update(dict.fromkeys(ids, start_us))
-        alike.starts_us[index : index + number] = [earlier_us] * number
+        for job_id in ids:
+            moved[job_id] = start_us
+            alike.starts_us[index] = earlier_us
+            index += 1
         table.note(ids, earlier_us)
         profile.move_up(start_us, earlier_us, estimate_us, number * procs)
         shapes.reopen(profile, max(start_us, earlier_us + estimate_us), start_us + estimate_us, number * procs)
-        index += number
         count -= number
 
 
@@ -98,6 +99,8 @@ def _earlier(profile: Profile, alike: Alike, start_us: int) -> tuple[int, int]:
     while first and free[first - 1] >= procs and times[first] > alone_us:
         first -= 1
     at_us = times[first] if first < last else start_us  # its processors are free just before
-    if alike.from_us < at_us and (hole_us := alike.first_hole(profile, alike.last_us)) < at_us:
+    if alike.from_us < at_us and (hole_us := alike.first_hole(profile, alike.no_later_us())) < at_us:
         at_us, first = hole_us, bisect_right(times, hole_us) - 1
-    return at_us, min(free[first : bisect_left(times, at_us + estimate_us, first, last)], default=0)
+    if last - first > 1:
+        last = bisect_left(times, at_us + estimate_us, first, last)
+    return at_us, min(free[first:last]) if last - first > 1 else free[first]

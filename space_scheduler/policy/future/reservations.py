@@ -134,7 +134,7 @@ class Reservations:
         return list(found)
 
     def _heap(self) -> list[tuple[int, int]]:
-        if self._due is None or len(self._due) > 2 * len(self.starts_us) + _FEWEST_STEPS:
+        if self._due is None or len(self._due) > 4 * len(self.starts_us) + _FEWEST_STEPS:
             self._due = [(start_us, job_id) for job_id, start_us in self.starts_us.items()]
             heapify(self._due)
         return self._due

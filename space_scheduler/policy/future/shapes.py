@@ -20,16 +20,27 @@ from space_scheduler.profile import Profile
 class Alike:
     """The reserved jobs of one shape: their numbers in queue order, and their starts, in µs; ``count``: how many.
 
-    While a sweep is under way ``next`` is the first whose turn has not come, and none starts after ``last_us``.
+    While a sweep is under way ``next`` is the first whose turn has not come.
     """
 
-    __slots__ = ("count", "estimate_us", "from_us", "ids", "last_us", "next", "procs", "starts_us")
+    __slots__ = ("_last_us", "count", "estimate_us", "from_us", "ids", "next", "procs", "starts_us")
 
     def __init__(self, procs: int, estimate_us: int, from_us: int) -> None:
         self.procs, self.estimate_us, self.from_us = procs, estimate_us, from_us
-        self.count = self.next = self.last_us = 0
+        self.count = self.next = 0
+        self._last_us: int | None = None
         self.ids: list[int] = []
         self.starts_us: list[int] = []
+
+    def sweep(self) -> None:
+        """A sweep over all jobs begins."""
+        self.next, self._last_us = 0, None
+
+    def no_later_us(self) -> int:
+        """None starts after this during a sweep, which moves starts to earlier times only."""
+        if self._last_us is None:
+            self._last_us = max(self.starts_us)
+        return self._last_us
 
     def first_hole(self, profile: Profile, until_us: int = FOREVER_US) -> int:
         """When the first hole begins, in µs; ``until_us`` where none begins before."""
@@ -103,7 +114,7 @@ class Shapes:
         if self._order is None:
             self._arrange(queue, starts_us)
         for alike in self._by_shape.values():
-            alike.next, alike.last_us = 0, max(alike.starts_us)
+            alike.sweep()
         assert self._order is not None
         return self._order.values()
 
@@ -113,12 +124,20 @@ class Shapes:
         Not one that had enough there before, nor one that has not now. The wider a shape, the shorter the stretch
         around these processors in which it finds enough of them.
         """
-        times, free = profile.times, profile.free
+        times, free, widths = profile.times, profile.free, self._widths
         first, last, count = max(0, bisect_right(times, hole_us) - 1), bisect_left(times, until_us), len(times)
         if last <= first:
             return
-        here, widths, left, right = free[first:last], self._widths, first, last
-        for width in reversed(widths[bisect_right(widths, min(here) - procs) : bisect_right(widths, max(here))]):
+        if last - first == 1:
+            least = most = free[first]
+        else:
+            here = free[first:last]
+            least, most = min(here), max(here)
+        fit = bisect_right(widths, most)
+        if not fit or widths[fit - 1] <= least - procs:
+            return
+        left, right = first, last
+        for width in reversed(widths[bisect_right(widths, least - procs, 0, fit) : fit]):
             for alike in self._within[width]:
                 estimate_us = alike.estimate_us
                 start_us = hole_us - estimate_us  # an earlier one would end before

@@ -83,7 +83,7 @@ class Conservative:
                 newcomers = sorted(newcomers, key=lambda job: queue.key(job.id))
             if future.starts_us and (changes.vacated or changes.withdrawn):
                 future, moved = self._after_early_end(snapshot, future)
-        told = [job_id for job_id in future.starts_us if job_id in moved] if moved else []
+        told = list(filter(moved.__contains__, future.starts_us)) if moved else []
         for job in newcomers:
             future.place(job)
             told.append(job.id)

@@ -6,9 +6,6 @@ decides when it comes, how long it runs, how wide it is, and of how many compone
 the other parameters are. Means are corrected by what single servers would have the jobs wait.
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
@@ -185,26 +182,12 @@ def lengths_of(cell: Cell, scale: Scale) -> Lengths:
 def measured(cell: Cell, lengths: Lengths) -> Measured:
     """A run as long as the precision of all groups wants, up to its cap, or until its queue is seen to grow."""
     running = begin(workload(cell, lengths.most), resolve(cell.policy), site=site(cell))
-    with _without_collecting():
-        return until_precise(
-            lambda jobs: _looked_at(running.until(jobs), cell),
-            lambda run: run.reached,
-            lengths,
-            lambda run: run.unstable and run.reached.jobs >= _TOLD_UNSTABLE,
-        )
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Within, nobody looks for garbage in circles: a simulation makes none, and that takes a twelfth of its time."""
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collected:
-            gc.enable()
-        gc.collect()
+    return until_precise(
+        lambda jobs: _looked_at(running.until(jobs), cell),
+        lambda run: run.reached,
+        lengths,
+        lambda run: run.unstable and run.reached.jobs >= _TOLD_UNSTABLE,
+    )
 
 
 def of_interest(cell: Cell) -> tuple[str, ...]:

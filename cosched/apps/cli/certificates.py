@@ -10,6 +10,7 @@ from cosched.apps.cli.service import echo_json, json_option, service
 from cosched.apps.cli.values import one_of
 from cosched.client.find import connect
 from cosched.errors import BadInput, Failed
+from cosched.identity.issued import Listed, read
 from cosched.identity.names import ISSUED, Kind, checked_name
 from cosched.wire.api import CertificateDoc, RevokeRequest
 
@@ -45,12 +46,15 @@ def list_command(authority: Path | None, server: str | None, lab: str | None, as
     found, expires, problem = _known(server, lab)
     if problem and authority is None:
         raise Failed(problem)
-    rows = {each.serial: each for each in _issued(authority, known=not problem)} if authority is not None else {}
+    issued = _issued(authority) if authority is not None else Listed([], [])
+    known = None if problem else False
+    rows = {each.serial: Certificate(*each, known) for each in issued.entries}
     for each in found:
         until = each.until or (rows[each.serial].until if each.serial in rows else None)
         rows[each.serial] = Certificate(each.serial, each.kind, each.name, until, each.revoked)
     if as_json:
-        echo_json({"certificates": list(rows.values()), "expires": expires, "problem": problem})
+        whole = {"certificates": list(rows.values()), "expires": expires, "problem": problem}
+        echo_json(whole | {"damaged": issued.damaged})
         return
     from cosched.report.table import Table, console  # noqa: PLC0415 (rich, only where a table is drawn)
 
@@ -60,6 +64,7 @@ def list_command(authority: Path | None, server: str | None, lab: str | None, as
         table.add(row.serial, f"{row.kind} {row.name}", (row.until or "not known here")[:10], word)
     own = [name for name in ("scheduler", "authority") if name in expires]
     table.notes += [f"{name}: good until {expires[name][:10]}" for name in own]
+    table.notes += issued.damaged
     if problem:
         table.notes.append(f"which were revoked is not known: {problem}")
     table.show(console())
@@ -92,7 +97,10 @@ def revoke_command(
     checked_name(cast(Kind, kind), name)
     named = list(serials)
     if authority is not None and not serials:
-        named = [each.serial for each in _issued(authority, known=True) if (each.kind, each.name) == (kind, name)]
+        issued = _issued(authority)
+        named = [each.serial for each in issued.of(cast(Kind, kind), name)]
+        for line in issued.damaged:
+            click.echo(line, err=True)
     with connect(server, lab) as client:
         done = client.revoke_certificates(RevokeRequest(cast(Kind, kind), name, named, only=bool(serials)))
     if as_json:
@@ -114,15 +122,9 @@ def _known(server: str | None, lab: str | None) -> tuple[list[CertificateDoc], d
         return [], {}, str(error)
 
 
-def _issued(authority: Path, *, known: bool) -> list[Certificate]:
-    """All that an authority has issued, the first in front; ``known``: whether it is known which were revoked."""
+def _issued(authority: Path) -> Listed:
+    """All that an authority has issued. Raises :class:`BadInput` where it has no list."""
     path = authority / ISSUED
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise BadInput(str(path), f"cannot be read: {error.strerror}", "an authority's directory") from None
-    found = []
-    for line in lines:
-        serial, kind, name, until = line.split()
-        found.append(Certificate(serial, kind, name, until, False if known else None))
-    return found
+    if not path.exists():
+        raise BadInput(str(path), "no such file", "an authority's directory")
+    return read(authority)

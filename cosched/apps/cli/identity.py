@@ -90,14 +90,16 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
     \b
     Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
     """
-    from cosched.identity.authority import learn_grant_pub, sign  # noqa: PLC0415
+    from cosched.identity.authority import sign  # noqa: PLC0415
+    from cosched.identity.grants import learn_grant_pub  # noqa: PLC0415
     from cosched.identity.requests import requested_grant, requested_key  # noqa: PLC0415
 
     request = sys.stdin.read(_MOST_BYTES)
     key, grant = requested_key(request), requested_grant(request)
+    made = sign(authority, cast(Kind, kind), key, name, addresses)
     if kind == "scheduler" and grant is not None:
         learn_grant_pub(authority, grant)
-    click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))
+    click.echo(msgspec.json.encode(made))
 
 
 @command.command("accept")

@@ -1,9 +1,6 @@
 """An authority's replacement that is cut off at any of its durable steps goes on, and forgets nobody too early."""
 
-import itertools
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from kit.cuts import cuts
 
 from cosched.errors import BadInput
 from cosched.identity import rotation
@@ -25,44 +23,6 @@ STEPS: dict[str, list[Step]] = {
 }
 #: What was cut off comes last; in front of it what somebody may do besides, who does not know how far it went.
 WAYS = [("begin",), ("switch",), ("begin", "switch"), ("finish",), ("switch", "finish")]
-#: What changes names and so is seen after a crash; each is let happen so often, and the next one does not.
-DURABLE = ("os.replace", "pathlib.Path.replace", "pathlib.Path.unlink")
-
-
-class Cut(Exception):
-    """The machine lost its power."""
-
-
-def cut_at(patched: pytest.MonkeyPatch, count: int) -> None:
-    """Let the first ``count`` changes of names happen; at the next one the power is gone."""
-    left = itertools.count(count, -1)
-    for name in DURABLE:
-        holder, _, attribute = name.rpartition(".")
-        real = getattr(os if holder == "os" else Path, attribute)
-
-        def changed(*given: object, _real: Callable[..., object] = real, **more: object) -> object:
-            if next(left) <= 0:
-                raise Cut
-            return _real(*given, **more)
-
-        patched.setattr(name, changed)
-
-
-def cuts(authority: Path, step: Step, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Copies of an authority, each with the step cut off later than in the one before."""
-    for count in itertools.count():
-        place = authority.with_name(f"cut-{count}")
-        shutil.copytree(authority, place)
-        with monkeypatch.context() as patched:
-            cut_at(patched, count)
-            try:
-                step(place)
-            except Cut:
-                pass
-            else:
-                assert count, "the step changes something"
-                return
-        yield place
 
 
 def trusted(authority: Path) -> list[int]:

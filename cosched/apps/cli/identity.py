@@ -65,6 +65,7 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
     from cosched.identity.accepting import fresh_key  # noqa: PLC0415
+    from cosched.identity.answers import ask  # noqa: PLC0415
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
     from cosched.identity.requests import new_request, request_again, with_grant  # noqa: PLC0415
 
@@ -76,6 +77,7 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
         key = fresh_key(cast(Kind, kind), into)
         key.unlink(missing_ok=True)
     request = request_again(name, key) if key.exists() else new_request(name, key)
+    ask(cast(Kind, kind), into, name)
     click.echo(with_grant(request, into) if kind == "scheduler" else request, nl=False)
 
 
@@ -108,7 +110,7 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
 @click.option("--account", metavar="NAME", help="Who reads the key, if not its owner (as root).")
 @_kind
 def accept_command(answer: BinaryIO, into: Path, account: str | None, kind: str) -> None:
-    """Put what 'identity sign' printed beside its key. What is of another key changes nothing.
+    """Put what 'identity sign' printed beside its key. What is of another key, kind or name changes nothing.
 
     A scheduler that runs takes it by itself, without a restart.
 

@@ -5,18 +5,19 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from kit.ansible_roles import Evaluated, named, tasks
 from kit.waiting import BOUND_S
 
 from cosched.identity import rotation
 from cosched.identity.authority import create_authority, issue
-
-ROLES = Path(__file__).resolve().parents[2] / "ansible/roles"
+from cosched.install import notices, roles
+from cosched.install.layout import Installation, Layout
+from cosched.install.settings import NodeFacts, node_settings
 
 
 def renews(authority: Path, certificate: Path, days: int = 60) -> bool:
     """Whether a run of ``site.yml`` would have that certificate made anew."""
-    (task,) = yaml.safe_load((ROLES / "layout/tasks/certificate.yml").read_text(encoding="utf-8"))
+    (task,) = tasks("layout", "certificate")
     command = task["ansible.builtin.command"]
     given = {
         "{{ layout_python }}": sys.executable,
@@ -64,5 +65,40 @@ def test_what_is_missing_damaged_or_ends_soon_is_made_anew(authority: Path, tmp_
 
 @pytest.mark.parametrize("role", ["scheduler", "node_agent"])
 def test_each_role_compares_with_the_authority_that_signs_for_it(role: str) -> None:
-    tasks = yaml.safe_load((ROLES / role / "tasks/identity.yml").read_text(encoding="utf-8"))
-    assert tasks[0]["vars"]["layout_directory"] == f"{{{{ {role}_directory }}}}"
+    assert tasks(role, "identity")[0]["vars"]["layout_directory"] == f"{{{{ {role}_directory }}}}"
+
+
+def node() -> Installation:
+    facts = NodeFacts("desk1", "office", "wss://head:7420/v1/agent", "desk1", 2, 1 << 30)
+    return roles.node(node_settings(facts, Layout()), Layout())
+
+
+def rendered(made: Installation) -> dict[str, list[dict[str, str]]]:
+    """What ``cosched node render --json`` says of files, as the role has it."""
+    return {
+        kind: [{"path": each.path} for each in files]
+        for kind, files in (("files", made.files), ("identity", made.identity))
+    }
+
+
+def test_what_a_service_takes_by_itself_restarts_none() -> None:
+    made = node()
+    given = Evaluated("layout", layout_rendered=rendered(made))
+    read = set(given.of("layout_read"))
+    settings = {each.path for each in made.files if each.path.startswith(("/etc/cosched/", "/etc/systemd/"))}
+    assert len(settings) > 2
+    assert read == settings | {"/opt/cosched/current"}
+    for role in ("node_agent", "scheduler"):
+        assert [each["name"] for each in tasks(role, "identity") if "notify" in each] == []
+
+
+def test_what_people_are_shown_is_written_and_restarts_nothing() -> None:
+    given = Evaluated("layout", layout_rendered=rendered(node()))
+    written: dict[bool, set[str]] = {}
+    for words in ("what people are shown", "settings and units"):
+        task = named("layout", "main", words)
+        loop = given.of(task["loop"].strip("{} ") + " | map(attribute='path') | list")
+        written.setdefault("notify" in task, set()).update(loop)
+    assert written[False] == set(notices.texts(Layout()))
+    accounts = {each.path for each in node().files if each.path.startswith("/etc/sysusers.d/")}
+    assert written[True] | written[False] | accounts == {each.path for each in node().files}

@@ -173,6 +173,11 @@ def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:
     return [each.serial for each in issued.read(authority).of(kind, name)]
 
 
+def serial(pem: Path) -> str:
+    """The serial number (hexadecimal) of the certificate in a file. Raises :class:`BadInput` with the file."""
+    return f"{_certificate(pem).serial_number:x}"
+
+
 def addresses_of(pem: Path) -> list[str]:
     """The names and addresses at which a server with that certificate is dialled, other than ``names.SCHEDULER``.
 

@@ -53,6 +53,7 @@ def accept(kind: Kind, directory: Path, answer: bytes, account: str | None = Non
             (trial / name).replace(directory / name)
         sync(directory)
         before.unlink(missing_ok=True)
+        answers.asked(kind, directory).unlink(missing_ok=True)
     finally:
         shutil.rmtree(trial, ignore_errors=True)
 

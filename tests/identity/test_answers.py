@@ -83,6 +83,9 @@ def test_of_another_kind_name_or_authority_changes_nothing(
         assert content(host) == before
     accept(kind, host, json.dumps(good).encode())
     server(kind)(host)
+    with pytest.raises(BadInput, match=r"of .* 'bob'.* 'ada', as was asked for"):
+        accept(kind, host, signed(authority, kind, request, "bob"))
+    accept(kind, host, json.dumps(good).encode())
 
 
 def test_a_nodes_of_another_kind_name_or_authority_changes_nothing(authority: Path, host: Path, tmp_path: Path) -> None:
@@ -92,7 +95,7 @@ def test_a_nodes_of_another_kind_name_or_authority_changes_nothing(authority: Pa
     before = content(host)
     as_user = sign(authority, "user", requested_key(request), "desk1", [])["user.pem"]
     for wrong, words in (
-        (answered(authority, request, "desk2", "desk2"), "of node 'desk2'; .* 'desk1', which was asked for"),
+        (answered(authority, request, "desk2", "desk2"), "of node 'desk2'; .* 'desk1', as was asked for"),
         (good | {"certificate": as_user}, "of user 'desk1'"),
         (good | {"authority": (tmp_path / "other" / "ca.pem").read_text()}, "not issued by the authority"),
     ):
@@ -165,7 +168,7 @@ def test_a_cut_is_healed_by_accepting_again_or_by_the_old_key(
         accept(kind, place, answer)
         server(kind)(place)
         assert (place / f"{kind}.pem").read_bytes() == new
-        assert not [path.name for path in place.iterdir() if path.suffix in (".new", ".old", ".accepting")]
+        assert not [path.name for path in place.iterdir() if path.suffix in (".new", ".old", ".accepting", ".asked")]
 
 
 def test_a_second_renewal_after_a_cut_keeps_the_way_back(

@@ -60,6 +60,10 @@ class Evaluated:
         values = {name: self._value(self._values[name]) for name in names}
         return self._environment.compile_expression(expression, undefined_to_none=False)(**values)
 
+    def text(self, template: str) -> str:
+        """A text with expressions in braces, each in its place."""
+        return re.sub(r"{{(.*?)}}", lambda found: self.text(str(self.of(found[1].strip()))), template)
+
     def _value(self, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("{{") and value.endswith("}}"):
             return self.of(value[2:-2].strip())

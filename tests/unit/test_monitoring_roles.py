@@ -152,3 +152,17 @@ def test_the_old_token_is_revoked_after_the_new_one_is_there() -> None:
         found = [listed(365, age), listed(365, 310, id="77aa"), listed(365, 1, id="88bb", label="laptop")]
         gone = tokens(found, prometheus_kept=kept).of(revoked["loop"].strip("{} "))
         assert gone == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "file"),
+    [("prometheus", "prometheus"), ("alertmanager", "prometheus-alertmanager"), ("grafana", "grafana-server")],
+)
+def test_each_part_of_a_role_is_about_the_same_package(role: str, file: str) -> None:
+    found = set()
+    for name in ("install", "preflight", "remove"):
+        for each in tasks(role, name):
+            if each.get("ansible.builtin.include_role", {}).get("name") == "package":
+                path = Evaluated("package", role, **each["vars"]).text("{{ package_default }}")
+                found.add((name, path))
+    assert found == {(name, f"/etc/default/{file}") for name in ("install", "preflight", "remove")}

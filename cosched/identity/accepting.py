@@ -1,17 +1,23 @@
-"""A certificate put beside its key, where the key is: a scheduler's or a user's (of nodes: ``apps.enrol``)."""
+"""A certificate put beside its key, where the key is: a scheduler's or a user's (of nodes: ``apps.enrol``).
+
+Key and certificate are two files, so there is a moment in which a new key lies beside the old certificate. The old key
+is kept as ``KIND.key.old`` until that is over: a machine that lost its power then is mended by accepting once more, or
+by moving that key back.
+"""
 
 import os
-import pwd
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final
 
 import msgspec
 
-from cosched.errors import BadInput, Failed
-from cosched.identity import tls
+from cosched.accounts import owner
+from cosched.durable import sync, sync_all
+from cosched.errors import BadInput
+from cosched.identity import answers, tls
 from cosched.identity.names import CA_PEM, GRANT_KEY, Kind, certificate
 
 _MOST_CHARACTERS: Final = 1 << 16
@@ -26,32 +32,30 @@ def fresh_key(kind: Kind, directory: Path) -> Path:
 def accept(kind: Kind, directory: Path, answer: bytes, account: str | None = None) -> None:
     """Put an authority's answer (JSON, texts by file name) into force; ``account`` is given the keys.
 
-    Raises :class:`BadInput` where it is not the certificate of a key that is here, and then changes nothing.
+    Raises :class:`BadInput` where it is not the certificate of a key that is here, of that kind and the name that was
+    asked for, and issued by the authority that came with it; and then changes nothing.
     """
     pem, key = certificate(kind, directory)
     texts = _texts(answer, {pem.name, CA_PEM})
-    owner = _owner(account)
-    fresh = fresh_key(kind, directory)
-    problem: BadInput | None = None
-    for candidate in [each for each in (fresh, key) if each.exists()] or [key]:
-        try:
-            trial = _tried(kind, directory, texts, candidate)
-        except BadInput as error:
-            problem = problem or error
-            continue
-        try:
-            for secret in (candidate, directory / GRANT_KEY):
-                if owner is not None and secret.exists():
-                    os.chown(secret, *owner)
-            if candidate == fresh:
-                fresh.replace(key)
-            for name in (pem.name, CA_PEM):
-                (trial / name).replace(directory / name)
-        finally:
-            shutil.rmtree(trial, ignore_errors=True)
-        return
-    assert problem is not None
-    raise problem
+    answers.look(kind, directory, texts[pem.name], texts[CA_PEM])
+    trial = directory / ".accepting"
+    try:
+        candidate = _tried(kind, directory, texts, trial)
+        if account is not None:
+            _give(account, directory, [candidate, *([directory / GRANT_KEY] if kind == "scheduler" else [])])
+        before = key.with_name(f"{key.name}.old")
+        if candidate != key:
+            if _fits(kind, directory):  # else the one that was kept is the certificate's
+                before.unlink(missing_ok=True)
+                os.link(key, before)
+            candidate.replace(key)
+        for name in (pem.name, CA_PEM):
+            (trial / name).replace(directory / name)
+        sync(directory)
+        before.unlink(missing_ok=True)
+        answers.asked(kind, directory).unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
 
 
 def _texts(answer: bytes, expected: set[str]) -> Mapping[str, str]:
@@ -65,29 +69,55 @@ def _texts(answer: bytes, expected: set[str]) -> Mapping[str, str]:
     return texts
 
 
-def _tried(kind: Kind, directory: Path, texts: Mapping[str, str], key: Path) -> Path:
-    """A directory with the new identity, complete and not yet in force. Raises :class:`BadInput`."""
-    trial = Path(mkdtemp(prefix=".accepting.", dir=directory))
-    try:
-        for name, text in texts.items():
-            (trial / name).write_text(text, encoding="ascii")
-            (trial / name).chmod(0o644)
-        if not key.exists():
-            raise BadInput(str(key), "no such file", "the key that 'cosched identity request' makes")
-        shutil.copy2(key, certificate(kind, trial)[1])
-        (tls.client_context if kind == "user" else tls.server_context)(trial)
-    except BaseException:
-        shutil.rmtree(trial, ignore_errors=True)
-        raise
-    certificate(kind, trial)[1].unlink()
-    return trial
+def _tried(kind: Kind, directory: Path, texts: Mapping[str, str], trial: Path) -> Path:
+    """The key here that the texts are a certificate of; they are on the disk below ``trial`` then.
+
+    Raises :class:`BadInput`.
+    """
+    shutil.rmtree(trial, ignore_errors=True)
+    trial.mkdir(mode=0o700)
+    for name, text in texts.items():
+        (trial / name).write_text(text, encoding="ascii")
+        (trial / name).chmod(0o644)
+    fresh, key = fresh_key(kind, directory), certificate(kind, directory)[1]
+    here = [each for each in (fresh, key) if each.exists()]
+    if not here:
+        raise BadInput(str(key), "no such file", "the key that 'cosched identity request' makes")
+    problems = []
+    for candidate in here:
+        link = certificate(kind, trial)[1]
+        link.unlink(missing_ok=True)
+        link.symlink_to(candidate.absolute())
+        try:
+            _load(kind, trial)
+        except BadInput as error:
+            problems.append(error)
+            continue
+        sync_all(trial)
+        return candidate
+    raise problems[0]
 
 
-def _owner(account: str | None) -> tuple[int, int] | None:
-    if account is None:
-        return None
+def _load(kind: Kind, directory: Path) -> None:
+    """Read an identity as its user will. Raises :class:`BadInput`."""
+    (tls.client_context if kind == "user" else tls.server_context)(directory)
+
+
+def _fits(kind: Kind, directory: Path) -> bool:
     try:
-        entry = pwd.getpwnam(account)
-    except KeyError:
-        raise Failed(f"there is no account {account} on this machine") from None
-    return entry.pw_uid, entry.pw_gid
+        _load(kind, directory)
+    except BadInput:
+        return False
+    return True
+
+
+def _give(account: str, directory: Path, secrets: list[Path]) -> None:
+    """Have an account own these files. Raises :class:`BadInput` where others may move files there meanwhile."""
+    status = directory.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found = f"uid {status.st_uid}'s with mode {stat.S_IMODE(status.st_mode):04o}: others may move files in it"
+        expected = "a directory of yours alone; or accept as that account, without --account"
+        raise BadInput(str(directory), found, expected)
+    for secret in secrets:
+        if secret.exists():
+            os.chown(secret, *owner(account), follow_symlinks=False)

@@ -20,26 +20,25 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePublicKey,
     generate_private_key,
 )
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    PublicFormat,
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cosched.config.hosts import is_host
 from cosched.errors import BadInput
-from cosched.identity.grants import MOST_KEYS, load_grant_pub
+from cosched.identity import issued
+from cosched.identity.grants import load_grant_pub, public_text
 from cosched.identity.names import (
     CA_KEY,
     CA_PEM,
     GRANT_KEY,
     GRANT_PUB,
-    ISSUED,
     SCHEDULER,
     Kind,
     certificate,
@@ -81,14 +80,6 @@ def new_grant_key(directory: Path) -> Ed25519PrivateKey:
     grant = Ed25519PrivateKey.generate()
     write_new(directory / GRANT_KEY, _pem(grant), mode=0o600)
     return grant
-
-
-def learn_grant_pub(authority: Path, key: Ed25519PublicKey) -> None:
-    """Hand out that key of the scheduler's to nodes from now on, and the one before it as well. Raises OSError."""
-    path, text = authority / GRANT_PUB, public_text(key).decode().strip()
-    known = path.read_text(encoding="ascii").split() if path.exists() else []
-    if text not in known:
-        path.write_text("\n".join([text, *known][:MOST_KEYS]) + "\n", encoding="ascii")
 
 
 def new_authority(cluster: str) -> tuple[bytes, bytes]:
@@ -138,7 +129,7 @@ def issue(
     made = _signed(issuer, signer, key.public_key(), kind, name, addresses, life, now)
     write_new(key_path, _pem(key), mode=0o600)
     write_new(pem, made.public_bytes(Encoding.PEM))
-    _record(authority, kind, name, made)
+    issued.record(authority, kind, name, made.serial_number, made.not_valid_after_utc)
     _copy(authority / CA_PEM, into)
     if kind == "scheduler":
         _copy(private(authority / GRANT_KEY), into, mode=0o600)
@@ -156,7 +147,7 @@ def sign(
     checked_name(kind, name)
     issuer, signer = _authority(authority)
     made = _signed(issuer, signer, key, kind, name, addresses, _LIFE, None)
-    _record(authority, kind, name, made)
+    issued.record(authority, kind, name, made.serial_number, made.not_valid_after_utc)
     return {
         certificate(kind, authority)[0].name: made.public_bytes(Encoding.PEM).decode(),
         CA_PEM: (authority / CA_PEM).read_text(encoding="ascii"),
@@ -179,11 +170,12 @@ def _grant_pub(authority: Path) -> str:
 
 def serials_of(authority: Path, kind: Kind, name: str) -> list[str]:
     """The serial numbers (hexadecimal) of all certificates that were made for that name, the first in front."""
-    try:
-        lines = (authority / ISSUED).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    return [words[0] for words in map(str.split, lines) if words[1:3] == [kind, name]]
+    return [each.serial for each in issued.read(authority).of(kind, name)]
+
+
+def serial(pem: Path) -> str:
+    """The serial number (hexadecimal) of the certificate in a file. Raises :class:`BadInput` with the file."""
+    return f"{_certificate(pem).serial_number:x}"
 
 
 def addresses_of(pem: Path) -> list[str]:
@@ -244,15 +236,18 @@ def _same_or_new(target: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def _authority(directory: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
-    issuer = _certificate(directory / CA_PEM)
+    """The certificate and the key that sign: of those in ca.pem the one that ca.key belongs to."""
+    trusted = _certificates(directory / CA_PEM)
     path = private(directory / CA_KEY)
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (ValueError, TypeError):
         raise BadInput(str(path), "not a key", "the authority's key in PEM") from None
-    if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
-        raise BadInput(str(path), f"not the key of {directory / CA_PEM}", "the authority's own")
-    return issuer, key
+    if isinstance(key, EllipticCurvePrivateKey):
+        for issuer in trusted:
+            if issuer.public_key() == key.public_key():
+                return issuer, key
+    raise BadInput(str(path), f"not the key of {directory / CA_PEM}", "the authority's own")
 
 
 def _signed(
@@ -288,16 +283,13 @@ def _signed(
     )
 
 
-def _record(authority: Path, kind: Kind, name: str, made: x509.Certificate) -> None:
-    """Note what was made: a removed node's certificates are revoked by their numbers."""
-    line = f"{made.serial_number:x} {kind} {name} {made.not_valid_after_utc:%Y-%m-%d}\n"
-    with (authority / ISSUED).open("a", encoding="utf-8") as file:
-        file.write(line)
-
-
 def _certificate(path: Path) -> x509.Certificate:
+    return _certificates(path)[0]
+
+
+def _certificates(path: Path) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
+        return x509.load_pem_x509_certificates(path.read_bytes())
     except FileNotFoundError:
         raise BadInput(str(path), "no such file", "a certificate, made by 'cosched init'") from None
     except OSError as error:
@@ -345,8 +337,3 @@ def _alternative(name: str) -> x509.GeneralName:
 
 def _pem(key: EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def public_text(key: Ed25519PublicKey) -> bytes:
-    """A key of grants as ``grant.pub`` has it."""
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex().encode() + b"\n"

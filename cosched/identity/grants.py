@@ -1,6 +1,6 @@
 """The keys of grants: the scheduler signs with ``grant.key`` (PEM), nodes verify with ``grant.pub`` (32 bytes, hex).
 
-While the scheduler's key is being replaced, ``grant.pub`` has a line for the new and one for the old.
+While the scheduler's key is being replaced, ``grant.pub`` has a line for the new and one for the old, the new in front.
 """
 
 from pathlib import Path
@@ -8,8 +8,9 @@ from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from cosched.durable import write_durably
 from cosched.errors import BadInput
 from cosched.identity.names import GRANT_KEY, GRANT_PUB, private
 
@@ -62,3 +63,31 @@ def load_grant_pub(directory: Path) -> GrantPub:
     if not 1 <= len(keys) <= MOST_KEYS:
         raise BadInput(str(path), "not a public key", "32 bytes in hexadecimal, or two lines of that")
     return GrantPub(keys)
+
+
+def public_text(key: Ed25519PublicKey) -> bytes:
+    """A key of grants as ``grant.pub`` has it."""
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex().encode() + b"\n"
+
+
+def learn_grant_pub(authority: Path, key: Ed25519PublicKey) -> None:
+    """Hand out that key of the scheduler's to nodes from now on, and the one before it as well. Raises OSError."""
+    known, text = _lines(authority), public_text(key).decode().strip()
+    if known[:1] != [text]:
+        _write(authority, [text, *(each for each in known if each != text)][:MOST_KEYS])
+
+
+def forget_older(authority: Path) -> None:
+    """Hand out the key that the scheduler brought last alone from now on. Raises OSError."""
+    known = _lines(authority)
+    if len(known) > 1:
+        _write(authority, known[:1])
+
+
+def _lines(authority: Path) -> list[str]:
+    path = authority / GRANT_PUB
+    return path.read_text(encoding="ascii").split() if path.exists() else []
+
+
+def _write(authority: Path, lines: list[str]) -> None:
+    write_durably(authority / GRANT_PUB, ("\n".join(lines) + "\n").encode("ascii"), mode=0o644)

@@ -1,14 +1,15 @@
 """Requests for certificates: a key that is made where it is used, and a certificate for it that says who it is.
 
 Of a request only the public key is taken, and the proof that its sender has the private one: kind, name and addresses
-are the authority's to say.
+are the authority's to say. The same holds for the key of grants that a scheduler's request brings.
 """
 
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
@@ -33,6 +34,7 @@ from cosched.identity.grants import load_grant_key
 from cosched.identity.names import GRANT_KEY, private
 
 _PUBLIC: Final = "-----BEGIN PUBLIC KEY-----"
+_PROOF: Final = "cosched-grant-key-proof:"
 
 
 def new_request(name: str, key_path: Path) -> str:
@@ -80,10 +82,14 @@ def requested_key(pem: str) -> EllipticCurvePublicKey:
 
 
 def with_grant(request: str, directory: Path) -> str:
-    """A scheduler's request, with the public half of its key of grants, which is made if it is missing."""
+    """A scheduler's request, with the public half of its key of grants, which is made if it is missing.
+
+    That key's signature over the request shows that whoever asks has the private half.
+    """
     key = load_grant_key(directory) if (directory / GRANT_KEY).exists() else new_grant_key(directory)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return request + public.decode()
+    proof = b64encode(key.sign(_proved(request))).decode()
+    return f"{request}{public.decode()}{_PROOF}\n{proof}\n"
 
 
 def requested_grant(pem: str) -> Ed25519PublicKey | None:
@@ -91,10 +97,21 @@ def requested_grant(pem: str) -> Ed25519PublicKey | None:
     at = pem.find(_PUBLIC)
     if at < 0:
         return None
+    public, _, proof = pem[at:].partition(_PROOF)
     try:
-        key = load_pem_public_key(pem[at:].encode())
+        key = load_pem_public_key(public.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BadInput("certificate request", str(error)[:200], "the request as it was made") from None
     if not isinstance(key, Ed25519PublicKey):
         raise BadInput("certificate request", "a key of grants of another kind", "Ed25519")
+    try:
+        key.verify(b64decode(proof.strip(), validate=True), _proved(pem))
+    except (ValueError, InvalidSignature):
+        expected = "its signature over the request, as 'cosched identity request' makes it"
+        raise BadInput("certificate request", "a key of grants without proof of its private half", expected) from None
     return key
+
+
+def _proved(pem: str) -> bytes:
+    """What a key of grants signs to show that a request is of whoever has it: no grant begins like this."""
+    return _PROOF.encode() + x509.load_pem_x509_csr(pem.encode()).public_bytes(Encoding.DER)

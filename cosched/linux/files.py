@@ -1,6 +1,7 @@
 """Files as somebody with privileges must treat them: no buffers on cgroup files, no symlinks, whole or not at all."""
 
 import contextlib
+import ctypes
 import os
 import stat
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ _READ_BYTES: Final = 64 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEPTH: Final = 32
 _ATTEMPTS: Final = 10_000
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def read(path: str, dir_fd: int | None = None) -> str:
@@ -50,6 +54,13 @@ def replace(name: str, text: str, dir_fd: int, *, durable: bool) -> None:
     os.rename(fresh, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     if durable:
         os.fsync(dir_fd)
+
+
+def exchange(one: str, other: str) -> None:
+    """Two names of a file system change what they name, in one moment. Raises OSError, EINVAL where it cannot."""
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), one, None, other)
 
 
 def own_directory(path: str, mode: int, dir_fd: int | None = None) -> int:

@@ -2,7 +2,8 @@
 
 The exporter, the reference in the guide, rules and dashboards take the names from here, so that none of them can ask
 for what is not there; a test compares what a running scheduler exports. Names begin with ``cosched_`` and end with
-their base unit. A label whose values are known beforehand has all of them from the start, at 0.
+their base unit. A label whose values are known beforehand has all of them from the start, at 0. None is called as one
+that the scrape gives to all series (``cluster``): a cluster of several that one scheduler has is a ``lab``.
 """
 
 from typing import Final, Literal
@@ -147,7 +148,7 @@ NODE_AVAILABLE: Final = _gauge(
 CLUSTER_AVAILABLE: Final = _gauge(
     "cosched_cluster_available",
     "Nodes of a cluster by what holds: free for parallel work, limited by the contract, not available.",
-    Label("cluster"),
+    Label("lab"),
     Label("availability", AVAILABILITIES),
 )
 NODE_GUARD_UP: Final = _gauge("cosched_node_guard_up", "1 where the guard answers its agent.", _NODE)
@@ -166,7 +167,7 @@ NODE_RAISES: Final = _counter(
 )
 NODE_LINK_VERSION: Final = _gauge("cosched_node_link_version", "Of the link's messages that are spoken with it.", _NODE)
 NODE_CLUSTER: Final = _gauge(
-    "cosched_node_cluster", "1 for its cluster, where it is another than the scheduler's own.", _NODE, Label("cluster")
+    "cosched_node_cluster", "1 for its cluster, where it is another than the scheduler's own.", _NODE, Label("lab")
 )
 NODES_SET_ASIDE: Final = _counter(
     "cosched_nodes_set_aside_total", "Nodes that the scheduler drained.", Label("cause", SET_ASIDE_CAUSES)

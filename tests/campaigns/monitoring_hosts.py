@@ -89,6 +89,10 @@ def refused(lab: Watched) -> None:
     """What would be open to everybody is refused before anything changes."""
     for values in (
         {"prometheus_listen": "0.0.0.0:9090"},
+        {
+            "prometheus_listen": "0.0.0.0:9090",
+            "prometheus_web": {"tls_server_config": {"cert_file": "a", "key_file": "b"}},
+        },
         {"alertmanager_listen": ":9093"},
         {"grafana_files_only": False, "grafana_address": "0.0.0.0"},
         {"grafana_files_only": False},  # apt knows no such package

@@ -40,6 +40,7 @@ def enrolled(office: Path, etc: Path, *again: str) -> str:
     assert signed.returncode == 0, signed.stderr
     accepted = node("accept", "--etc", etc, "--account", OTHER, given=signed.stdout)
     assert accepted.returncode == 0, accepted.stderr
+    assert "in force;" in accepted.stdout, "a running agent takes it by itself, and not at its next start"
     return asked.stdout + signed.stdout
 
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from kit.agents import DEADLINE_S, until
 from kit.agents import Cluster as Nodes
+from kit.command import called
 from kit.service import ME, Cluster, Running, running
 
-from cosched.apps.cli.main import main
 from cosched.identity.authority import serials_of
 from cosched.wire import messages as wire
 from space_scheduler.service.access.members import Members
@@ -150,17 +150,7 @@ async def test_agents_leave_a_scheduler_whose_certificate_was_revoked(nodes: Nod
 async def test_the_command_lists_and_revokes_all_that_were_issued(
     files: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async def called(*arguments: str) -> tuple[int, str, str]:
-        def run() -> int:
-            try:
-                main(["identity", *arguments, "--server", str(files.socket)])
-            except SystemExit as ended:
-                return int(ended.code or 0)
-            return 0
-
-        status = await asyncio.to_thread(run)
-        return status, *capfd.readouterr()
-
+    server = ("--server", str(files.socket))
     authority = ("--authority", str(files.identity))
     async with running(files) as service:
         async with calling(service, files.certificate("user", "ada")) as ada:
@@ -168,16 +158,16 @@ async def test_the_command_lists_and_revokes_all_that_were_issued(
         shutil.rmtree(files.path / "user-ada")
         files.certificate("user", "ada")  # never shown
         serials = serials_of(files.identity, "user", "ada")
-        status, out, err = await called("revoke", "user", "ada", *authority)
-        assert (status, err) == (0, "")
-        assert out.startswith(f"user ada: revoked {', '.join(serials)}")
-        listed = msgspec.json.decode((await called("list", *authority, "--json"))[1])
+        ended = await called(capfd, "identity", "revoke", "user", "ada", *authority, *server)
+        assert (ended.status, ended.err) == (0, "")
+        assert ended.out.startswith(f"user ada: revoked {', '.join(serials)}")
+        listed = msgspec.json.decode((await called(capfd, "identity", "list", *authority, *server, "--json")).out)
         assert {each["serial"] for each in listed["certificates"] if each["revoked"]} == set(serials)
         assert {each["name"] for each in listed["certificates"]} == {"ada", "scheduler"}
         assert all(each["until"] for each in listed["certificates"])
         assert set(listed["expires"]) == {"scheduler", "authority"}
-        status, _, err = await called("revoke", "user", "eve")
-        assert (status, "no certificate of user 'eve' is known here" in err) == (2, True)
-    assert (await called("list"))[0] == 1
-    status, out, _ = await called("list", *authority)
-    assert (status, "which were revoked is not known" in out) == (0, True)
+        ended = await called(capfd, "identity", "revoke", "user", "eve", *server)
+        assert (ended.status, "no certificate of user 'eve' is known here" in ended.err) == (2, True)
+    assert (await called(capfd, "identity", "list", *server)).status == 1
+    ended = await called(capfd, "identity", "list", *authority, *server)
+    assert (ended.status, "which were revoked is not known" in ended.out) == (0, True)

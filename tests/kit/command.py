@@ -1,5 +1,6 @@
 """The command as tests call it."""
 
+import asyncio
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,3 +53,17 @@ def cosched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         return Ended(int(ended.value.code or 0), streams.out, streams.err)
 
     return call
+
+
+async def called(capture: pytest.CaptureFixture[str], *arguments: object) -> Ended:
+    """Call the command in a thread, while a service runs in this one's loop."""
+
+    def run() -> int:
+        try:
+            main([str(each) for each in arguments])
+        except SystemExit as ended:
+            return int(ended.code or 0)
+        return 0
+
+    status = await asyncio.to_thread(run)
+    return Ended(status, *capture.readouterr())

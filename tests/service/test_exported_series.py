@@ -123,7 +123,7 @@ async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Runni
         'owner_wakeup_seconds_count{node="n1"} 6.0',
     ):
         assert f"\ncosched_node_{line}\n" in text
-    assert 'cosched_cluster_available{availability="limited",cluster="test"}' in text
+    assert 'cosched_cluster_available{availability="limited",lab="test"}' in text
 
 
 async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., Cluster]) -> None:
@@ -134,8 +134,8 @@ async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., 
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
         text = await exposed(service)
     assert not any(f"\n{each.name}" in text for each in BY_DESK)
-    assert 'cosched_cluster_available{availability="limited",cluster="test"} 1.0' in text
-    assert 'cosched_cluster_available{availability="not_available",cluster="test"} 2.0' in text
+    assert 'cosched_cluster_available{availability="limited",lab="test"} 1.0' in text
+    assert 'cosched_cluster_available{availability="not_available",lab="test"} 2.0' in text
     assert 'cosched_node_state{node="n1",state="up"} 1.0' in text, "that it is there is told"
 
 

@@ -75,13 +75,10 @@ async def test_what_is_measured(service: Running) -> None:
     assert value("cosched_http_requests_total", route="/v1/jobs/{id}", method="GET", code="200") >= 3
     assert value("cosched_node_presence_blind", node="n1") == 0
     assert value("cosched_node_limited_cpus", node="n1") == 1.5
-    assert value("cosched_node_cluster", node="n1", cluster="lab-a") == 1
+    assert value("cosched_node_cluster", node="n1", lab="lab-a") == 1
     assert value("cosched_accepting") == 1
     labels = {name for _, pairs in found for name, _ in pairs}
-    assert (
-        labels
-        <= {"state", "node", "side", "availability", "kind", "reason", "le", "version", "cause", "cluster"} | MORE
-    )
+    assert labels <= {"state", "node", "side", "availability", "kind", "reason", "le", "version", "cause", "lab"} | MORE
 
 
 async def test_a_figure_that_cannot_be_had_is_left_out(service: Running) -> None:

@@ -199,9 +199,7 @@ def remove_command(
     """
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
 
-    places = {
-        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
-    }
+    places = _known_places(directory, hosts)
     if serials and len(places) > 1:
         raise BadInput("--serial", f"{len(places)} nodes", "one node, whose certificates these are")
     authority = directory / "authority"
@@ -243,9 +241,7 @@ def renew_command(
     from cosched.apps.enrol import enrolment  # noqa: PLC0415
     from cosched.identity.authority import serials_of  # noqa: PLC0415
 
-    places = {
-        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
-    }
+    places = _known_places(directory, hosts)
     authority = directory / "authority"
     outcomes = []
     with connect(server, lab) as client:
@@ -308,6 +304,13 @@ def _places(hosts: tuple[str, ...]) -> dict[str, str]:
             raise BadInput("HOST", f"{name!r} is named twice", "each name once")
         places[name] = address or name
     return places
+
+
+def _known_places(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:
+    """The same; where none is said, the address is the one that the cluster's directory knows."""
+    return {
+        name: address if address != name else known_address(directory, name) for name, address in _places(hosts).items()
+    }
 
 
 def known_address(directory: Path, name: str) -> str:

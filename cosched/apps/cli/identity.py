@@ -65,6 +65,7 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
     Example: cosched identity request scheduler --into /etc/cosched/identity >scheduler.csr
     """
     from cosched.identity.accepting import fresh_key  # noqa: PLC0415
+    from cosched.identity.answers import ask  # noqa: PLC0415
     from cosched.identity.names import certificate, checked_name  # noqa: PLC0415
     from cosched.identity.requests import new_request, request_again, with_grant  # noqa: PLC0415
 
@@ -76,6 +77,7 @@ def request_command(name: str, into: Path, again: bool, kind: str) -> None:
         key = fresh_key(cast(Kind, kind), into)
         key.unlink(missing_ok=True)
     request = request_again(name, key) if key.exists() else new_request(name, key)
+    ask(cast(Kind, kind), into, name)
     click.echo(with_grant(request, into) if kind == "scheduler" else request, nl=False)
 
 
@@ -90,14 +92,16 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
     \b
     Example: cosched identity sign --authority office/authority --address 192.0.2.10 scheduler <scheduler.csr
     """
-    from cosched.identity.authority import learn_grant_pub, sign  # noqa: PLC0415
+    from cosched.identity.authority import sign  # noqa: PLC0415
+    from cosched.identity.grants import learn_grant_pub  # noqa: PLC0415
     from cosched.identity.requests import requested_grant, requested_key  # noqa: PLC0415
 
     request = sys.stdin.read(_MOST_BYTES)
     key, grant = requested_key(request), requested_grant(request)
+    made = sign(authority, cast(Kind, kind), key, name, addresses)
     if kind == "scheduler" and grant is not None:
         learn_grant_pub(authority, grant)
-    click.echo(msgspec.json.encode(sign(authority, cast(Kind, kind), key, name, addresses)))
+    click.echo(msgspec.json.encode(made))
 
 
 @command.command("accept")
@@ -106,7 +110,7 @@ def sign_command(name: str, authority: Path, addresses: tuple[str, ...], kind: s
 @click.option("--account", metavar="NAME", help="Who reads the key, if not its owner (as root).")
 @_kind
 def accept_command(answer: BinaryIO, into: Path, account: str | None, kind: str) -> None:
-    """Put what 'identity sign' printed beside its key. What is of another key changes nothing.
+    """Put what 'identity sign' printed beside its key. What is of another key, kind or name changes nothing.
 
     A scheduler that runs takes it by itself, without a restart.
 

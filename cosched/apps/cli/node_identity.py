@@ -68,7 +68,7 @@ def sign_command(name: str, request: BinaryIO, address: str | None, directory: P
 def accept_command(answer: BinaryIO, etc: str, account: str | None, as_json: bool) -> None:
     """On a node, as root: put the certificate that 'node sign' printed beside its key, whole or not at all.
 
-    The agent takes it from its next start on. A certificate of another key changes nothing.
+    An agent that runs takes it by itself, within seconds. A certificate of another key or name changes nothing.
 
     \b
     Example: cosched node accept desk1.json
@@ -82,7 +82,7 @@ def accept_command(answer: BinaryIO, etc: str, account: str | None, as_json: boo
     if as_json:
         echo_json({"identity": str(place), "account": chosen})
         return
-    click.echo(f"{place}: in force from the agent's next start; its key is {chosen}'s")
+    click.echo(f"{place}: in force; its key is {chosen}'s")
 
 
 @click.command("admit")

@@ -17,6 +17,7 @@ from cosched.apps.enrol.ssh import Access, Host
 from cosched.client.client import Client
 from cosched.config.templates import node_toml
 from cosched.errors import BadInput, Failed
+from cosched.identity import issued
 from cosched.identity.authority import serials_of, sign_node
 from cosched.identity.names import CA_PEM, GRANT_PUB
 from cosched.identity.requests import requested_key
@@ -118,17 +119,20 @@ def removed(
     lock = threading.Lock()
 
     def one(name: str, address: str) -> Outcome:
-        known = serials_of(authority, "node", name) if authority is not None else []
+        known = issued.read(authority) if authority is not None else issued.Listed([], [])
+        made = [each.serial for each in known.of("node", name)]
         with lock:
-            client.remove(name, list(dict.fromkeys([*known, *serials])))
-        outcome = Outcome(name, address)
+            client.remove(name, list(dict.fromkeys([*made, *serials])))
+        outcome = Outcome(name, address, notes=known.damaged)
         if access is None:
-            return replace(outcome, notes=["its host was not told: an agent there is refused, and ends its jobs"])
+            told = "its host was not told: an agent there is refused, and ends its jobs"
+            return replace(outcome, notes=[*known.damaged, told])
         try:
             with Host(address, access) as host:
                 ended = host.step("remove", etc=etc, name=name)
         except Failed as error:
-            return replace(outcome, notes=[f"refused from now on, but its host was not tidied: {error}"])
+            untidy = f"refused from now on, but its host was not tidied: {error}"
+            return replace(outcome, notes=[*known.damaged, untidy])
         services = ", ".join(ended["stopped"]) or "nothing ran"
         return replace(outcome, services=services, jobs_ended=int(ended["jobs"]))
 

@@ -1,12 +1,12 @@
 """An installation laid out on a machine: its accounts, directories and files, as :mod:`cosched.install` has them."""
 
 import os
-import pwd
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from cosched.accounts import owner
 from cosched.errors import Failed
 from cosched.install import notices
 from cosched.install.layout import SYSUSERS, TMPFILES, UNITS, File, Installation
@@ -72,15 +72,6 @@ def take_away(made: Installation) -> None:
     for file in made.files:
         if file.path.startswith((UNITS, SYSUSERS, TMPFILES, *notices.PLACES)):
             Path(file.path).unlink(missing_ok=True)
-
-
-def owner(account: str) -> tuple[int, int]:
-    """Its user and its group. Raises :class:`Failed` where there is no such account."""
-    try:
-        entry = pwd.getpwnam(account)
-    except KeyError:
-        raise Failed(f"there is no account {account} on this machine") from None
-    return entry.pw_uid, entry.pw_gid
 
 
 def _written(file: File, root: Path) -> None:

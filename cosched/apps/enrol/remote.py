@@ -5,7 +5,6 @@ made here, by ``key``, and leaves the machine in no step: what is sent is a requ
 """
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -94,7 +93,7 @@ def remove(asked: dict[str, Any]) -> dict[str, Any]:
     jobs = _end_jobs(config)  # the guard goes last: it is who ends them, and serves one at a time
     stopped += [guard] if services.stop_one(guard, config) else []
     services.stop(config)
-    shutil.rmtree(Layout(str(etc)).identity, ignore_errors=True)
+    identity.forget(etc)
     path.rename(etc / f"{SETTINGS}.removed")
     return {"stopped": stopped, "jobs": jobs}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cosched.identity.authority import validity
+from cosched.identity.authority import serial, validity
 from cosched.identity.names import CA_PEM, WARN_DAYS, Kind, certificate
 from cosched.identity.tls import Peer
 
@@ -34,6 +34,8 @@ class Certificates:
         self._counts = counts
         self._told_s: dict[str, float] = {}
         self._own_until_s: dict[str, float] = {}
+        #: The serial number of the certificate that the service itself shows; empty: none.
+        self.own_serial = ""
         self._shown: OrderedDict[str, Shown] = OrderedDict()
         self.renewed()
 
@@ -43,6 +45,7 @@ class Certificates:
             return
         files = {"scheduler": certificate("scheduler", self._own)[0], "authority": self._own / CA_PEM}
         self._own_until_s = {name: validity(path).until.timestamp() for name, path in files.items()}
+        self.own_serial = serial(files["scheduler"])
 
     def was_shown(self, peer: Peer, serial: str, until_s: float) -> None:
         """Somebody has proved who it is with that certificate."""

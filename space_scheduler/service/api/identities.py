@@ -58,6 +58,10 @@ class Identities:
         if not serials:
             message = f"no certificate of {asked.kind} {name!r} is known here: name its serial number"
             raise Refusal(404, message, where="revoke: serials", found=name)
+        own = self._known.own_serial
+        if own in serials and not asked.only:
+            message = f"{own} is the certificate that this scheduler shows, and all agents would leave it"
+            raise Refusal(409, f"{message}: renew it first, or name it alone (--serial)", where="revoke: serials")
         self._members.revoke(asked.kind, name, serials)
         if asked.kind != "user":
             self._link.tell_revoked()

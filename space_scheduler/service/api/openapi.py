@@ -237,7 +237,7 @@ ROUTES: Final = (
         summary="Certificates count no more, connections on which they were shown are ended (operators)",
         takes=api.RevokeRequest,
         answers=api.RevokedDoc,
-        errors=(404, 503),
+        errors=(404, 409, 503),
     ),
     Route(
         method="GET",

@@ -462,7 +462,8 @@ class CoschedulingDoc(msgspec.Struct, frozen=True):
 class OnNodeDoc(msgspec.Struct, frozen=True):
     """A node for a job that waits: how many of its tasks it takes now, or by which limit none.
 
-    ``rank`` is its place in the order of use, by memory, tasks and CPU in use (0: it takes none).
+    ``rank`` is its place in the order of use, by memory, tasks and CPU in use (0: it takes none). Operators are told
+    all of it with what the node's owner uses; others as if nobody were at any desk.
     """
 
     name: str

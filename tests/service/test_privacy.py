@@ -1,11 +1,13 @@
 """Who is at a desk is told to operators alone: no document, page or log line says it to anybody else."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import aiohttp
-from kit.service import ME, Cluster, Running, running
+import msgspec
+from kit.service import DEADLINE_S, ME, Cluster, Running, running
 
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
@@ -94,3 +96,42 @@ async def test_neither_the_log_nor_a_job_says_at_which_desk_somebody_came(
                 await service.until(lambda there=there: (entry.owner is not None) is there, f"owned {there}")
         assert "owner came" not in service.log.getvalue()
         assert "owner left" not in service.log.getvalue()
+
+
+async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
+    made = make_cluster(policy="3dbf-light", contract=contract, operators=[ME])
+    async with running(made) as service, service.agent("n1", owner=contract) as agent:
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        await agent.say(msgspec.structs.replace(BEAT, presence=Presence.AWAY))
+        await service.beaten("n1")
+        await service.job_in(await service.submit(tasks=1), "running")
+        path = f"/v1/jobs/{await service.submit(tasks=8, time_limit_s=60)}/explain"
+        before, own_before = await asked(service, "bob", path), await service.get(path)
+        assert before["nodes"] == own_before["nodes"]
+        assert [each["name"] for each in before["nodes"]] == ["n1"]
+        await agent.say(BEAT)
+        async with asyncio.timeout(DEADLINE_S):
+            while (own := await service.get(path))["nodes"] == own_before["nodes"]:
+                await asyncio.sleep(0.01)
+        assert own["nodes"][0]["used_cpus"] == 2.25
+        assert (await asked(service, "bob", path))["nodes"] == before["nodes"]
+
+
+async def test_how_a_job_ended_is_told_to_its_user_and_operators(service: Running) -> None:
+    """To others its state alone: neither who ended it nor what it wrote last, by none of the ways to ask."""
+    async with service.agent("n1") as agent:
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        failed = await service.submit()
+        await service.job_in(failed, "running")
+        await agent.ends(failed, wire.Exit(status=3), b"the last line\n")
+        await service.job_in(failed, "failed")
+        cancelled = await service.submit(hold=True)
+        await service.post(f"/v1/jobs/{cancelled}/cancel")
+        for job_id, words in ((failed, "status 3"), (cancelled, f"by {ME}")):
+            for path in (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/explain"):
+                assert words in json.dumps(await service.get(path)), path
+                assert words not in json.dumps(await asked(service, "bob", path)), path
+        assert (await asked(service, "bob", f"/v1/jobs/{failed}"))["failure"] is None

@@ -181,8 +181,9 @@ class Api:
         """Why it is in its state."""
         caller = self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
-        explained = await self.host.explain(record.id)
-        found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
+        explained = await self.host.explain(record.id, owners=caller.operator)
+        own = caller.may_change(record.user)
+        found = documents.explanation(record, explained, self.host.clock.when, own=own, reshaping=self._reshaping)
         return answer(
             msgspec.structs.replace(
                 found,

@@ -28,7 +28,7 @@ Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known,
 409 not in this state, 503 not now.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -380,6 +380,10 @@ class NewToken(msgspec.Struct, frozen=True):
     token: TokenDoc
     words: str
     authority: str  # ca.pem
+
+
+#: The cookie that opens a visit of the page.
+PAGE_COOKIE: Final = "cosched_page"
 
 
 class PageLink(msgspec.Struct, frozen=True):

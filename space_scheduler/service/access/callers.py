@@ -25,7 +25,7 @@ AGENTS: Final = "/v1/agent"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host.
+    """A user, and whether that one may do what operators do. ``named`` is False for a uid without a name on this host.
 
     ``read_only``: no user, but what reads for monitoring.
     """
@@ -37,7 +37,7 @@ class Caller(msgspec.Struct, frozen=True):
     read_only: bool = False
 
     def may_change(self, owner: str) -> bool:
-        """Whether he may cancel, hold, release and read the output of that user's jobs."""
+        """Whether this caller may cancel, hold, release and read the output of that user's jobs."""
         return self.operator or (self.named and self.user == owner)
 
 
@@ -102,7 +102,7 @@ class Callers:
         return Caller(user, named=not token.read_only, by_token=True, read_only=token.read_only)
 
     def gate(self, readable: Collection[str]) -> Middleware:
-        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for.
+        """The middleware behind which nobody comes over TLS without saying who it is, whatever is asked for.
 
         ``readable`` are the addresses of routes that a read-only token may get; all else is refused it.
         """

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import aiohttp
 import msgspec
 from kit.service import DEADLINE_S, ME, Cluster, Running, running
 
+from cosched.identity.names import Kind
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence
@@ -24,16 +26,22 @@ BEAT = wire.Heartbeat(
 PRIVATE = ("present", "away", "ada", "input", "terminals", "pressure")
 
 
-async def asked(service: Running, user: str, path: str) -> Any:
-    """What a user without any office is told, over TLS."""
-    secured = service.cluster.certificate("user", user)
+async def answered(service: Running, kind: Kind, name: str, path: str) -> tuple[int, str]:
+    """Status and text of what is told over TLS to whom that certificate names."""
+    secured = service.cluster.certificate(kind, name)
     url = f"https://127.0.0.1:{service.service.port}{path}"
     async with (
         aiohttp.ClientSession() as session,
         session.get(url, ssl=secured, server_hostname="scheduler") as answer,
     ):
-        assert answer.status == 200, await answer.text()
-        return await answer.json()
+        return answer.status, await answer.text()
+
+
+async def asked(service: Running, user: str, path: str) -> Any:
+    """What a user without any office is told."""
+    status, text = await answered(service, "user", user, path)
+    assert status == 200, text
+    return json.loads(text)
 
 
 def told(document: Any) -> set[str]:
@@ -64,6 +72,21 @@ async def test_other_users_see_what_is_free_and_operators_who_is_there(service: 
     assert (usage["cpu_parallel"], usage["cpu_local"], usage["cpu_system"], usage["load_1min"]) == (0.5, -1, -1, -1)
     assert (own[0]["presence"], own[0]["presence_source"]) == ("present", "input of ada")
     assert (own[0]["usage"]["cpu_local"], own[0]["limited_cpus"]) == (1.25, 0.25)
+
+
+async def test_what_owners_use_of_nodes_is_measured_for_operators_alone(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.say(BEAT)
+        await service.beaten("n1", Presence.PRESENT)
+        sides = []
+        async with service.http.get("/metrics") as answer:
+            sides.append(set(re.findall('side="([a-z]+)"', await answer.text())))
+        status, text = await answered(service, "user", "bob", "/metrics")
+        assert (status, "cosched_node_owner_wakeup_seconds" in text) == (200, True)
+        sides.append(set(re.findall('side="([a-z]+)"', text)))
+        assert sides == [{"parallel", "local", "system"}, {"parallel"}]
+        status, text = await answered(service, "node", "n1", "/metrics")
+        assert (status, "certificate of node 'n1'" in text) == (403, True)
 
 
 async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> None:

@@ -324,9 +324,10 @@ class Api:
         """The document of all this."""
         return answer(openapi.document())
 
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """For Prometheus."""
-        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+    async def metrics(self, request: web.Request) -> web.Response:
+        """For Prometheus; with what owners use of nodes for operators alone."""
+        text = self._metrics.exposition(owners=self._caller(request).operator)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """Whether jobs are accepted."""

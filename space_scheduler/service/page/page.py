@@ -75,13 +75,13 @@ class Page:
 
     async def page_link(self, request: web.Request) -> web.Response:
         """A one-time link for whoever asks."""
-        user = self._callers.of(request).user
+        user = self._callers.identified(request).user
         self._may_ask(user)
         return answer(PageLink(f"/page/enter/{self._visits.link(user)}", LINK_S), 201)
 
     async def enter(self, request: web.Request) -> web.Response:
         """Use a link: the cookie, and on to the page."""
-        user = self._callers.of(request).user
+        user = self._callers.identified(request).user
         try:
             visit, cookie = self._visits.enter(request.match_info["secret"], user)
         except NoVisit as error:
@@ -94,7 +94,7 @@ class Page:
 
     async def asset(self, request: web.Request) -> web.Response:
         """A script or a style: the same for everybody."""
-        self._callers.of(request)
+        self._callers.identified(request)
         found = self._assets.get(request.match_info["name"])
         if found is None:
             raise web.HTTPNotFound
@@ -175,7 +175,7 @@ class Page:
             raise Refusal(403, str(error)) from None
 
     def _visit(self, request: web.Request) -> Visit:
-        user = self._callers.of(request).user
+        user = self._callers.identified(request).user
         return self._visits.of(request.match_info["visit"], request.cookies.get(PAGE_COOKIE, ""), user)
 
     def _may_ask(self, user: str) -> None:

@@ -25,6 +25,7 @@ _STILL: Final = b"event: still\ndata: {}\n\n"
 _NOTHING: Final = b":\n\n"
 #: Streams that one user may open in a minute, and links that one may ask for.
 _PER_MINUTE: Final = 60
+_OPENS: Final = "opens the page"
 #: Nothing of elsewhere, no inline code, in nobody's frame, no text that becomes code; nothing is stored.
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -76,7 +77,7 @@ class Page:
     async def page_link(self, request: web.Request) -> web.Response:
         """A one-time link for whoever asks."""
         user = self._callers.identified(request).user
-        self._may_ask(user)
+        self._rates.take(user, _OPENS)
         return answer(PageLink(f"/page/enter/{self._visits.link(user)}", LINK_S), 201)
 
     async def enter(self, request: web.Request) -> web.Response:
@@ -119,7 +120,7 @@ class Page:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """What there is to see and what changes, for as long as the reader stays."""
         visit = self._asked_by_page(request)
-        self._may_ask(visit.user)
+        self._rates.take(visit.user, _OPENS)
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream; charset=utf-8"})
         stream = self._streams.open(visit.user)
         try:
@@ -177,10 +178,6 @@ class Page:
     def _visit(self, request: web.Request) -> Visit:
         user = self._callers.identified(request).user
         return self._visits.of(request.match_info["visit"], request.cookies.get(PAGE_COOKIE, ""), user)
-
-    def _may_ask(self, user: str) -> None:
-        if wait_s := self._rates.wait_s(user):
-            raise Refusal(429, f"{user} opens the page too often; again in {wait_s:.3g} s", retry_after_s=wait_s)
 
 
 def _sorry(error: NoVisit) -> web.Response:

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from cosched.config.cluster import ClusterConfig
 from cosched.monitoring import series
+from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
@@ -48,9 +49,9 @@ class Metrics(Collector):
         link: Link,
         set_aside: Counter[str],
         journal: Path,
-        identity: Path,
+        certificates: Certificates,
     ) -> None:
-        """``set_aside`` counts by cause; ``journal`` is a file's path, ``identity`` the directory of certificates."""
+        """``set_aside`` counts by cause; ``journal`` is a file's path."""
         self._core = core
         self._registry = CollectorRegistry()
         self._made: dict[bool, tuple[bytes, float]] = {}  # with owners' use or without, and when
@@ -60,7 +61,7 @@ class Metrics(Collector):
         self.service = ServiceSeries(self._registry, link.refused)
         self.http = HttpSeries(self._registry)
         self.disk = DiskSeries(journal)
-        self.certificates = CertificateSeries(identity, book)
+        self._certificates = CertificateSeries(certificates)
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
 
@@ -89,7 +90,7 @@ class Metrics(Collector):
         yield from self._nodes.collect(held)
         yield from self._decisions.collect()
         yield from self.service.collect(view)
-        for part in (self.http, self.disk, self.certificates):
+        for part in (self.http, self.disk, self._certificates):
             yield from part.collect()
 
 

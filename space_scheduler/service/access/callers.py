@@ -117,14 +117,12 @@ class Callers:
             if secured is None:
                 await self._learn(_uid_of(request))
             elif request.path != AGENTS:
-                peer = certificate_of(request)
-                if peer is None or self._members.is_revoked(serial_of(secured)):
-                    caller = self.identified(request)
-                    if caller.read_only and not _gets_one_of(request, readable):
-                        allowed = ", ".join(readable)
-                        raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
-                elif peer.kind == "user":
-                    await self._operators.learn(peer.name)
+                caller = self.identified(request)
+                if caller.read_only and not _gets_one_of(request, readable):
+                    allowed = ", ".join(readable)
+                    raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
+                if not caller.by_token:
+                    await self._operators.learn(caller.user)
             return await handler(request)
 
         return middleware

@@ -13,6 +13,7 @@ from kit.waiting import BOUND_S
 
 from space_scheduler.service.access import operators
 from space_scheduler.service.access.lookups import LASTS_S, Lookups
+from space_scheduler.service.api import api
 from space_scheduler.service.page import streams
 
 
@@ -81,6 +82,30 @@ async def test_while_a_directory_is_silent_others_are_answered(
         finally:
             go.set()
         assert await waiting == 200
+
+
+async def test_a_submission_waits_for_its_users_number_and_nobody_else(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, asked = threading.Event(), threading.Event()
+
+    def number(user: str) -> int:
+        asked.set()
+        assert go.wait(BOUND_S)
+        return 4711
+
+    monkeypatch.setattr(api, "user_number", number)
+    async with running(make_cluster()) as service:
+        waiting = asyncio.create_task(service.submit(hold=True))
+        try:
+            assert await asyncio.to_thread(asked.wait, BOUND_S)
+            for _ in range(5):
+                await service.get("/v1/cluster")
+            assert not waiting.done()
+        finally:
+            go.set()
+        job_id = await waiting
+        assert service.service.host.view().jobs[job_id].job.user == 4711
 
 
 async def test_a_stream_asks_for_no_name_while_it_lasts(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:

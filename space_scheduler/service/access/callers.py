@@ -129,8 +129,7 @@ class Callers:
 
     async def _learn(self, uid: int) -> None:
         """Have the name of that user, and whether it is an operator's, as handlers will ask."""
-        await self._names.learn(uid)
-        if user := self._names.get(uid):
+        if user := await self._names.learn(uid):
             await self._operators.learn(user)
 
 

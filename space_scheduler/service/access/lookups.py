@@ -30,17 +30,17 @@ class Lookups(Generic[Key, Found]):
         self._asking: dict[Key, asyncio.Future[Found]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "names")
 
-    async def learn(self, key: Key) -> None:
-        """Have an answer that is not too old."""
+    async def learn(self, key: Key) -> Found:
+        """Have an answer that is not too old; that answer."""
         known = self._known.get(key)
         if known is not None and self._now_s() - known[0] < LASTS_S:
-            return
+            return known[1]
         asking = self._asking.get(key)
         if asking is None:
             asking = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, key)
             self._asking[key] = asking
             asking.add_done_callback(lambda answered: self._answered(key, answered))
-        await asyncio.shield(asking)  # others wait for it, too
+        return await asyncio.shield(asking)  # others wait for it, too
 
     def get(self, key: Key) -> Found | None:
         """The last answer, however old; None where nobody has asked."""

@@ -5,11 +5,12 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ class Tab:
         self._reader = asyncio.create_task(self._read())
 
     async def begin(self) -> None:
-        """A tab of its own, with nothing in it."""
-        target = await self.call("Target.createTarget", url="about:blank")
+        """A tab of its own, with nothing in it, which goes with the connection."""
+        context = await self.call("Target.createBrowserContext", disposeOnDetach=True)
+        target = await self.call("Target.createTarget", url="about:blank", browserContextId=context["browserContextId"])
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -119,21 +121,27 @@ class Tab:
         self._reader.cancel()
 
 
-@asynccontextmanager
-async def chromium() -> AsyncIterator[Tab]:
-    """A browser with a profile of its own, and a tab of it; gone when the block ends."""
-    program = shutil.which("chromium")
-    assert program, "needs Debian's package chromium"
-    profile = Path(tempfile.mkdtemp(prefix="browser-"))
-    process = subprocess.Popen(
-        [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio",
-         "--force-color-profile=srgb", "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        env={**os.environ, "HOME": str(profile), "TZ": "UTC"},
-    )  # fmt: skip
-    try:
-        port, path = await _listening(profile, process)
+class Chromium:
+    """A browser with a profile of its own. It ends with the process that has begun it, however that ends."""
+
+    def __init__(self) -> None:
+        program = shutil.which("chromium")
+        assert program, "needs Debian's package chromium"
+        self._profile = Path(tempfile.mkdtemp(prefix="browser-"))
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", program,
+             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio",
+             "--force-color-profile=srgb", "--remote-debugging-port=0", f"--user-data-dir={self._profile}",
+             "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "HOME": str(self._profile), "TZ": "UTC"},
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def tab(self) -> AsyncIterator[Tab]:
+        """A tab that shares neither cookies nor anything that is kept with others; gone when the block ends."""
+        port, path = await self._listening()
         async with connect(f"ws://127.0.0.1:{port}{path}", max_size=_LONGEST_MESSAGE, proxy=None) as connection:
             tab = Tab(connection)
             try:
@@ -141,19 +149,31 @@ async def chromium() -> AsyncIterator[Tab]:
                 yield tab
             finally:
                 tab.close()
+
+    async def _listening(self) -> tuple[int, str]:
+        deadline_s = time.monotonic() + BOUND_S
+        said = self._profile / "DevToolsActivePort"
+        while True:
+            lines = said.read_text().split() if said.exists() else []
+            if len(lines) == 2:
+                return int(lines[0]), lines[1]
+            assert self._process.poll() is None, "the browser has ended"
+            assert time.monotonic() < deadline_s, "the browser does not listen"
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        """End it, with its profile."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+
+@contextmanager
+def chromium() -> Iterator[Chromium]:
+    """A browser; gone when the block ends."""
+    browser = Chromium()
+    try:
+        yield browser
     finally:
-        os.killpg(process.pid, 9)
-        process.wait()
-        shutil.rmtree(profile, ignore_errors=True)
-
-
-async def _listening(profile: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    deadline_s = time.monotonic() + BOUND_S
-    said = profile / "DevToolsActivePort"
-    while True:
-        lines = said.read_text().split() if said.exists() else []
-        if len(lines) == 2:
-            return int(lines[0]), lines[1]
-        assert process.poll() is None, "the browser has ended"
-        assert time.monotonic() < deadline_s, "the browser does not listen"
-        await asyncio.sleep(0.05)
+        browser.close()

@@ -58,8 +58,8 @@ async def measured(lab: Lab, rounds: int) -> None:
     """All rounds with one browser."""
     draws: list[dict[str, float]] = []
     follows: list[float] = []
-    with lab.client() as client, PageProxy(Transport(str(lab.socket))) as proxy:
-        async with chromium() as tab:
+    with lab.client() as client, PageProxy(Transport(str(lab.socket))) as proxy, chromium() as browser:
+        async with browser.tab() as tab:
             await tab.looks()
             for _ in range(rounds):
                 draws.append(await opened(tab, proxy.url(client.page_link().path)))

@@ -7,6 +7,7 @@ says so), for every user of this machine can connect to a port of the loopback i
 
 import http.client
 import re
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -24,11 +25,12 @@ from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import Failed, NoAnswer
 from cosched.model.time import humanised, us
+from cosched.wire.api import PAGE_COOKIE
 
 #: Addresses of the page: nothing in them is encoded, and none leads elsewhere by dots.
 _PATH: Final = re.compile(r"/page(?:/[A-Za-z0-9_-]+(?:\.[a-z]+)?)+/?")
 #: Of a request, what the page needs. ``Host`` is for comparing with ``Origin``.
-_PASSED_ON: Final = ("Cookie", "Host", "Last-Event-ID", "Origin", "Sec-Fetch-Site")
+_PASSED_ON: Final = ("Host", "Last-Event-ID", "Origin", "Sec-Fetch-Site")
 _OF_THE_CONNECTION: Final = frozenset({"connection", "keep-alive", "transfer-encoding"})
 #: Names under which a browser reaches this machine's loopback interface; any other is somebody's DNS.
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -42,10 +44,12 @@ _PATIENCE_S: Final = 30.0
 class PageProxy:
     """Listens until it is closed; ``port`` is where."""
 
-    def __init__(self, transport: Transport, port: int = 0) -> None:
-        """``port`` 0: any that is free. Raises :class:`Failed` where it cannot listen."""
+    def __init__(
+        self, transport: Transport, port: int = 0, *, say: Callable[[str], object] = lambda words: None
+    ) -> None:
+        """``port`` 0: any that is free; ``say`` is told what goes wrong. Raises :class:`Failed`: it cannot listen."""
         try:
-            self._server = _Server(transport, port)
+            self._server = _Server(transport, port, say)
         except OSError as error:
             raise Failed(f"cannot listen on 127.0.0.1 port {port}: {error.strerror}") from None
         self.port = self._server.server_address[1]
@@ -105,7 +109,7 @@ def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, brow
 
     Raises :class:`Failed` where the port is taken, and what ``Client.page_link`` raises.
     """
-    with PageProxy(client.transport, port) as proxy, Browser() as desktop:
+    with PageProxy(client.transport, port, say=say) as proxy, Browser() as desktop:
         link = client.page_link()
         url = proxy.url(link.path)
         say(f"The page, opened once and within {humanised(us(link.life_s))}: {url}")
@@ -120,8 +124,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, transport: Transport, port: int) -> None:
+    def __init__(self, transport: Transport, port: int, say: Callable[[str], object]) -> None:
         self.transport = transport
+        self._say = say
+        self._complained = ""
         self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
 
@@ -138,7 +144,16 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that has gone is nobody's error."""
+        """A browser that has gone is nobody's error; everything else is this process's own."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            self.complain(f"{type(error).__name__}: {error}")
+
+    def complain(self, words: str) -> None:
+        """Say on the terminal what is wrong here, once for as long as it is the same."""
+        if words != self._complained:
+            self._complained = words
+            self._say(f"The page cannot be passed on: {words}")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -148,6 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def __init__(self, request: socket, client_address: Any, server: BaseServer) -> None:
         assert isinstance(server, _Server)
+        self._server = server
         self._transport = server.transport
         super().__init__(request, client_address, server)
 
@@ -158,11 +174,15 @@ class _Handler(BaseHTTPRequestHandler):
         if len(self.path) > _LONGEST_PATH or not _PATH.fullmatch(self.path):
             return self._refuse(404, "there is nothing at this address")
         headers = {name: value for name in _PASSED_ON if (value := self.headers.get(name)) is not None}
+        headers |= _cookie(self.headers.get("Cookie", ""))
         try:
             with self._transport.opened(self.path, headers) as answer:
                 self._pass_back(answer)
         except NoAnswer as error:
             return self._refuse(502, str(error))
+        except ValueError as error:  # an identity that cannot be used, or what no header can say
+            self._server.complain(str(error))
+            return self._refuse(502, f"this page cannot be asked for: {error}")
         return None
 
     def _pass_back(self, answer: http.client.HTTPResponse) -> None:
@@ -188,6 +208,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a link's secret is in its address."""
+
+
+def _cookie(given: str) -> dict[str, str]:
+    """The page's cookie alone, of all that a browser has for this machine's loopback interface.
+
+    Of several the first: browsers send the one with the longest path first, and the visit's address is in that path.
+    """
+    each = (cookie.strip() for cookie in given.split(";"))
+    found = next((cookie for cookie in each if cookie.startswith(f"{PAGE_COOKIE}=")), None)
+    return {} if found is None else {"Cookie": found}
 
 
 def _is_local(host: str) -> bool:

@@ -48,6 +48,8 @@ AVAILABILITIES: Final = tuple(each.value for each in Availability)
 #: What the kernel tells the pressure of.
 RESOURCES: Final = ("cpu", "memory", "io")
 SIDES: Final = ("parallel", "local", "system")
+#: What these use tells of who is at a desk: it is for operators (docs/guide/privacy.md).
+PRIVATE_SIDES: Final = ("local", "system")
 SET_ASIDE_CAUSES: Final = ("launches", "losses")
 #: Why what an agent sent was refused.
 REFUSED_KINDS: Final = (
@@ -154,9 +156,15 @@ CLUSTER_AVAILABLE: Final = _gauge(
 NODE_GUARD_UP: Final = _gauge("cosched_node_guard_up", "1 where the guard answers its agent.", _NODE)
 NODE_WITHOUT_GUARD: Final = _gauge("cosched_node_without_guard", "1 where the guard does not answer.", _NODE)
 NODE_PAUSED: Final = _gauge("cosched_node_paused", "1 where parallel work is paused by the owner's word.", _NODE)
-NODE_CPUS_USED: Final = _gauge("cosched_node_cpus_used", "CPUs in use, by side.", _NODE, _SIDE, unit="CPUs")
+NODE_CPUS_USED: Final = _gauge(
+    "cosched_node_cpus_used", "CPUs in use, by side; but for parallel, told to operators.", _NODE, _SIDE, unit="CPUs"
+)
 NODE_MEMORY_USED: Final = _gauge(
-    "cosched_node_memory_used_bytes", "Memory in use, by side.", _NODE, _SIDE, unit="bytes"
+    "cosched_node_memory_used_bytes",
+    "Memory in use, by side; but for parallel, told to operators.",
+    _NODE,
+    _SIDE,
+    unit="bytes",
 )
 NODE_LIMITED_CPUS: Final = _gauge(
     "cosched_node_limited_cpus", "The ceiling for parallel work, while there is one.", _NODE, unit="CPUs"

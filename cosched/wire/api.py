@@ -28,7 +28,7 @@ Every error has a Problem for its body: 400 and 422 bad input, 401 nobody known,
 409 not in this state, 503 not now.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -382,6 +382,10 @@ class NewToken(msgspec.Struct, frozen=True):
     authority: str  # ca.pem
 
 
+#: The cookie that opens a visit of the page.
+PAGE_COOKIE: Final = "cosched_page"
+
+
 class PageLink(msgspec.Struct, frozen=True):
     """POST /v1/page: where the page lets a browser in, once, for so long from now on (docs/guide/page.md)."""
 
@@ -462,7 +466,8 @@ class CoschedulingDoc(msgspec.Struct, frozen=True):
 class OnNodeDoc(msgspec.Struct, frozen=True):
     """A node for a job that waits: how many of its tasks it takes now, or by which limit none.
 
-    ``rank`` is its place in the order of use, by memory, tasks and CPU in use (0: it takes none).
+    ``rank`` is its place in the order of use, by memory, tasks and CPU in use (0: it takes none). Operators are told
+    all of it with what the node's owner uses; others as if nobody were at any desk.
     """
 
     name: str

@@ -92,14 +92,15 @@ class OnNode(NamedTuple):
     used_cpu_permille: int
 
 
-def on_nodes(machine: MachineView, job: Job) -> list[OnNode]:
+def on_nodes(machine: MachineView, job: Job, *, owners: bool = True) -> list[OnNode]:
     """Each node in service for a job, in the nodes' order; none where processors are counted.
 
-    Uniform's rule of kinds is a limit where Uniform-Hard chooses.
+    Uniform's rule of kinds is a limit where Uniform-Hard chooses. Without ``owners``: as if nobody were at any desk, so
+    that it says of the jobs what they use and of persons nothing.
     """
     if machine.nodes is None:
         return []
-    room = machine.nodes.room()
+    room = machine.nodes.room() if owners else machine.nodes.room_without_owners()
     takes = uniform.of_the_kind(room, job) if room.place.refuses else room.tasks(job)
     used = [uniform.load(*each) for each in zip(room.residents, room.owners, strict=True)]
     ranked = sorted((used[index], index) for index, tasks in enumerate(takes) if tasks)

@@ -195,6 +195,14 @@ class NamedCapacity:
                 _ = self._room.nodes_of  # kept up to date from now on, in each copy too
         return self._room.copy()
 
+    def room_without_owners(self) -> Room:
+        """The same, as if nobody were at any desk."""
+        room = self.room()
+        members = [self.members[name] for name in room.names]
+        room.owners = [None] * len(members)
+        room.memory_bytes = [each.node.memory_bytes - each.used_memory_bytes for each in members]
+        return room
+
     def totals(self) -> Totals:
         """All three of them, as a value."""
         return Totals(self.procs_installed, self.procs_total, self.free_procs)

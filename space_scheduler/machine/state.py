@@ -311,10 +311,10 @@ class SchedulerState:
         """Why a job could never start here, or None. Needs nothing but the machine: ask before accepting."""
         return explain.refusal(self.machine, job)
 
-    def explain_nodes(self, job_id: int) -> list[explain.OnNode]:
-        """What each node is for a job that waits; nothing for one that does not."""
+    def explain_nodes(self, job_id: int, *, owners: bool = True) -> list[explain.OnNode]:
+        """What each node is for a job that waits, with its owner's use or without; nothing for one that does not."""
         record = self.machine.jobs[job_id]
-        return explain.on_nodes(self.machine, record.job) if record.state is JobState.QUEUED else []
+        return explain.on_nodes(self.machine, record.job, owners=owners) if record.state is JobState.QUEUED else []
 
     def explain(self, job_id: int) -> Reason:
         """Why a live job is in the state it is in: the decision's own reason, or why it does not start now."""

@@ -139,7 +139,7 @@ class Service:
             )
         self.link = self.shell.link = Link(config, self.book, fence, self.log, self.shell.feed, members)
         self.jobs = Jobs(self.host)
-        self.metrics = self._measured(core, Path(config.identity), recovered.jobs.values())
+        self.metrics = self._measured(core, recovered.jobs.values())
         now_us = self.host.clock.now_us()
         progress = {
             job_id: (float(each.left_at(now_us)) / ALONE_PPM, float(each.rate_ppm) / ALONE_PPM)
@@ -202,16 +202,15 @@ class Service:
         self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
-    def _measured(self, core: Timed, identity: Path, jobs: Iterable[JobRecord]) -> Metrics:
+    def _measured(self, core: Timed, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
-            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, identity
+            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, self.certificates
         )
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
         metrics.jobs.recovered(jobs)
         metrics.disk.look()
-        metrics.certificates.look()
         metrics.http.expect((each.method, each.path, each.status) for each in openapi.ROUTES)
         return metrics
 
@@ -241,7 +240,6 @@ class Service:
         self.acceptor.renewed(made.secured)
         self._orders.key = made.key
         self.certificates.renewed()
-        self.metrics.certificates.look()
         self.log.info("identity renewed")
 
     async def _foretell(self) -> None:
@@ -263,7 +261,7 @@ class Service:
             asyncio.create_task(each)
             for each in (
                 *(self.link.watch(), self.readers.watch(), self.acceptor.watch(), discarder.run()),
-                *(self.metrics.disk.watch(), self.metrics.certificates.watch(), self.streams.run()),
+                *(self.metrics.disk.watch(), self.streams.run()),
             )
         ]
 

@@ -1,6 +1,7 @@
 """Certificates that expire: what runs goes on for two weeks more, nothing new starts there; a renewed one ends that."""
 
 import asyncio
+import re
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import pytest
 from kit.agents import DEADLINE_S
 from kit.service import Agent, Cluster, Running, running
@@ -85,6 +87,28 @@ async def test_it_expires_while_the_link_is_open(files: Cluster) -> None:
         assert "days_left" in line
 
 
+async def test_what_is_measured_is_what_is_known(files: Cluster) -> None:
+    """Of users nothing, and of a certificate that counts no more nothing: it can be renewed by nobody."""
+
+    async def measured() -> set[str]:
+        service.service.metrics._made.clear()
+        async with service.http.get("/metrics") as answer:
+            return set(re.findall('certificate_expiry_timestamp_seconds{identity="(.*?)"}', await answer.text()))
+
+    async with running(files) as service:
+        async with service.agent("n1"), service.dial("node", "n2"), aiohttp.ClientSession() as session:
+            url = f"https://127.0.0.1:{service.service.port}/v1/cluster"
+            context = files.certificate("user", "ada")
+            async with session.get(url, ssl=context, server_hostname="scheduler") as answer:
+                assert answer.status == 200
+            assert set(service.service.certificates.expiries()) == {
+                *("scheduler", "authority", "node n1", "node n2", "user ada"),
+            }
+            assert await measured() == {"scheduler", "authority", "node/n1", "node/n2"}
+        await service.post("/v1/certificates/revoke", {"kind": "node", "name": "n1"})
+        assert await measured() == {"scheduler", "authority", "node/n2"}
+
+
 async def test_after_its_grace_a_node_is_told_why_it_is_not_let_in(files: Cluster) -> None:
     day = late(files, "n1", timedelta(days=15))
     async with running(files) as service:
@@ -108,8 +132,6 @@ async def test_an_open_link_ends_with_the_grace(files: Cluster, monkeypatch: pyt
 
 
 async def test_a_user_is_refused_with_the_day(files: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    import aiohttp  # noqa: PLC0415
-
     begun = datetime.now(UTC) - LIFE - timedelta(days=1)
     issue(files.identity, "user", "ada", files.path / "user-ada", life=LIFE, now=begun)
     async with running(files) as service:

@@ -53,6 +53,14 @@ async def test_it_gets_what_monitoring_reads(files: Cluster) -> None:
         assert "cosched_jobs" in (await ask(service, words, "GET", "/metrics"))[1]
 
 
+async def test_what_it_gets_of_nodes_is_what_jobs_use(files: Cluster) -> None:
+    async with running(files) as service, service.agent("n1") as agent:
+        await agent.beat()
+        await service.beaten("n1")
+        _, text = await ask(service, await reader(service), "GET", "/metrics")
+    assert set(re.findall('side="([a-z]+)"', text)) == {"parallel"}
+
+
 async def test_every_other_route_and_method_is_refused_and_nothing_changes(files: Cluster) -> None:
     async with running(files) as service, service.agent("n1") as agent:
         await agent.beat()

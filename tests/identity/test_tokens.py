@@ -1,9 +1,11 @@
 """Tokens: what they open and what not, how long, what is kept of them, and what the client takes from which file."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,12 @@ from kit.waiting import BOUND_S
 
 from cosched.client.client import Client
 from cosched.client.transport import Transport
+from cosched.durable import write_durably
 from cosched.errors import BadInput, Failed
+from space_scheduler.service.access import tokens as kept_tokens
 from space_scheduler.service.access.tokens import MOST, NoToken, Tokens
+from space_scheduler.service.api import administration
+from space_scheduler.service.api.rates import Rates
 
 DAY_S = 86_400.0
 GOOD: dict[str, Any] = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp"}
@@ -177,8 +183,6 @@ async def test_what_is_no_request_for_a_token(files: Cluster, body: dict[str, An
 
 
 async def test_the_command_makes_lists_and_revokes_and_the_client_uses_it(files: Cluster, tmp_path: Path) -> None:
-    import asyncio  # noqa: PLC0415
-
     async with running(files) as service:
         url = f"https://127.0.0.1:{service.service.port}"
         where = tmp_path / "token"
@@ -247,3 +251,43 @@ def test_settings_of_tokens_that_are_none(tmp_path: Path, line: str, words: str)
     (tmp_path / "cluster.yaml").write_text(f"name: c\n{line}\n")
     with pytest.raises(BadInput, match=words):
         load_cluster(tmp_path / "cluster.yaml")
+
+
+async def test_while_the_disk_is_slow_others_are_answered_and_no_token_is_lost(
+    files: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, written = threading.Event(), []
+
+    def slow(path: Path, data: bytes) -> None:
+        written.append(data)
+        assert go.wait(BOUND_S)
+        write_durably(path, data)
+
+    async with running(files) as service:
+        monkeypatch.setattr(kept_tokens, "write_durably", slow)
+        making = [
+            asyncio.create_task(service.post("/v1/tokens", {"life_s": DAY_S, "label": str(at)}, 201)) for at in range(4)
+        ]
+        try:
+            await service.until(lambda: bool(written), "a token on its way")
+            for _ in range(5):
+                await service.get("/v1/cluster")
+            assert (len(written), [each.done() for each in making]) == (1, [False] * 4)
+        finally:
+            go.set()
+        made = {each["token"]["id"] for each in await asyncio.gather(*making)}
+        assert {each["id"] for each in (await service.get("/v1/tokens"))["tokens"]} == made
+        assert {each.id for each in Tokens(files.path / "state" / "tokens.json").all()} == made
+
+
+async def test_tokens_are_made_and_revoked_so_fast(files: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(administration, "Rates", lambda per_minute: Rates(per_minute, lambda: now_s[0]))
+    async with running(files) as service:
+        for _ in range(30):
+            made = (await service.post("/v1/tokens", {"life_s": DAY_S}, 201))["token"]["id"]
+            await service.post(f"/v1/tokens/{made}/revoke")
+        problem = await service.post("/v1/tokens", {"life_s": DAY_S}, 429)
+        assert problem["message"] == f"{ME} makes and revokes tokens too often; again in 1 s"
+        now_s[0] = 1.0
+        await service.post("/v1/tokens", {"life_s": DAY_S}, 201)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
+from cosched.wire.api import PAGE_COOKIE
 from kit.service import DEADLINE_S, Running
-from space_scheduler.service.page.page import COOKIE
 
 
 class Entered(NamedTuple):
@@ -29,11 +29,11 @@ async def entered(service: Running, session: aiohttp.ClientSession | None = None
     async with session.get(link, cookies={}) as answer:
         text = await answer.text()
         assert answer.status == 200, text
-        cookie = answer.cookies[COOKIE]
+        cookie = answer.cookies[PAGE_COOKIE]
     session.cookie_jar.clear()
     found = re.search(r'href="\.\./(s/\w+/)"', text)
     assert found
-    return Entered(f"/page/{found[1]}", {"Cookie": f"{COOKIE}={cookie.value}"})
+    return Entered(f"/page/{found[1]}", {"Cookie": f"{PAGE_COOKIE}={cookie.value}"})
 
 
 class Events:
@@ -54,6 +54,14 @@ class Events:
                     self.last_id = value if name == "id" else self.last_id
                 if kind in kinds or not kinds:
                     return kind, json.loads(data)
+
+    async def comment(self) -> str:
+        """What comes next that is a comment, or an event's kind."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                line = (await self._answer.content.readuntil(b"\n")).decode().rstrip("\n")
+                if line.startswith((":", "event: ")):
+                    return line.removeprefix("event: ")
 
     async def until(self, wanted: Any) -> Any:
         """The next frame for which that holds."""

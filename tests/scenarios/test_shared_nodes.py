@@ -267,3 +267,17 @@ def test_each_node_is_explained_to_a_job_that_waits() -> None:
     assert drive.state.explain_nodes(1) == []
     drive.say(ev.NodeJoined(Node("a", 1, 100, 1)))
     assert drive.state.explain_nodes(3)[0].limit is Limit.PLACES
+
+
+def test_each_node_can_be_explained_as_if_nobody_were_at_a_desk() -> None:
+    """What is used, the order of use and what memory is left then say nothing of a person."""
+    drive = Drive("normal", nodes={"a": (2, 100, 1), "b": (2, 100, 1)})
+    drive.submit(1, 1, 60, memory=10, cpu_permille=900)
+    drive.submit(2, 4, 60, memory=30)
+    drive.decide()
+    before = drive.state.explain_nodes(2, owners=False)
+    assert before == drive.state.explain_nodes(2)
+    drive.say(ev.OwnerCame("b", Owner(1250, 90)))
+    drive.decide()
+    assert drive.state.explain_nodes(2, owners=False) == before
+    assert drive.state.explain_nodes(2)[1] == OnNode("b", 0, Limit.MEMORY, 0, 90, 0, 1250)

@@ -38,7 +38,7 @@ async def exposed(service: Running) -> str:
 
 async def fresh(service: Running) -> str:
     """What is exported now, and not half a second ago."""
-    service.service.metrics._text = b""
+    service.service.metrics._made.clear()
     return await exposed(service)
 
 

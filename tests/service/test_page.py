@@ -1,7 +1,9 @@
 """The page as it is served: who gets in, what is sent of jobs and nodes and what is not, live and after a break."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,8 @@ from kit.service import ME, Cluster, Running, running
 from cosched.errors import Failed
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from space_scheduler.service.page import rows, streams, visits
-from space_scheduler.service.page.page import COOKIE
+from cosched.wire.api import PAGE_COOKIE
+from space_scheduler.service.page import assets, rows, streams, visits
 from space_scheduler.service.page.visits import LINK_S
 
 
@@ -31,7 +33,7 @@ async def test_a_link_sets_a_cookie_that_scripts_and_other_sites_do_not_get(serv
     link = await service.post("/v1/page", status=201)
     assert link["life_s"] == LINK_S
     async with service.http.get(link["path"]) as answer:
-        cookie = answer.cookies[COOKIE]
+        cookie = answer.cookies[PAGE_COOKIE]
         assert cookie["httponly"]
         assert cookie["samesite"] == "Strict"
         assert cookie["path"].startswith("/page/s/")
@@ -221,17 +223,97 @@ async def test_a_stream_ends_with_its_visit(service: Running, monkeypatch: pytes
 async def test_a_look_that_fails_is_logged_and_tried_again(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     visit = await entered(service)
     host = service.service.host
-    history, tries = host.history, 0
+    view, tries = host.view, 0
 
-    async def fails(**given: Any) -> Any:
+    def fails() -> Any:
         nonlocal tries
         tries += 1
         if tries < 3:
-            raise Failed("the disk is away")
-        return await history(**given)
+            raise Failed("the state is away")
+        return view()
 
-    monkeypatch.setattr(host, "history", fails)
+    monkeypatch.setattr(host, "view", fails)
     async with events(service, visit) as stream:
         await stream.next("all")
     assert tries >= 3
     assert service.log.getvalue().count("the page could not be made") == 1
+
+
+async def test_a_history_that_cannot_be_read_holds_up_nothing_else(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit = await entered(service)
+    host = service.service.host
+    history, readable, tries = host.history, False, 0
+
+    async def fails(**given: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if not readable:
+            raise Failed("the disk is away")
+        return await history(**given)
+
+    monkeypatch.setattr(host, "history", fails)
+    ended = await service.submit(hold=True)
+    await service.post(f"/v1/jobs/{ended}/cancel")
+    async with events(service, visit) as stream:
+        _, whole = await stream.next("all")
+        assert job_of(whole, ended) is None
+        job_id = await service.submit(hold=True)
+        await stream.until(lambda frame: job_of(frame, job_id))
+        await service.until(lambda: tries >= 3, "tried again")
+        readable = True
+        frame = await stream.until(lambda frame: job_of(frame, ended))
+        assert job_of(frame, ended)["state"] == "cancelled"
+    assert service.log.getvalue().count("jobs that have ended could not be read") == 1
+
+
+async def test_a_page_that_cannot_be_made_is_not_said_to_be_live(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "STILL_THERE_S", 0.05)
+    looked, host = service.service.streams, service.service.host
+    view = host.view
+    async with events(service, await entered(service)) as stream:
+        await stream.next("all")
+        await stream.next("still")
+        monkeypatch.setattr(host, "view", lambda: 1 / 0)
+        await service.until(lambda: not looked.seeing, "seen to fail")
+        while await stream.comment() != ":":  # what was on the way is read first
+            pass
+        assert [await stream.comment() for _ in range(3)] == [":"] * 3
+        monkeypatch.setattr(host, "view", view)
+        await stream.next("still")
+
+
+async def test_own_jobs_are_told_once_to_each_connection(service: Running) -> None:
+    """A browser that comes back may have rows of jobs that are gone: none is told, too."""
+    visit = await entered(service)
+    async with events(service, visit) as stream:
+        assert await stream.next("own") == ("own", [])
+        last = stream.last_id
+    async with events(service, visit, Last_Event_ID=last) as stream:
+        assert await stream.next("own") == ("own", [])
+
+
+async def test_all_that_is_kept_is_forgotten(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_IDLE_S", 0.0)
+    monkeypatch.setattr(streams, "STILL_THERE_S", 0.1)
+    looked = service.service.streams
+    await service.submit(hold=True)
+    async with events(service, await entered(service)) as stream:
+        await stream.next("all")
+        assert looked._rows._made
+        assert looked._nodes[0]
+    await service.until(lambda: not looked.ready, "forgotten")
+    assert looked._rows._made == {}
+    assert looked._nodes[0] == {}
+
+
+def test_what_lies_beside_the_pages_files_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(assets.__file__).with_name("static")
+    shutil.copytree(folder, tmp_path / "static")
+    (tmp_path / "static" / "main.js~").write_text("old")
+    (tmp_path / "static" / "secret.html").write_text("no")
+    monkeypatch.setattr(assets, "files", lambda package: tmp_path)
+    assert set(assets.assets()) == {each.name for each in folder.iterdir() if each.suffix in assets._KINDS}

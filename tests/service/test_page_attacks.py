@@ -10,8 +10,7 @@ from kit.page import entered, events
 from kit.service import Cluster, Running, running
 
 from cosched.model.job import Job
-from cosched.wire.api import Submission
-from space_scheduler.service.page.page import COOKIE
+from cosched.wire.api import PAGE_COOKIE, Submission
 from space_scheduler.service.page.streams import OF_ONE_USER
 
 HOSTILE = (
@@ -72,7 +71,7 @@ async def test_over_tls_nobody_unknown_gets_a_word_of_it(service: Running) -> No
 
 
 @pytest.mark.parametrize(
-    "cookie", ["", f"{COOKIE}=", f"{COOKIE}=x", f"{COOKIE}={'A' * 43}", f"{COOKIE}=%00; a=b", "é=ü"]
+    "cookie", ["", f"{PAGE_COOKIE}=", f"{PAGE_COOKIE}=x", f"{PAGE_COOKIE}={'A' * 43}", f"{PAGE_COOKIE}=%00; a=b", "é=ü"]
 )
 async def test_forged_cookies(service: Running, cookie: str) -> None:
     visit = await entered(service)
@@ -84,6 +83,7 @@ async def test_forged_cookies(service: Running, cookie: str) -> None:
 OTHERS = (
     {"Origin": "https://evil.example"},
     {"Origin": "null"},
+    {"Origin": "http://["},
     {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site"},
 )

@@ -1,16 +1,23 @@
 """The page in a real Chromium: what it shows of a running service, by mouse and keyboard, in both themes, narrow."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import pytest
 from kit.axe import axe_source, findings
 from kit.service import Agent, Cluster, Running, running
+from kit.waiting import wait_for
 
-from benchmarks._browser import Tab, chromium
+from benchmarks._browser import Chromium, Tab, chromium
 from cosched.client.page import PageProxy
 from cosched.client.transport import Transport
 from cosched.model.contract import SocialContract
@@ -19,7 +26,8 @@ from cosched.model.node import Presence
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 
-pytestmark = [pytest.mark.system("chromium"), pytest.mark.slow]
+#: In one process, so that they share one browser.
+pytestmark = [pytest.mark.system("chromium"), pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 NODES = [f"n{number}" for number in range(1, 7)]
 HOSTILE = "<img src=x onerror='document.title=\"taken\"'>"
@@ -64,11 +72,11 @@ async def filled(cluster: Cluster) -> AsyncIterator[tuple[Running, dict[str, Age
 
 
 @asynccontextmanager
-async def shown(cluster: Cluster, *, dark: bool = False, csp: bool = True) -> AsyncIterator[Shown]:
+async def shown(browser: Chromium, cluster: Cluster, *, dark: bool = False, csp: bool = True) -> AsyncIterator[Shown]:
     """The page of such a service, drawn."""
     async with filled(cluster) as (service, agents, ids):
         with PageProxy(Transport(str(cluster.socket))) as proxy:
-            async with chromium() as tab:
+            async with browser.tab() as tab:
                 await tab.looks(dark=dark)
                 await tab.call("Page.setBypassCSP", enabled=not csp)
                 await opened(service, proxy, tab)
@@ -79,6 +87,13 @@ async def opened(service: Running, proxy: PageProxy, tab: Tab) -> None:
     link = (await service.post("/v1/page", status=201))["path"]
     await tab.go(proxy.url(link))
     await tab.until(f"document.querySelectorAll('#nodes tbody tr').length === {len(NODES)}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    """One for all tests: each has a tab that shares nothing with others."""
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture
@@ -93,8 +108,8 @@ def rows(section: str) -> str:
     return f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => row.innerText)"
 
 
-async def test_it_shows_what_there_is_live_and_asks_nobody_else(cluster: Cluster) -> None:
-    async with shown(cluster) as page:
+async def test_it_shows_what_there_is_live_and_asks_nobody_else(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
         tab = page.tab
         mine = await tab.js(rows("mine"))
         assert [int(text.split()[0]) for text in mine][:2] == [page.runs, page.waits], "what runs, then what waits"
@@ -118,8 +133,8 @@ async def test_it_shows_what_there_is_live_and_asks_nobody_else(cluster: Cluster
         await names_are_there(tab)
 
 
-async def test_names_stay_text_and_a_story_tells_a_failure(cluster: Cluster) -> None:
-    async with shown(cluster) as page:
+async def test_names_stay_text_and_a_story_tells_a_failure(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
         tab = page.tab
         assert await tab.js("document.querySelectorAll('main img, main b, main script').length") == 0
         await tab.js(f"document.querySelector('button.job[data-job=\"{page.runs}\"]').click()")
@@ -141,8 +156,8 @@ async def test_names_stay_text_and_a_story_tells_a_failure(cluster: Cluster) -> 
         assert "Traceback\nboom" in text
 
 
-async def test_keys_lead_through_the_chart_and_the_focus_stays(cluster: Cluster) -> None:
-    async with shown(cluster) as page:
+async def test_keys_lead_through_the_chart_and_the_focus_stays(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
         tab = page.tab
         await tab.js("document.getElementById('chart').focus()")
         await tab.key("ArrowDown")
@@ -167,8 +182,69 @@ async def test_keys_lead_through_the_chart_and_the_focus_stays(cluster: Cluster)
         assert await tab.js(f"document.activeElement === {button}")
 
 
-async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(cluster: Cluster) -> None:
-    async with shown(cluster, dark=True) as page:
+async def test_the_focus_stays_on_a_row_when_the_one_before_it_goes(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        tab = page.tab
+        button = f"document.querySelector('#queue button.job[data-job=\"{page.waits + 1}\"]')"
+        await tab.js(f"{button}.focus()")
+        await tab.js(f"self.blurred = 0; {button}.addEventListener('blur', () => (self.blurred += 1))")
+        await page.service.post(f"/v1/jobs/{page.waits}/cancel")
+        await tab.until(f"({rows('queue')}).length === 1")
+        assert await tab.js(f"document.activeElement === {button}")
+        assert await tab.js("self.blurred") == 0
+
+
+async def test_a_story_follows_steps_that_come_while_it_is_asked_for(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        tab, job_id = page.tab, page.waits + 1
+        await tab.js(
+            "self.letGo = []; self.asked = 0; const ask = self.fetch.bind(self);"
+            "self.fetch = async (...given) => { self.asked += 1; const found = await ask(...given);"
+            " await new Promise((done) => self.letGo.push(done)); return found; }; 0"
+        )
+        await tab.js(f"document.querySelector('#mine button.job[data-job=\"{job_id}\"]').click()")
+        await tab.until("self.letGo.length === 1")
+        await page.service.post(f"/v1/jobs/{job_id}/cancel")
+        await tab.until(f"({rows('ended')}).some((text) => text.startsWith('{job_id} '))")
+        await tab.js("self.letGo.pop()()")
+        await tab.until("self.letGo.length === 1")
+        await tab.js("self.letGo.pop()()")
+        await tab.until("document.querySelector('#story-body .why')?.innerText.startsWith('cancelled')")
+        assert await tab.js("self.asked") == 2, "and no more often"
+
+
+async def test_a_story_opened_before_the_one_before_it_has_told_its_end_is_told(
+    browser: Chromium, cluster: Cluster
+) -> None:
+    async with shown(browser, cluster) as page:
+        tab = page.tab
+        click = "document.querySelector('#mine button.job[data-job=\"{}\"]').click();"
+        close = "document.getElementById('story-close').click();"
+        await tab.js(f"{click.format(page.runs)} {close} {click.format(page.failed)} 0")
+        await tab.until("!!document.querySelector('#story-body pre')")
+
+
+async def test_a_job_beyond_the_queue_that_is_sent_is_not_next(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        why = await page.tab.js(
+            "import('/page/static/data.js').then(({ Data }) => {"
+            " const data = new Data(); data.cluster = { free_procs: 9 };"
+            " const why = (id, queue) => { data.queue = queue;"
+            "  return data.why({ id, state: 'queued', tasks: 1, promisedMs: null }); };"
+            " return [why(7, [7, 8]), why(8, [7, 8]), why(9, [7, 8]), why(9, [])]; })"
+        )
+        assert why == [
+            "next in the order",
+            "1 job is ahead of it in the order",
+            "at least 2 jobs are ahead of it in the order",
+            "behind all that is shown here",
+        ]
+
+
+async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_phone(
+    browser: Chromium, cluster: Cluster
+) -> None:
+    async with shown(browser, cluster, dark=True) as page:
         tab = page.tab
         ground = "getComputedStyle(document.body).backgroundColor"
         dark = await tab.js(ground)
@@ -185,8 +261,8 @@ async def test_the_theme_is_the_systems_until_it_is_chosen_and_all_fits_on_a_pho
             assert await tab.js(f"{small}.length") == 0
 
 
-async def test_used_links_and_ended_visits_say_what_to_do(cluster: Cluster) -> None:
-    async with shown(cluster) as page:
+async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
         tab = page.tab
         used = next(url for url in tab.asked if "/page/enter/" in url)
         await tab.go(used)
@@ -198,9 +274,9 @@ async def test_used_links_and_ended_visits_say_what_to_do(cluster: Cluster) -> N
             await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
 
 
-async def test_axe_finds_nothing_serious(cluster: Cluster, tmp_path: Path) -> None:
+async def test_axe_finds_nothing_serious(browser: Chromium, cluster: Cluster, tmp_path: Path) -> None:
     source = await asyncio.to_thread(axe_source, tmp_path)
-    async with shown(cluster, csp=False) as page:
+    async with shown(browser, cluster, csp=False) as page:
         tab = page.tab
         for dark, width in ((False, 1280), (True, 1280), (True, 390)):
             await tab.looks(width=width, dark=dark)
@@ -208,6 +284,37 @@ async def test_axe_finds_nothing_serious(cluster: Cluster, tmp_path: Path) -> No
         await tab.js(f"document.querySelector('button.job[data-job=\"{page.failed}\"]').click()")
         await tab.until("!!document.querySelector('#story-body dl')")
         assert await findings(tab, source) == []
+
+
+def test_a_browser_ends_with_who_has_begun_it() -> None:
+    """A test that is killed leaves none behind."""
+    begin = "from benchmarks._browser import Chromium; print(Chromium()._profile, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", begin], stdin=PIPE, stdout=PIPE, text=True, cwd=Path(__file__).parents[2]
+    ) as parent:
+        assert parent.stdout
+        profile = Path(parent.stdout.readline().strip())
+        try:
+            wait_for((profile / "DevToolsActivePort").exists, "a browser that listens")
+            assert processes(profile)
+            parent.kill()
+            wait_for(lambda: not processes(profile), "the browser's end")
+        finally:
+            parent.kill()
+            for pid in processes(profile):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(profile, ignore_errors=True)
+
+
+def processes(profile: Path) -> list[int]:
+    """Those of the browser with that profile."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(profile).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
 
 
 async def names_are_there(tab: Tab) -> None:

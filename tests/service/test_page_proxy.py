@@ -101,7 +101,8 @@ async def test_names_that_others_resolve_are_refused(proxy: PageProxy, host: str
     assert (await asked(proxy, request.encode())).startswith(b"HTTP/1.0 403 ")
 
 
-async def test_an_authorization_of_the_browsers_is_not_passed_on(service: Running) -> None:
+async def passed_on(folder: Path, *fields: str) -> str:
+    """The head that a service gets of a request with these fields."""
     heads: list[str] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,18 +110,82 @@ async def test_an_authorization_of_the_browsers_is_not_passed_on(service: Runnin
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         writer.close()
 
-    path = service.cluster.path / "listener.sock"
+    path = folder / "listener.sock"
     async with await asyncio.start_unix_server(listen, path):
         with PageProxy(Transport(str(path))) as other:
-            request = (
-                "GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n"
-                "Cookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTransfer-Encoding: chunked\r\n\r\n"
-            )
-            answered = await asked(other, request.encode())
+            head = "\r\n".join(("GET /page/static/main.js HTTP/1.1", "Host: localhost", *fields))
+            answered = await asked(other, f"{head}\r\n\r\n".encode())
+    path.unlink()
     assert answered.endswith(b"\r\n\r\nok")
-    (head,) = heads
-    assert "Cookie: a=b" in head
+    (found,) = heads
+    return found
+
+
+async def test_an_authorization_of_the_browsers_is_not_passed_on(service: Running) -> None:
+    given = ("Authorization: Bearer x", "X-Forwarded-For: 1.2.3.4", "Transfer-Encoding: chunked")
+    head = await passed_on(service.cluster.path, *given)
     assert not [word for word in ("Authorization", "Forwarded", "chunked") if word in head]
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ("_xsrf=1; cosched_page=mine; username-127-0-0-1-8888=x; cosched_page=planted", "cosched_page=mine"),
+        (f"a={'x' * 4000}; cosched_page=mine", "cosched_page=mine"),
+        ("_xsrf=1; not_cosched_page=x", ""),
+    ],
+    ids=["others", "long", "none"],
+)
+async def test_cookies_of_other_services_on_this_machine_are_not_passed_on(
+    service: Running, given: str, passed: str
+) -> None:
+    """A browser sends all that it has for 127.0.0.1, whatever the port; of the longest path first: the visit's."""
+    head = await passed_on(service.cluster.path, f"Cookie: {given}")
+    assert [line for line in head.split("\r\n") if line.lower().startswith("cookie")] == [
+        f"Cookie: {each}" for each in [passed] if each
+    ]
+
+
+async def test_a_planted_cookie_locks_nobody_out(service: Running, browser: aiohttp.ClientSession) -> None:
+    visit = await entered(service)
+    headers = {"Cookie": f"{visit.headers['Cookie']}; cosched_page=planted; big={'x' * 4000}"}
+    async with browser.get(visit.path, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def test_what_is_wrong_here_is_answered_and_said_once(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make_cluster()
+    cluster.certificate("user", "ada")
+    monkeypatch.setenv("COSCHED_IDENTITY", str(cluster.path / "user-ada"))
+    said: list[str] = []
+    with PageProxy(Transport("https://127.0.0.1:1"), say=said.append) as other:
+        (cluster.path / "user-ada" / "user.key").unlink()
+        for _ in range(2):
+            answered = await asked(other, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert answered.startswith(b"HTTP/1.0 502 ")
+            assert b"user.key" in answered
+    assert len(said) == 1
+    assert "user.key" in said[0]
+
+
+async def test_a_fault_of_the_proxys_own_is_said(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(page._Handler, "_pass_back", fails)
+    with PageProxy(Transport(str(service.cluster.socket)), say=said.append) as other:
+        await asked(other, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        async def heard() -> None:
+            while not said:
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(heard(), BOUND_S)
+    assert said == ["The page cannot be passed on: RuntimeError: unforeseen"]
 
 
 async def test_long_heads_are_refused(proxy: PageProxy) -> None:

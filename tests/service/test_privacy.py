@@ -1,12 +1,16 @@
 """Who is at a desk is told to operators alone: no document, page or log line says it to anybody else."""
 
+import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import aiohttp
-from kit.service import ME, Cluster, Running, running
+import msgspec
+from kit.service import DEADLINE_S, ME, Cluster, Running, running
 
+from cosched.identity.names import Kind
 from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence
@@ -22,16 +26,22 @@ BEAT = wire.Heartbeat(
 PRIVATE = ("present", "away", "ada", "input", "terminals", "pressure")
 
 
-async def asked(service: Running, user: str, path: str) -> Any:
-    """What a user without any office is told, over TLS."""
-    secured = service.cluster.certificate("user", user)
+async def answered(service: Running, kind: Kind, name: str, path: str) -> tuple[int, str]:
+    """Status and text of what is told over TLS to whom that certificate names."""
+    secured = service.cluster.certificate(kind, name)
     url = f"https://127.0.0.1:{service.service.port}{path}"
     async with (
         aiohttp.ClientSession() as session,
         session.get(url, ssl=secured, server_hostname="scheduler") as answer,
     ):
-        assert answer.status == 200, await answer.text()
-        return await answer.json()
+        return answer.status, await answer.text()
+
+
+async def asked(service: Running, user: str, path: str) -> Any:
+    """What a user without any office is told."""
+    status, text = await answered(service, "user", user, path)
+    assert status == 200, text
+    return json.loads(text)
 
 
 def told(document: Any) -> set[str]:
@@ -64,6 +74,21 @@ async def test_other_users_see_what_is_free_and_operators_who_is_there(service: 
     assert (own[0]["usage"]["cpu_local"], own[0]["limited_cpus"]) == (1.25, 0.25)
 
 
+async def test_what_owners_use_of_nodes_is_measured_for_operators_alone(service: Running) -> None:
+    async with service.agent("n1") as agent:
+        await agent.say(BEAT)
+        await service.beaten("n1", Presence.PRESENT)
+        sides = []
+        async with service.http.get("/metrics") as answer:
+            sides.append(set(re.findall('side="([a-z]+)"', await answer.text())))
+        status, text = await answered(service, "user", "bob", "/metrics")
+        assert (status, "cosched_node_owner_wakeup_seconds" in text) == (200, True)
+        sides.append(set(re.findall('side="([a-z]+)"', text)))
+        assert sides == [{"parallel", "local", "system"}, {"parallel"}]
+        status, text = await answered(service, "node", "n1", "/metrics")
+        assert (status, "certificate of node 'n1'" in text) == (403, True)
+
+
 async def test_a_pause_is_told_without_whose_word_it_is(service: Running) -> None:
     async with service.agent("n1") as agent:
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
@@ -94,3 +119,42 @@ async def test_neither_the_log_nor_a_job_says_at_which_desk_somebody_came(
                 await service.until(lambda there=there: (entry.owner is not None) is there, f"owned {there}")
         assert "owner came" not in service.log.getvalue()
         assert "owner left" not in service.log.getvalue()
+
+
+async def test_what_a_node_is_for_a_waiting_job_says_nothing_of_who_is_there(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=4)
+    made = make_cluster(policy="3dbf-light", contract=contract, operators=[ME])
+    async with running(made) as service, service.agent("n1", owner=contract) as agent:
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        await agent.say(msgspec.structs.replace(BEAT, presence=Presence.AWAY))
+        await service.beaten("n1")
+        await service.job_in(await service.submit(tasks=1), "running")
+        path = f"/v1/jobs/{await service.submit(tasks=8, time_limit_s=60)}/explain"
+        before, own_before = await asked(service, "bob", path), await service.get(path)
+        assert before["nodes"] == own_before["nodes"]
+        assert [each["name"] for each in before["nodes"]] == ["n1"]
+        await agent.say(BEAT)
+        async with asyncio.timeout(DEADLINE_S):
+            while (own := await service.get(path))["nodes"] == own_before["nodes"]:
+                await asyncio.sleep(0.01)
+        assert own["nodes"][0]["used_cpus"] == 2.25
+        assert (await asked(service, "bob", path))["nodes"] == before["nodes"]
+
+
+async def test_how_a_job_ended_is_told_to_its_user_and_operators(service: Running) -> None:
+    """To others its state alone: neither who ended it nor what it wrote last, by none of the ways to ask."""
+    async with service.agent("n1") as agent:
+        await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        failed = await service.submit()
+        await service.job_in(failed, "running")
+        await agent.ends(failed, wire.Exit(status=3), b"the last line\n")
+        await service.job_in(failed, "failed")
+        cancelled = await service.submit(hold=True)
+        await service.post(f"/v1/jobs/{cancelled}/cancel")
+        for job_id, words in ((failed, "status 3"), (cancelled, f"by {ME}")):
+            for path in (f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/explain"):
+                assert words in json.dumps(await service.get(path)), path
+                assert words not in json.dumps(await asked(service, "bob", path)), path
+        assert (await asked(service, "bob", f"/v1/jobs/{failed}"))["failure"] is None

@@ -5,61 +5,46 @@ from cosched.monitoring.dashboards import node_states
 from cosched.monitoring.dashboards.jobs import ALIVE
 from cosched.monitoring.dashboards.policies import PASS_LENGTH
 from cosched.monitoring.dashboards.queries import least, most, picked, quantile, rate, total
-from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row
+from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, number
 
 _ANY = ".*"
 _PROCESS = {each.name: each for each in series.PROCESS}
 
 _NOW = (
-    Panel(
+    number(
         title="Scheduler",
         description="Whether Prometheus reaches the scheduler. Jobs go on while it is down; none starts.",
-        unit="none",
-        kind="number",
         width=3,
-        height=4,
         queries=(Query('min(up{job="cosched", cluster=~"$cluster"})', "reached"),),
         names=node_states.YES_IS_GOOD,
         alerts=("CoschedSchedulerDown",),
     ),
-    Panel(
+    number(
         title="Accepts jobs",
         description="It refuses them while its journal cannot be written.",
-        unit="none",
-        kind="number",
         width=3,
-        height=4,
         queries=(Query(least(series.ACCEPTING), "accepts"),),
         names=node_states.YES_IS_GOOD,
         alerts=("CoschedJournalFull",),
     ),
-    Panel(
+    number(
         title="Policy fails",
         description="Whether passes of the scheduling policy fail, so that no job starts. They are tried again.",
-        unit="none",
-        kind="number",
         width=3,
-        height=4,
         queries=(Query(most(series.POLICY_FAILING), "fails"),),
         names=node_states.YES_IS_BAD,
         alerts=("CoschedPolicyFails",),
     ),
-    Panel(
+    number(
         title="Nodes",
         description="Nodes of the allow-list, by state.",
-        unit="none",
-        kind="number",
         width=8,
-        height=4,
         queries=(Query(total(series.NODES, "state"), "{{state}}"),),
     ),
-    Panel(
+    number(
         title="Jobs",
         description="Jobs that wait, run, or are on their way from the one to the other.",
-        unit="none",
-        kind="number",
         width=7,
-        height=4,
         queries=(Query(total(series.JOBS, "state"), "{{state}}"),),
     ),
     Panel(

@@ -3,52 +3,40 @@
 from cosched.monitoring import recordings, series
 from cosched.monitoring.dashboards import node_states
 from cosched.monitoring.dashboards.queries import coded, increase, least, most, quantile, recorded, total
-from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable
+from cosched.monitoring.dashboards.values import Dashboard, Panel, Query, Row, Variable, number
 
 _NODE = "$node"
 
 _NOW = (
-    Panel(
+    number(
         title="Tasks",
         description="Tasks of jobs that hold the node, and how many it takes at once (0 while it is out of service).",
-        unit="none",
-        kind="number",
         width=6,
-        height=4,
         queries=(
             Query(total(series.NODE_TASKS, node=_NODE), "tasks"),
             Query(total(series.NODE_TASKS_LIMIT, node=_NODE), "at most"),
         ),
     ),
-    Panel(
+    number(
         title="Guard answers",
         description="The guard carries out limits and pauses; where it does not answer no job is started.",
-        unit="none",
-        kind="number",
         width=6,
-        height=4,
         queries=(Query(least(series.NODE_GUARD_UP, node=_NODE), "answers"),),
         names=node_states.YES_IS_GOOD,
         alerts=("CoschedGuardLost",),
     ),
-    Panel(
+    number(
         title="Paused",
         description="Whether the desk's owner has paused parallel work.",
-        unit="none",
-        kind="number",
         width=6,
-        height=4,
         queries=(Query(most(series.NODE_PAUSED, node=_NODE), "paused"),),
         names=node_states.YES_IS_BAD,
     ),
-    Panel(
+    number(
         title="Sources of presence that fail",
         description="Ways to see whether somebody is at the desk that do not work there. With none left it counts as "
         "used.",
-        unit="none",
-        kind="number",
         width=6,
-        height=4,
         queries=(Query(total(series.NODE_PRESENCE_BLIND, node=_NODE), "fail"),),
         warn=1,
         fail=2,

@@ -36,6 +36,7 @@ REASONS = _named(PUBLIC_REASONS)
 #: Of series that are 1 or 0.
 YES_IS_BAD = (Named(0, "no", "green"), Named(1, "yes", "red"))
 YES_IS_GOOD = (Named(0, "no", "red"), Named(1, "yes", "green"))
+_PRIVATE = "By local users and by the system too where Prometheus asks with an operator's certificate."
 
 
 def states(node: str, height: int, *, opens_desk: bool = False) -> Panel:
@@ -76,8 +77,7 @@ def cpus_by_side(node: str) -> Panel:
     """CPUs in use, by who uses them, below the ceiling of parallel work."""
     return Panel(
         title="CPUs in use",
-        description="By parallel jobs, by local users, and by the system; and what contracts leave to parallel work, "
-        "which its line must stay below.",
+        description=f"By parallel jobs, and what contracts leave to them, which their line must stay below. {_PRIVATE}",
         unit="none",
         queries=(
             Query(total(series.NODE_CPUS_USED, "side", node=node), "{{side}}"),
@@ -91,7 +91,7 @@ def memory_by_side(node: str) -> Panel:
     """Memory in use, by who uses it, and what there is."""
     return Panel(
         title="Memory in use",
-        description="By parallel jobs, by local users, and by the system; and all that the nodes have.",
+        description=f"By parallel jobs, and all that the nodes have. {_PRIVATE}",
         unit="bytes",
         queries=(
             Query(total(series.NODE_MEMORY_USED, "side", node=node), "{{side}}"),

@@ -1,6 +1,7 @@
 """What a dashboard consists of, without Grafana's own words: rows of panels, each with queries and a description."""
 
-from typing import Literal
+from functools import partial
+from typing import Final, Literal
 
 import msgspec
 
@@ -43,6 +44,10 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     fail: float | None = None
     names: tuple[Named, ...] = ()
     opens_desk: bool = False
+
+
+#: A panel of numbers for now, as a dashboard's first row has them.
+number: Final = partial(Panel, unit="none", kind="number", height=4)
 
 
 class Row(msgspec.Struct, frozen=True):

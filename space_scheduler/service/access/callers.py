@@ -13,7 +13,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from cosched.identity.tls import Expired, Peer, peer_of, serial_of
+from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.members import Members
+from space_scheduler.service.access.operators import Operators
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.access.tokens import NoToken, Tokens
 from space_scheduler.service.log import Log
@@ -25,7 +27,7 @@ AGENTS: Final = "/v1/agent"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A user, and whether he may do what operators do. ``named`` is False for a uid without a name on this host.
+    """A user, and whether that one may do what operators do. ``named`` is False for a uid without a name on this host.
 
     ``read_only``: no user, but what reads for monitoring.
     """
@@ -37,15 +39,16 @@ class Caller(msgspec.Struct, frozen=True):
     read_only: bool = False
 
     def may_change(self, owner: str) -> bool:
-        """Whether he may cancel, hold, release and read the output of that user's jobs."""
+        """Whether this caller may cancel, hold, release and read the output of that user's jobs."""
         return self.operator or (self.named and self.user == owner)
 
 
 class Callers:
     """Tells who sends a request. ``tokens`` is None where they are not taken."""
 
-    def __init__(self, operators: Container[str], members: Members, tokens: Tokens | None, log: Log) -> None:
+    def __init__(self, operators: Operators, members: Members, tokens: Tokens | None, log: Log) -> None:
         self._operators = operators
+        self._names: Lookups[int, str | None] = Lookups(_name_of)
         self._members = members
         self._tokens = tokens
         self._log = log
@@ -54,19 +57,18 @@ class Callers:
 
     def of(self, request: web.Request) -> Caller:
         """Who sent a request. Raises :class:`Refusal` for what is no user."""
+        caller = self.identified(request)
+        if caller.operator or caller.by_token or not caller.named or caller.user not in self._operators:
+            return caller
+        return msgspec.structs.replace(caller, operator=True)
+
+    def identified(self, request: web.Request) -> Caller:
+        """The same, without looking whether it is an operator by name. Raises :class:`Refusal`."""
         if (secured := secured_by(request)) is not None:
             return self._over_tls(request, secured)
-        transport = request.transport
-        connection = transport.get_extra_info("socket") if transport else None
-        if connection is None or connection.family != socket.AF_UNIX:
-            raise Refusal(403, "who you are cannot be told from this connection")
-        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, _ = _CREDENTIALS.unpack(packed)
-        try:
-            user = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return Caller(f"uid {uid}", uid == 0, named=False)
-        return Caller(user, uid == 0 or user in self._operators)
+        uid = _uid_of(request)
+        user = self._names.get(uid)
+        return Caller(f"uid {uid}" if user is None else user, uid == 0, named=user is not None)
 
     def operator(self, request: web.Request, what: str) -> Caller:
         """The operator who sent a request; ``what`` is done by operators alone. Raises :class:`Refusal`."""
@@ -83,7 +85,7 @@ class Callers:
             raise Refusal(403, f"the certificate of {peer.kind} {peer.name!r} was revoked")
         if peer.kind != "user":
             raise Refusal(403, f"the API is for users; this is the certificate of {peer.kind} {peer.name!r}")
-        return Caller(peer.name, peer.name in self._operators)
+        return Caller(peer.name)
 
     def _by_token(self, request: web.Request) -> Caller:
         if self._tokens is None:
@@ -102,7 +104,7 @@ class Callers:
         return Caller(user, named=not token.read_only, by_token=True, read_only=token.read_only)
 
     def gate(self, readable: Collection[str]) -> Middleware:
-        """The middleware behind which nobody comes over TLS who cannot say who he is, whatever he asks for.
+        """The middleware behind which nobody comes over TLS without saying who it is, whatever is asked for.
 
         ``readable`` are the addresses of routes that a read-only token may get; all else is refused it.
         """
@@ -112,16 +114,41 @@ class Callers:
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
         ) -> web.StreamResponse:
             secured = secured_by(request)
-            if secured is not None and request.path != AGENTS:
-                peer = certificate_of(request)
-                if peer is None or self._members.is_revoked(serial_of(secured)):
-                    caller = self.of(request)
-                    if caller.read_only and not _gets_one_of(request, readable):
-                        allowed = ", ".join(readable)
-                        raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
+            if secured is None:
+                await self._learn(_uid_of(request))
+            elif request.path != AGENTS:
+                caller = self.identified(request)
+                if caller.read_only and not _gets_one_of(request, readable):
+                    allowed = ", ".join(readable)
+                    raise Refusal(403, f"{caller.user} may get {allowed}, and nothing else", found=caller.user)
+                if not caller.by_token:
+                    await self._operators.learn(caller.user)
             return await handler(request)
 
         return middleware
+
+    async def _learn(self, uid: int) -> None:
+        """Have the name of that user, and whether it is an operator's, as handlers will ask."""
+        if user := await self._names.learn(uid):
+            await self._operators.learn(user)
+
+
+def _uid_of(request: web.Request) -> int:
+    """Whose process is at the other end of a Unix socket. Raises :class:`Refusal`."""
+    transport = request.transport
+    connection = transport.get_extra_info("socket") if transport else None
+    if connection is None or connection.family != socket.AF_UNIX:
+        raise Refusal(403, "who you are cannot be told from this connection")
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(packed)
+    return int(uid)
+
+
+def _name_of(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
 
 
 def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:

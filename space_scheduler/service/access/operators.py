@@ -1,8 +1,4 @@
-"""Who is an operator: users by name, and the members of groups as the system has them (``@GROUP``).
-
-Groups are asked of the host's name services (NSS), which may be a directory of the whole site: an answer counts for
-:data:`LASTS_S`, so a change is seen within that time and no flood of requests reaches the directory.
-"""
+"""Who is an operator: users by name, and the members of groups as the system has them (``@GROUP``)."""
 
 import grp
 import os
@@ -11,37 +7,28 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from space_scheduler.service.access.lookups import Lookups
+
 GROUP: Final = "@"
-#: Within which a change of who is in a group is seen.
-LASTS_S: Final = 30.0
-_MOST: Final = 10_000
 
 
 class Operators:
-    """``user in operators``."""
+    """``user in operators``, as far as it was learnt (:meth:`learn`)."""
 
     def __init__(self, listed: Iterable[str], now_s: Callable[[], float] = time.monotonic) -> None:
         """``listed`` as ``operators`` in ``cluster.yaml`` has it."""
         listed = list(listed)
         self._users = frozenset(each for each in listed if not each.startswith(GROUP))
         self._groups = [each.removeprefix(GROUP) for each in listed if each.startswith(GROUP)]
-        self._now_s = now_s
-        self._known: dict[str, tuple[float, bool]] = {}
+        self._members: Lookups[str, bool] = Lookups(lambda user: _is_member(user, self._groups), now_s)
 
-    def __contains__(self, user: object) -> bool:
-        if not isinstance(user, str):
-            return False
-        if user in self._users or not self._groups:
-            return user in self._users
-        asked_s, known = self._known.get(user, (-LASTS_S, False))
-        now_s = self._now_s()
-        if now_s - asked_s < LASTS_S:
-            return known
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        found = _is_member(user, self._groups)
-        self._known[user] = now_s, found
-        return found
+    async def learn(self, user: str) -> None:
+        """Have an answer for that user that is not too old."""
+        if self._groups and user not in self._users:
+            await self._members.learn(user)
+
+    def __contains__(self, user: str) -> bool:
+        return user in self._users or bool(self._members.get(user))
 
 
 def _is_member(user: str, groups: list[str]) -> bool:

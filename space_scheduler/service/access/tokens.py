@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -46,12 +47,13 @@ class NoToken(Exception):
 
 
 class Tokens:
-    """All tokens of this cluster, in ``state/tokens.json``."""
+    """All tokens of this cluster, in ``state/tokens.json``. It is written in threads, and read while it is."""
 
     def __init__(self, path: Path, now_s: Callable[[], float] = time.time) -> None:
         """Raises :class:`Failed` where the file is there and cannot be understood: nobody is let in by guessing."""
         self._path = path
         self._now_s = now_s
+        self._writing = Lock()
         try:
             found = msgspec.json.decode(path.read_bytes(), type=list[Token])
         except FileNotFoundError:
@@ -62,14 +64,14 @@ class Tokens:
 
     def create(self, user: str, label: str, life_s: float, *, read_only: bool = False) -> tuple[Token, str]:
         """A new token and its words, which are told this once. Raises :class:`Failed`."""
-        now_s = self._now_s()
-        alive = {key: each for key, each in self._known.items() if each.expires_s > now_s}
-        if sum(each.user == user for each in alive.values()) >= MOST:
-            raise Failed(f"{user} has {MOST} tokens, as many as one may: revoke some (cosched token revoke)")
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        number = secrets.token_hex(_ID_BYTES)
-        made = Token(number, user, label, now_s, now_s + life_s, _digest(secret), read_only)
-        self._write({**alive, made.id: made})
+        now_s = self._now_s()
+        made = Token(secrets.token_hex(_ID_BYTES), user, label, now_s, now_s + life_s, _digest(secret), read_only)
+        with self._writing:
+            alive = {key: each for key, each in self._known.items() if each.expires_s > now_s}
+            if sum(each.user == user for each in alive.values()) >= MOST:
+                raise Failed(f"{user} has {MOST} tokens, as many as one may: revoke some (cosched token revoke)")
+            self._write({**alive, made.id: made})
         return made, f"{_MARK}_{made.id}_{secret}"
 
     def token_of(self, words: str) -> Token:
@@ -95,7 +97,8 @@ class Tokens:
 
     def revoke(self, number: str) -> None:
         """Let it be worth nothing from now on. Raises :class:`Failed`."""
-        self._write({key: each for key, each in self._known.items() if key != number})
+        with self._writing:
+            self._write({key: each for key, each in self._known.items() if key != number})
 
     def _write(self, tokens: dict[str, Token]) -> None:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,6 +21,7 @@ from space_scheduler.service.access.members import Members, checked_serials
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.access.tokens import Token, Tokens
 from space_scheduler.service.api.bodies import Bodies
+from space_scheduler.service.api.rates import Rates
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.launch.sharing import reshapes, reshaping, rules_of, shared, shares_nodes
 from space_scheduler.service.link.link import Link
@@ -27,6 +29,9 @@ from space_scheduler.service.log import Log
 
 _MOST_USERS: Final = 1000
 _LONGEST_LABEL: Final = 100
+#: That one user may make and revoke: each is written to disk.
+_TOKENS_PER_MINUTE: Final = 60
+_WRITES: Final = "makes and revokes tokens"
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
@@ -52,6 +57,7 @@ class Administration:
         self._callers = callers
         self._bodies = bodies
         self._log = log
+        self._rates = Rates(_TOKENS_PER_MINUTE)
 
     # nodes
 
@@ -157,7 +163,9 @@ class Administration:
             raise BadInput("token: life_s", f"found {asked.life_s:g}", expected)
         if len(asked.label) > _LONGEST_LABEL or not asked.label.isprintable():
             raise BadInput("token: label", "too long, or not printable", f"at most {_LONGEST_LABEL} characters")
-        made, words = self._tokens.create(user, asked.label, asked.life_s, read_only=asked.read_only)
+        self._rates.take(caller.user, _WRITES)
+        making = partial(self._tokens.create, user, asked.label, asked.life_s, read_only=asked.read_only)
+        made, words = await asyncio.to_thread(making)
         self._log.info("token made", id=made.id, user=user, by=caller.user)
         authority = (Path(self._config.identity) / CA_PEM).read_text(encoding="ascii")
         return answer(docs.NewToken(self._token(made), words, authority), 201)
@@ -175,7 +183,8 @@ class Administration:
         found = self._tokens.get(number)
         if found is None or not (caller.operator or found.user == caller.user):  # others' are not even confirmed
             raise Refusal(404, f"{caller.user} has no token {number!r} (see: cosched token list)", found=number)
-        self._tokens.revoke(number)
+        self._rates.take(caller.user, _WRITES)
+        await asyncio.to_thread(self._tokens.revoke, number)
         self._log.info("token revoked", id=number, user=found.user, by=caller.user)
         return answer(self._token(found))
 

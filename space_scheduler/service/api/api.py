@@ -26,6 +26,7 @@ from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
 from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import Caller, Callers
+from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
@@ -89,6 +90,7 @@ class Api:
         self._reshaping = reshaping(config)
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
+        self._numbers: Lookups[str, int] = Lookups(user_number)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
 
     # jobs
@@ -102,10 +104,11 @@ class Api:
         except submissions.TooLarge as error:
             raise refusal_of(error, 413) from None
         self._may_submit(caller)
+        number = await self._numbers.learn(caller.user)
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
         job = Job(
-            0, given.tasks, limit_us, 0, user_number(caller.user), memory_bytes, requeue=given.requeue,
+            0, given.tasks, limit_us, 0, number, memory_bytes, requeue=given.requeue,
             kind=given.kind or "", program=program(caller.user, given), coscheduling=given.coscheduling or "",
             long=given.job_class == "long", foldable=given.fold is not False,
             crossing_ppm=None if given.crossing is None else round(given.crossing * ALONE_PPM),
@@ -181,8 +184,9 @@ class Api:
         """Why it is in its state."""
         caller = self._caller(request)
         record = await self.waiting.find(queries.job_id(request))
-        explained = await self.host.explain(record.id)
-        found = documents.explanation(record, explained, self.host.clock.when, reshaping=self._reshaping)
+        explained = await self.host.explain(record.id, owners=caller.operator)
+        own = caller.may_change(record.user)
+        found = documents.explanation(record, explained, self.host.clock.when, own=own, reshaping=self._reshaping)
         return answer(
             msgspec.structs.replace(
                 found,
@@ -323,9 +327,10 @@ class Api:
         """The document of all this."""
         return answer(openapi.document())
 
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """For Prometheus."""
-        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+    async def metrics(self, request: web.Request) -> web.Response:
+        """For Prometheus; with what owners use of nodes for operators alone."""
+        text = self._metrics.exposition(owners=self._caller(request).operator)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """Whether jobs are accepted."""

@@ -10,7 +10,6 @@ from cosched.model.width import Components, Flexible, Range
 from cosched.wire.api import (
     EffortDoc,
     Explanation,
-    Failure,
     HeldDoc,
     JobDoc,
     OnNodeDoc,
@@ -58,7 +57,7 @@ def worded(reason: Reason, when: When) -> str:
 def job_doc(
     record: JobRecord, when: When, now_us: int, *, own: bool, present: Reason | None = None, reshaping: bool = False
 ) -> JobDoc:
-    """A job. ``own``: for its user or an operator; others do not see where it works and what it wrote.
+    """A job. ``own``: for its user or an operator; others do not see where it works, what it wrote and how it failed.
 
     ``present``: why it is in its state now, where that is more than the reason of its last step. ``reshaping``: the
     policy gives jobs other shapes.
@@ -101,7 +100,7 @@ def job_doc(
         promised_start=promised(when, record.promised_us) if record.state is JobState.QUEUED else None,
         exit_status=how.status if how else None,
         signal=how.signal if how else None,
-        failure=_failure(facts.failure, own=own),
+        failure=facts.failure if own else None,
         history=[_step(each, when, own=own) for each in record.history],
     )
 
@@ -149,26 +148,19 @@ def _effort(record: JobRecord) -> EffortDoc | None:
     return EffortDoc(found.orientation, seconds(found.ran_us), communication, *(round(rate, 1) for rate in rates))
 
 
-def _failure(failure: Failure | None, *, own: bool) -> Failure | None:
-    if failure is None or own:
-        return failure
-    return Failure(failure.message, failure.node, failure.rank)
-
-
 def _step(transition: Transition, when: When, *, own: bool) -> Step:
     reason = why_doc(transition.reason, when) if transition.reason else None
     note = transition.note or transition.cause
     return Step(iso(when, transition.now_us), transition.state.value, reason, note if own else "")
 
 
-def explanation(record: JobRecord, explained: Explained, when: When, *, reshaping: bool) -> Explanation:
-    """Why a job is in the state it is in."""
-    reason = explained.reason
-    text = explained.note or explained.cause or explained.state.value
+def explanation(record: JobRecord, explained: Explained, when: When, *, own: bool, reshaping: bool) -> Explanation:
+    """Why a job is in the state it is in. ``own``: as :func:`job_doc` has it; others do not see the step's note."""
+    reason, note, cause = explained.reason, explained.note if own else "", explained.cause
+    text = note or cause or explained.state.value
     document = why_doc(reason, when) if reason else WhyDoc(explained.state.value.replace(" ", "_"), text)
-    cause = explained.cause
-    if explained.note and reason:
-        cause = f"{cause}: {explained.note}" if cause else explained.note
+    if note and reason:
+        cause = f"{cause}: {note}" if cause else note
     return Explanation(
         record.id,
         explained.state.value,

@@ -1,15 +1,17 @@
-"""How fast one user may submit: as many as in a minute at once, and again as time passes (a token bucket)."""
+"""How fast one user may ask: as often as in a minute at once, and again as time passes (a token bucket)."""
 
 import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from space_scheduler.service.access.problems import Refusal
+
 _MINUTE_S: Final = 60.0
 
 
 class Rates:
-    """One bucket for each user that has submitted lately."""
+    """One bucket for each user that has asked lately."""
 
     def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
         """``per_minute`` 0: as fast as they like."""
@@ -28,6 +30,11 @@ class Rates:
         self._left[user] = (tokens - taken, now_s)
         self._forget(now_s)
         return 0.0 if taken else (1 - tokens) / pace
+
+    def take(self, user: str, does: str) -> None:
+        """Take one for what that user does. Raises :class:`Refusal`, with the time to wait."""
+        if wait_s := self.wait_s(user):
+            raise Refusal(429, f"{user} {does} too often; again in {wait_s:.3g} s", retry_after_s=wait_s)
 
     def give_back(self, user: str) -> None:
         """What was taken came to nothing."""

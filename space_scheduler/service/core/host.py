@@ -153,9 +153,12 @@ class CoreHost:
         """The last published state. Never blocks; what has been answered is in it."""
         return self._worker.view
 
-    async def explain(self, job_id: int) -> Explained:
-        """Why a job, alive or ended, is in its state. Raises ``UnknownJob``."""
-        return await self._do(lambda core, _: core.explain(job_id), decides=False, reads=True)
+    async def explain(self, job_id: int, *, owners: bool = False) -> Explained:
+        """Why a job, alive or ended, is in its state. Raises ``UnknownJob``.
+
+        ``owners``: what is used of nodes is told with what their owners use, which is for operators.
+        """
+        return await self._do(lambda core, _: core.explain(job_id, owners=owners), decides=False, reads=True)
 
     async def job(self, job_id: int) -> JobRecord:
         """A job, alive or ended. Raises ``UnknownJob``."""

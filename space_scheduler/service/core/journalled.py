@@ -358,13 +358,13 @@ class JournalledCore:
 
     # looking at it
 
-    def explain(self, job_id: int) -> Explained:
-        """Why a job is in its state. Raises ``UnknownJob``."""
+    def explain(self, job_id: int, *, owners: bool = False) -> Explained:
+        """Why a job is in its state; with ``owners``, nodes with what their owners use. Raises ``UnknownJob``."""
         record = self.state.records.get(job_id)
         if record is not None:
             reason, cause = self.state.explain(job_id), caused(record.cause) if record.cause else ""
             note = self.records[job_id].history[-1].note
-            nodes = tuple(self.state.explain_nodes(job_id))
+            nodes = tuple(self.state.explain_nodes(job_id, owners=owners))
             return Explained(record.state, reason, record.decided_us, cause, note, record.promise_us, nodes)
         ended = self.journal.job(job_id)
         if ended is None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.registry import Collector
 
 from cosched.config.cluster import ClusterConfig
+from cosched.monitoring import series
+from space_scheduler.service.access.certificates import Certificates
 from space_scheduler.service.journal.records import Committed, View
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.link import Link
@@ -47,19 +49,19 @@ class Metrics(Collector):
         link: Link,
         set_aside: Counter[str],
         journal: Path,
-        identity: Path,
+        certificates: Certificates,
     ) -> None:
-        """``set_aside`` counts by cause; ``journal`` is a file's path, ``identity`` the directory of certificates."""
+        """``set_aside`` counts by cause; ``journal`` is a file's path."""
         self._core = core
         self._registry = CollectorRegistry()
-        self._text, self._made_s = b"", 0.0
+        self._made: dict[bool, tuple[bytes, float]] = {}  # with owners' use or without, and when
         self.jobs = JobSeries(self._registry)
         self._nodes = NodeSeries(book, set_aside, config)
         self._decisions = DecisionSeries()
         self.service = ServiceSeries(self._registry, link.refused)
         self.http = HttpSeries(self._registry)
         self.disk = DiskSeries(journal)
-        self.certificates = CertificateSeries(identity, book)
+        self._certificates = CertificateSeries(certificates)
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
 
@@ -68,12 +70,17 @@ class Metrics(Collector):
         self._decisions.committed(committed)
         self.jobs.committed(committed)
 
-    def exposition(self) -> bytes:
-        """The text that Prometheus reads. Who asks again within :data:`FRESH_S` gets the same text."""
+    def exposition(self, *, owners: bool) -> bytes:
+        """The text that Prometheus reads. Who asks again within :data:`FRESH_S` gets the same text.
+
+        ``owners``: with what local users and the system use of each node, which is for operators.
+        """
         now_s = monotonic()
-        if not self._text or now_s - self._made_s >= FRESH_S:
-            self._text, self._made_s = generate_latest(self._registry), now_s
-        return self._text
+        text, made_s = self._made.get(owners, (b"", 0.0))
+        if not text or now_s - made_s >= FRESH_S:
+            text = generate_latest(self._registry if owners else _Public(self._registry))
+            self._made[owners] = text, now_s
+        return text
 
     def collect(self) -> Iterator[Family]:
         """What is read at the moment of asking."""
@@ -83,5 +90,17 @@ class Metrics(Collector):
         yield from self._nodes.collect(held)
         yield from self._decisions.collect()
         yield from self.service.collect(view)
-        for part in (self.http, self.disk, self.certificates):
+        for part in (self.http, self.disk, self._certificates):
             yield from part.collect()
+
+
+class _Public(Collector):
+    """A registry without the samples that are for operators."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for each in self._registry.collect():
+            each.samples = [one for one in each.samples if one.labels.get("side") not in series.PRIVATE_SIDES]
+            yield each

@@ -3,6 +3,11 @@
 from importlib.resources import files
 from typing import Final
 
+#: Whatever else lies in the folder (an editor's copy) is not served.
+_NAMES: Final = (
+    *("index.html", "page.css", "icon.svg"),
+    *("bars.js", "chart.js", "data.js", "format.js", "main.js", "story.js", "tables.js", "theme.js"),
+)
 _KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -17,4 +22,4 @@ class Asset:
 def assets() -> dict[str, Asset]:
     """All files by name."""
     folder = files("space_scheduler.service.page").joinpath("static")
-    return {each.name: Asset(each.name, each.read_bytes()) for each in folder.iterdir()}
+    return {name: Asset(name, folder.joinpath(name).read_bytes()) for name in _NAMES}

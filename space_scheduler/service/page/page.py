@@ -5,12 +5,11 @@ everybody on that machine, so what it shows wants the cookie too that a one-time
 """
 
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import hdrs, web
 
-from cosched.wire.api import PageLink
+from cosched.wire.api import PAGE_COOKIE, PageLink
 from space_scheduler.service.access.callers import Callers
 from space_scheduler.service.access.problems import Refusal, answer
 from space_scheduler.service.api.api import Api
@@ -20,10 +19,13 @@ from space_scheduler.service.page.rows import JobRow
 from space_scheduler.service.page.streams import Stream, Streams
 from space_scheduler.service.page.visits import LINK_S, VISIT_S, NoVisit, Visit, Visits
 
-COOKIE: Final = "cosched_page"
 _PIECE_BYTES: Final = 64 << 10
+#: What is shown holds still; and a comment, which no page sees, so that it is noticed when the reader has gone.
+_STILL: Final = b"event: still\ndata: {}\n\n"
+_NOTHING: Final = b":\n\n"
 #: Streams that one user may open in a minute, and links that one may ask for.
 _PER_MINUTE: Final = 60
+_OPENS: Final = "opens the page"
 #: Nothing of elsewhere, no inline code, in nobody's frame, no text that becomes code; nothing is stored.
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -74,26 +76,26 @@ class Page:
 
     async def page_link(self, request: web.Request) -> web.Response:
         """A one-time link for whoever asks."""
-        user = self._callers.of(request).user
-        self._may_ask(user)
+        user = self._callers.identified(request).user
+        self._rates.take(user, _OPENS)
         return answer(PageLink(f"/page/enter/{self._visits.link(user)}", LINK_S), 201)
 
     async def enter(self, request: web.Request) -> web.Response:
         """Use a link: the cookie, and on to the page."""
-        user = self._callers.of(request).user
+        user = self._callers.identified(request).user
         try:
             visit, cookie = self._visits.enter(request.match_info["secret"], user)
         except NoVisit as error:
             return _sorry(error)
         entered = web.Response(text=_ENTERED.format(visit=visit.id), content_type="text/html", headers=HEADERS)
         entered.set_cookie(
-            COOKIE, cookie, path=f"/page/s/{visit.id}/", max_age=int(VISIT_S), httponly=True, samesite="Strict"
+            PAGE_COOKIE, cookie, path=f"/page/s/{visit.id}/", max_age=int(VISIT_S), httponly=True, samesite="Strict"
         )
         return entered
 
     async def asset(self, request: web.Request) -> web.Response:
         """A script or a style: the same for everybody."""
-        self._callers.of(request)
+        self._callers.identified(request)
         found = self._assets.get(request.match_info["name"])
         if found is None:
             raise web.HTTPNotFound
@@ -118,7 +120,7 @@ class Page:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """What there is to see and what changes, for as long as the reader stays."""
         visit = self._asked_by_page(request)
-        self._may_ask(visit.user)
+        self._rates.take(visit.user, _OPENS)
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream; charset=utf-8"})
         stream = self._streams.open(visit.user)
         try:
@@ -133,7 +135,7 @@ class Page:
 
     async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
         streams, position = self._streams, request.headers.get("Last-Event-ID", "")
-        told_own: list[JobRow] = []
+        told_own: list[JobRow] | None = None  # a browser that comes back has those of before
         you = {"user": stream.user}
         await response.write(b"retry: 2000\nevent: you\ndata: %b\n\n" % msgspec.json.encode(you))
         while not streams.stopping and self._lasts(request):
@@ -151,7 +153,7 @@ class Page:
                 for at in range(0, len(event), _PIECE_BYTES):
                     await response.write(event[at : at + _PIECE_BYTES])
             if not await stream.waited():
-                await response.write(b"event: still\ndata: {}\n\n")
+                await response.write(_STILL if streams.seeing else _NOTHING)
 
     def _lasts(self, request: web.Request) -> bool:
         """Whether the visit, and what proves whose the connection is, are still good."""
@@ -165,7 +167,8 @@ class Page:
         """Whose data are asked for, by the page itself and no other site's. Raises :class:`Refusal`."""
         origin = request.headers.get(hdrs.ORIGIN)
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != request.host):
+        own = (None, f"http://{request.host}", f"https://{request.host}")
+        if site not in ("same-origin", "none") or origin not in own:
             raise Refusal(403, "this is for the page itself to ask, not for other sites")
         try:
             return self._visit(request)
@@ -173,12 +176,8 @@ class Page:
             raise Refusal(403, str(error)) from None
 
     def _visit(self, request: web.Request) -> Visit:
-        user = self._callers.of(request).user
-        return self._visits.of(request.match_info["visit"], request.cookies.get(COOKIE, ""), user)
-
-    def _may_ask(self, user: str) -> None:
-        if wait_s := self._rates.wait_s(user):
-            raise Refusal(429, f"{user} opens the page too often; again in {wait_s:.3g} s", retry_after_s=wait_s)
+        user = self._callers.identified(request).user
+        return self._visits.of(request.match_info["visit"], request.cookies.get(PAGE_COOKIE, ""), user)
 
 
 def _sorry(error: NoVisit) -> web.Response:

@@ -105,6 +105,10 @@ class Rows:
             self._made[job_id] = made if made is not None and made[0] is record else (record, self.job(record))
         return {job_id: row for job_id, (_, row) in self._made.items()}
 
+    def forget(self) -> None:
+        """Nobody looks on: rows that were made are not needed."""
+        self._made = {}
+
     def own(self, view: View, users: Collection[str]) -> dict[str, list[JobRow]]:
         """Of those users, jobs alive that were not sent, the first ones of each; nothing while all are sent."""
         found: dict[str, list[JobRow]] = {user: [] for user in users}

@@ -7,7 +7,9 @@ the oldest, so nobody is shut out by tabs that were forgotten.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from space_scheduler.service.journal.records import JobRecord, View
@@ -72,7 +74,8 @@ class Streams:
         self._ended: int | None = None
         self._nodes: tuple[dict[str, NodeRow], int] = {}, 0
         self._nodes_s = 0.0
-        self._failing = False
+        self.seeing = False  # whether the last look has succeeded
+        self._failing: set[str] = set()  # what has failed since it succeeded last
 
     def __len__(self) -> int:
         return len(self._open)
@@ -117,7 +120,13 @@ class Streams:
                 await asyncio.sleep(LOOK_S)
                 await self._wait_for_change()
             self._somebody.clear()
-            self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
+            self._forget()
+
+    def _forget(self) -> None:
+        """All that is kept for those who look on."""
+        self.feed, self.own, self.ready, self._ended = Feed(), {}, False, None
+        self._nodes, self._nodes_s = ({}, 0), 0.0
+        self._rows.forget()
 
     async def _wait_for_change(self) -> None:
         with suppress(TimeoutError):
@@ -126,19 +135,24 @@ class Streams:
         self._changed.clear()
 
     async def _try_to_look(self) -> None:
-        """A look that fails (the journal cannot be read) is tried again; it is logged once until one succeeds."""
+        """One look. Where the journal cannot be read, it shows all but the jobs that have ended since."""
+        self.seeing = await self._tried("the page could not be made", self._look)
+
+    async def _tried(self, what: str, part: Callable[[], Awaitable[None]]) -> bool:
+        """Whether a part of a look succeeds. One that fails is tried again; it is logged once until it succeeds."""
         try:
-            await self._look()
+            await part()
         except Exception as error:
-            if not self._failing:
-                self._log.fault("the page could not be made", error)
-            self._failing = True
-        else:
-            self._failing = False
+            if what not in self._failing:
+                self._log.fault(what, error)
+            self._failing.add(what)
+            return False
+        self._failing.discard(what)
+        return True
 
     async def _look(self) -> None:
         view = self._core.view()
-        await self._read_ended(view)
+        await self._tried("jobs that have ended could not be read for the page", partial(self._read_ended, view))
         now_s = time.time()
         if not 0 <= now_s - self._nodes_s < 2 * LOOK_S:
             self._nodes, self._nodes_s = self._rows.nodes(view), now_s

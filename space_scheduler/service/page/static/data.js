@@ -83,13 +83,14 @@ export class Data {
   /** Why a job waits, from what everybody sees; its story has the decision's own reason. */
   why(job) {
     if (job.state === "held") return "held by its user or an operator";
-    const place = this.queue.indexOf(job.id);
+    const known = this.queue.indexOf(job.id);
+    const place = known < 0 ? this.queue.length : known; // beyond those that are sent: behind all of them
     const free = this.cluster ? this.cluster.free_procs : 0;
     const short = job.tasks > free ? `needs ${job.tasks} CPUs, ${free} ${free === 1 ? "is" : "are"} free` : "";
     if (short) return short;
     if (job.promisedMs !== null) return "has a reservation that is not due yet";
-    if (place > 0) return `${place} ${place === 1 ? "job is" : "jobs are"} ahead of it in the order`;
-    return "next in the order";
+    if (place === 0) return known < 0 ? "behind all that is shown here" : "next in the order";
+    return `${known < 0 ? "at least " : ""}${place} ${place === 1 ? "job is" : "jobs are"} ahead of it in the order`;
   }
 }
 

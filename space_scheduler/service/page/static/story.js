@@ -6,6 +6,8 @@ export class Story {
   #id = null;
   #row = null;
   #asked = false;
+  /** Something has happened since it was asked. */
+  #again = false;
 
   constructor(data) {
     this.data = data;
@@ -13,7 +15,9 @@ export class Story {
     this.title = document.getElementById("story-title");
     this.body = document.getElementById("story-body");
     document.getElementById("story-close").addEventListener("click", () => this.dialog.close());
-    this.dialog.addEventListener("close", () => (this.#id = null));
+    this.dialog.addEventListener("close", () => {
+      if (!this.dialog.open) this.#id = null; // it is told late: another may be open by then
+    });
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
   }
 
@@ -34,6 +38,7 @@ export class Story {
   }
 
   async #ask() {
+    this.#again = this.#asked;
     if (this.#asked) return;
     const id = this.#id;
     this.#asked = true;
@@ -45,7 +50,7 @@ export class Story {
       if (id === this.#id) this.body.replaceChildren(line("p", "The scheduler does not answer; close and open this to try again."));
     } finally {
       this.#asked = false;
-      if (this.#id !== null && this.#id !== id) this.#ask();
+      if (this.#again && this.#id !== null) this.#ask();
     }
   }
 

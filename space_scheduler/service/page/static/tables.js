@@ -50,6 +50,9 @@ class Table {
   /** Draw these items, each with a key of its own. `unsent`: there are so many more that were not sent. */
   draw(items, keyOf, classOf, unsent = 0) {
     const wanted = items.slice(0, this.#shown);
+    const keys = new Set(wanted.map(keyOf));
+    // first, so that those after them stay where they are: a row that is placed anew loses the focus
+    for (const [key, row] of this.#rows) if (!keys.has(key)) row.remove();
     const kept = new Map();
     let at = this.body.firstChild;
     for (const item of wanted) {
@@ -60,7 +63,6 @@ class Table {
       if (row === at) at = at.nextSibling;
       else this.body.insertBefore(row, at);
     }
-    for (const [key, row] of this.#rows) if (!kept.has(key)) row.remove();
     this.#rows = kept;
     this.table.hidden = items.length === 0;
     this.empty.hidden = items.length !== 0;

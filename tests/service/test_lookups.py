@@ -1,0 +1,126 @@
+"""Name services that are slow or silent: who waits for them is who asks, and each question is asked once."""
+
+import asyncio
+import pwd
+import threading
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+from kit.page import entered, events
+from kit.service import ME, Cluster, Running, running
+from kit.waiting import BOUND_S
+
+from space_scheduler.service.access import operators
+from space_scheduler.service.access.lookups import LASTS_S, Lookups
+from space_scheduler.service.api import api
+from space_scheduler.service.page import streams
+
+
+async def test_of_each_key_there_is_one_question_at_a_time_and_its_answer_lasts() -> None:
+    now_s, go, asked = [0.0], threading.Event(), []
+
+    def ask(key: str) -> int:
+        asked.append(key)
+        assert go.wait(BOUND_S)
+        return len(asked)
+
+    known: Lookups[str, int] = Lookups(ask, lambda: now_s[0])
+    assert known.get("a") is None
+    waiting = [asyncio.create_task(known.learn("a")) for _ in range(5)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()  # the others go on
+    go.set()
+    await asyncio.gather(*waiting)
+    assert (known.get("a"), asked) == (1, ["a"])
+    now_s[0] = LASTS_S - 1
+    await known.learn("a")
+    assert asked == ["a"]
+    now_s[0] = LASTS_S
+    await known.learn("a")
+    assert known.get("a") == 2
+
+
+async def test_a_question_that_fails_is_asked_again() -> None:
+    def ask(key: str) -> int:
+        return 1 // int(key)
+
+    known: Lookups[str, int] = Lookups(ask)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await known.learn("0")
+    assert known.get("0") is None
+
+
+async def test_while_a_directory_is_silent_others_are_answered(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, asked = threading.Event(), threading.Event()
+
+    def member(user: str, groups: list[str]) -> bool:
+        asked.set()
+        assert go.wait(BOUND_S)
+        return True
+
+    async def status(service: Running) -> int:
+        context = service.cluster.certificate("user", "bob")
+        url = f"https://127.0.0.1:{service.service.port}/v1/certificates"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, ssl=context, server_hostname="scheduler") as answer,
+        ):
+            return answer.status
+
+    async with running(make_cluster(operators=[ME, "@admins"])) as service:
+        monkeypatch.setattr(operators, "_is_member", member)
+        waiting = asyncio.create_task(status(service))
+        try:
+            assert await asyncio.to_thread(asked.wait, BOUND_S)
+            for _ in range(5):
+                await service.get("/v1/cluster")
+            assert not waiting.done()
+        finally:
+            go.set()
+        assert await waiting == 200
+
+
+async def test_a_submission_waits_for_its_users_number_and_nobody_else(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, asked = threading.Event(), threading.Event()
+
+    def number(user: str) -> int:
+        asked.set()
+        assert go.wait(BOUND_S)
+        return 4711
+
+    monkeypatch.setattr(api, "user_number", number)
+    async with running(make_cluster()) as service:
+        waiting = asyncio.create_task(service.submit(hold=True))
+        try:
+            assert await asyncio.to_thread(asked.wait, BOUND_S)
+            for _ in range(5):
+                await service.get("/v1/cluster")
+            assert not waiting.done()
+        finally:
+            go.set()
+        job_id = await waiting
+        assert service.service.host.view().jobs[job_id].job.user == 4711
+
+
+async def test_a_stream_asks_for_no_name_while_it_lasts(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STILL_THERE_S", 0.01)
+    visit = await entered(service)
+    async with events(service, visit) as stream:
+        await stream.next("still")
+        asked = []
+        found = pwd.getpwuid
+
+        def counted(uid: int) -> pwd.struct_passwd:
+            asked.append(uid)
+            return found(uid)
+
+        monkeypatch.setattr(pwd, "getpwuid", counted)
+        for _ in range(20):
+            await stream.next("still")
+        assert asked == []

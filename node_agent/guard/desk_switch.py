@@ -64,7 +64,6 @@ class Desk:
         self._pause = pause
         self._word = word
         self._records = records
-        self._users = users
         self._to = to
         self._boot_id = process.boot_id()
         self._doors = DeskDoors(loop, run, self._heard)
@@ -212,19 +211,21 @@ class Desk:
                 self._records.write_held(since_us, self._boot_id)
 
     def _decides(self, peer: Peer) -> bool:
-        """Whether somebody has a say about this desk."""
-        return peer.uid in {0, os.geteuid()} or _user(peer.uid) in self._users or peer.uid in local_users()
+        """Whether somebody has a say about this desk. By numbers: a directory of names may be away, for anybody."""
+        return peer.uid in {0, os.geteuid()} | self._uids or peer.uid in local_users()
 
     def _must_decide(self, peer: Peer, *, decides: bool) -> None:
         """Raises :class:`Refusal` for those who have no say about this desk."""
         if not decides:
             raise Refusal(
                 "user",
-                f"{_user(peer.uid)} is not logged in at this machine itself: only who is, root, and those that "
+                f"user {peer.uid} is not logged in at this machine itself: only who is, root, and those that "
                 "security.desk_users names decide about this desk",
             )
         if self._to.is_job(peer.pid):
             raise Refusal("user", "a job decides nothing about the desk that it runs on")
+        if peer.has_ended():  # it may have been a job's
+            raise Refusal("user", "who has connected has ended, or is not seen from here: such decide nothing")
 
 
 def _user(uid: int) -> str:

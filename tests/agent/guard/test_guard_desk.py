@@ -141,7 +141,7 @@ def test_who_is_not_at_the_desk_may_look_and_decide_nothing(guard: RealGuard) ->
     for do in ("pause", "resume"):
         answer = as_nobody(guard, do=do)
         assert answer["error"] == "user"
-        assert answer["message"].startswith("nobody is not logged in at this machine itself")
+        assert answer["message"].startswith("user 65534 is not logged in at this machine itself")
     assert guard.status()["paused"] == ""
     guard.stop()
     guard.config["security"]["desk_users"] = ["nobody"]

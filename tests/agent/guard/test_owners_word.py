@@ -216,7 +216,15 @@ def test_strangers_decide_nothing(guard: RealGuard) -> None:
     assert guard.listed()["state"] == "running"
 
 
-def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any) -> None:
+@pytest.mark.parametrize(
+    ("connects", "refusal"),
+    [
+        ("s.connect(path)", "a job decides nothing about the desk that it runs on"),
+        ("os.fork() or (s.connect(path), os._exit(0)); os.wait()", "who has connected has ended, or is not seen from"),
+    ],
+    ids=["itself", "by a child that has ended"],
+)
+def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, connects: str, refusal: str) -> None:
     guard = make_guard(start=False)
     user = ordinary_user().pw_name
     guard.config["security"]["desk_users"] = [user]
@@ -224,14 +232,14 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any) ->
     guard.prepare(user=user)
     script = Path(guard.work) / "asks.py"
     script.write_text(
-        "import json, socket, sys\n"
+        "import json, os, socket, sys\n"
         f"for request in {DECIDES!r}:\n"
         "    for path in sys.argv[1:]:\n"
         "        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-        "        s.connect(path)\n"
+        f"        {connects}\n"
         "        s.send(json.dumps(request).encode())\n"
         "        answer = json.loads(s.recv(65536))\n"
-        "        print('answered', 1 if answer.get('message', '').startswith('a job decides nothing') else 0)\n"
+        f"        print('answered', 1 if answer.get('message', '').startswith({refusal!r}) else 0)\n"
         "print('over 1', flush=True)\n"
     )
     script.chmod(0o644)

@@ -300,13 +300,7 @@ class Jobs:
 
     def kill(self, request: Kill) -> dict[str, Any]:
         """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
-        group = self._known(request.job, request.attempt)
-        if group.ending is None:
-            self.endings.begin(group, "killed", request.grace_us)
-        elif group.kill_at_us is not None:
-            group.kill_at_us = min(group.kill_at_us, process.boottime_us() + request.grace_us)
-        group.told_empty = False
-        self.endings.look_in(group, 0)
+        self.endings.end(self._known(request.job, request.attempt), "killed", request.grace_us)
         return {}
 
     def forget(self, request: Forget, answer: Answer) -> None:
@@ -329,10 +323,10 @@ class Jobs:
 
     def whose(self, request: Whose) -> dict[str, Any]:
         """Which attempt a process belongs to."""
-        for group in self.groups.values():
-            if group.state != "preparing" and request.pid in self._cgroups.procs(group.name):
-                return {"job": group.request.job, "attempt": group.request.attempt}
-        raise Refusal("unknown", f"process {request.pid} belongs to no job")
+        group = groups.group_of(request.pid, self.groups.values(), self._cgroups)
+        if group is None or group.state == "preparing":
+            raise Refusal("unknown", f"process {request.pid} belongs to no job")
+        return {"job": group.request.job, "attempt": group.request.attempt}
 
     def listing(self) -> list[dict[str, Any]]:
         """For ``list``."""

@@ -100,6 +100,18 @@ def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_to
     assert desk(guard, "end")["ended"] == []
 
 
+def test_an_end_that_has_begun_with_a_long_grace_is_shortened(any_guard: RealGuard) -> None:
+    """The owner is promised five seconds, whoever was first to end the job."""
+    guard = any_guard
+    guard.prepare(grace_us=3600 * US_PER_S)
+    guard.shell("trap '' TERM; echo deaf 1; " + IDLE)
+    guard.told("deaf")
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 3600 * US_PER_S})
+    assert desk(guard, "end", job=1)["ended"] == [], "it was being ended already"
+    guard.event("empty", job=1)
+    assert guard.status()["word"]["ended"] == [], "it was not the owner's end"
+
+
 def test_a_job_that_is_being_made_ready_is_ended_too(guard: RealGuard) -> None:
     guard.prepare()
     assert desk(guard, "end", job=1)["ended"] == [1]

@@ -310,8 +310,8 @@ def test_a_process_at_the_desk_takes_no_controllers_from_its_owner(groups: Cgrou
         there = [int(pid) for listing in desk.glob("**/cgroup.procs") for pid in listing.read_text().split()]
         assert there == [child.pid]
         if (control := desk / "cgroup.subtree_control").exists():
-            control.write_text("+cpu")
-            assert "cpu" in control.read_text().split()
+            control.write_text("+memory")
+            assert "memory" in control.read_text().split()
     finally:
         child.kill()
         child.wait()

@@ -77,6 +77,8 @@ class Desk:
         if self._held_us is not None:
             to.hold(True, self._held_us)
         self._follow()
+        for problem in self._problems():
+            loop.complain("taking up what was said at this desk", ValueError(problem))
 
     @property
     def why(self) -> str:
@@ -116,7 +118,11 @@ class Desk:
         return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said}
 
     def _paused(self) -> dict[str, Any]:
-        return {"paused": self.why, "paused_until_us": self._until_us()}
+        return {"paused": self.why, "paused_until_us": self._until_us(), "problems": self._problems()}
+
+    def _problems(self) -> list[str]:
+        """What was said at this desk and is not on record as it holds now."""
+        return [problem for problem in (self._pause.problem, self._word.problem) if problem]
 
     def _until_us(self) -> int | None:
         """When jobs go on by themselves, as far as that is known."""

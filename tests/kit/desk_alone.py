@@ -28,8 +28,18 @@ class DeskAlone:
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         records = Records(self._directory)
         pause = Pause(records, "boot", opted_out=False)
-        reach = Reach(self._hold, lambda _: None, lambda _: None, list, lambda _: [], list, lambda _: False, dict,
-                      lambda: None)  # fmt: skip
+        limits = {"armed": True, "contract": {"cpu_ratio": 1.0}, "limits": {"cpus": None, "idle": False}}
+        reach = Reach(
+            hold=self._hold,
+            share=lambda _: None,
+            probe=lambda _: None,
+            jobs=list,
+            end=lambda _: [],
+            ended=list,
+            is_job=lambda _: False,
+            limits=lambda: limits,
+            changed=lambda: None,
+        )
         self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, reach)
 
     def _hold(self, held: bool, since_us: int) -> None:

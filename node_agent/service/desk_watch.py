@@ -261,6 +261,8 @@ class Desk:
         """
         self._inhibited_until_us = int(status.get("inhibited_until_us") or 0)
         word = _word(status.get("word") or {})
+        if not self._config.parallel:  # this desk takes part in nothing: what is ended is told, and nothing else
+            word = OwnersWord(ended=word.ended)
         now_s = time.monotonic()
         if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):
             return

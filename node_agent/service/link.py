@@ -100,7 +100,6 @@ class Link:
         desk.tell_word = self._tell_word
         self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
-        self._spoken = VERSION  # on the link that there is now
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
@@ -177,7 +176,6 @@ class Link:
             self._problem, self._spoken = "", welcome.version
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
-            self._spoken = welcome.version
             if self._desk.word != NO_WORD:
                 self._tell_word(self._desk.word)
             self._shell.hand_in(happened.Joined())

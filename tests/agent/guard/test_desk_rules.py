@@ -5,10 +5,13 @@ import json
 import os
 import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from kit.desk_alone import desk_alone
 
+from cosched.apps.cli.desk import ban_command
 from cosched.apps.cli.desk_words import document, lines
 from cosched.linux import files, process
 from node_agent.guard.owners_word import DAMAGED as WORD_DAMAGED
@@ -113,3 +116,18 @@ def test_a_damaged_record_of_the_owners_word_is_told_until_something_is_said_ane
         assert desk.said(0, "ban", user="bob")["problems"] == []
     with desk_alone(tmp_path) as desk:
         assert (desk.said(0, "status")["problems"], desk.complaints) == ([], [])
+
+
+def test_who_is_banned_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the list could be of another moment than what was said about who decides."""
+    asked = []
+    with desk_alone(tmp_path) as desk:
+        desk.said(0, "ban", user="bob")
+
+        def answers(_: Path, request: dict[str, Any]) -> dict[str, Any]:
+            asked.append(request)
+            return desk.said(0, **request)
+
+        monkeypatch.setattr("cosched.apps.cli.desk.ask", answers)
+        assert CliRunner().invoke(ban_command, ["--list"]).output == "banned: bob\n"
+    assert asked == [{"do": "status"}]

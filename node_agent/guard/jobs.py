@@ -16,6 +16,7 @@ from node_agent.guard.children import Children
 from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.easing import Easing
 from node_agent.guard.endings import Emit, Endings
+from node_agent.guard.freezer import Freezer
 from node_agent.guard.groups import Command, Group
 from node_agent.guard.levers import Levers
 from node_agent.guard.loop import Loop
@@ -69,6 +70,7 @@ class Jobs:
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self._ends
+        self.freezer = Freezer(self.groups, cgroups, loop.complain)
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
         )
@@ -101,10 +103,9 @@ class Jobs:
         paused_us = process.boottime_us() - since_us
         self._paused_since_us = since_us
         self.endings.paused = frozen
+        self.freezer.freeze_all(frozen=frozen, now_us=process.boottime_us())
         for group in self.groups.values():
             stopped_us = group.stopped_us
-            if stopped_us is None:  # else it has no CPU, pause or not
-                self._cgroups.freeze(group.name, frozen=frozen)
             if not frozen and group.deadline_us is not None:
                 # of a pause in which it was stopped, the rest counts when it has a CPU again
                 group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)

@@ -113,7 +113,6 @@ class Desk:
                 Presence.UNKNOWN,
                 paused=self.paused,
                 guard="" if self._guard.ready.is_set() else self._guard.problem,
-                desk=DeskReport(ContractReason.PAUSED),
             )
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
@@ -126,11 +125,12 @@ class Desk:
             blind,
             self.paused,
             guard="" if self._guard.ready.is_set() else self._guard.problem,
-            desk=self._report(),
         )
 
-    def _report(self) -> DeskReport:
+    def report(self) -> DeskReport:
         """What the owner feels, and which contract is in force."""
+        if not self._config.parallel:
+            return DeskReport(ContractReason.PAUSED)
         reason = (
             ContractReason.ASLEEP
             if self.asleep

@@ -223,18 +223,20 @@ async def test_without_a_bus_and_without_the_package_it_says_so(
 
 
 @pytest.mark.parametrize(
-    "says", ["REJECTED EXTERNAL\r\n", "OK 0123\r\nAGREE_UNIX_FD\r\nnothing that is a message\r\n", ""]
+    "says",
+    [["REJECTED EXTERNAL"], ["OK 0123", "AGREE_UNIX_FD", "nothing that is a message of any kind"], []],
+    ids=["rejects", "says no message", "ends"],
 )
 async def test_what_no_bus_says_is_a_problem_and_not_the_agents_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: list[str]
 ) -> None:
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/rejecting")
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for line in says:
+            await reader.readline()
+            writer.write(f"{line}\r\n".encode())
         await reader.readline()
-        writer.write(says.encode())
-        if says.startswith("OK"):
-            await reader.readuntil(b"BEGIN\r\n")
         writer.close()
 
     told = Told()
@@ -265,7 +267,5 @@ async def test_an_agent_tells_its_scheduler_before_the_machine_sleeps(cluster: C
                 scheduler.beats.clear()
                 await signalled(ask, True)
                 await until(lambda: "a" in scheduler.beats, "a heartbeat")
-                report = scheduler.beats["a"].desk
-                assert report is not None
-                assert report.reason is ContractReason.ASLEEP
+                assert scheduler.reports["a"].reason is ContractReason.ASLEEP, "said before the heartbeat"
                 await locked(ask, 0)

@@ -193,9 +193,11 @@ def _pidfd(connection: socket.socket, pid: int) -> int | None:
 
     From the socket where the kernel has that (6.5): else another process may have got the number by now.
     """
+    if pid == 0:  # nobody could say whether it is a job's
+        return None
     with contextlib.suppress(OSError):
         return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         return os.pidfd_open(pid)
     return None
 

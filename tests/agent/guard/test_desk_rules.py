@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from kit.desk_alone import desk_alone
+from kit.desk_socket import desk as at_desk
 
 from cosched.apps.cli.desk import ban_command
 from cosched.apps.cli.desk_words import document, lines
@@ -39,6 +40,16 @@ def test_a_directory_of_names_that_is_away_keeps_nobody_waiting(
         refused = desk.said(STRANGER, "pause")
         assert refused["error"] == "user"
         assert refused["message"].startswith(f"user {STRANGER} is not logged in at this machine itself: ")
+
+
+def test_who_connects_from_outside_of_what_the_guard_sees_decides_nothing(make_guard: Any) -> None:
+    """In a guard's own PID namespace all others have the number 0, and nobody can say which of them is a job's."""
+    guard = make_guard(start=False)
+    guard.within = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    guard.start()
+    assert at_desk(guard, "status")["ok"]
+    assert at_desk(guard, "pause")["message"].startswith("who has connected has ended, or is not seen from here")
+    assert at_desk(guard, "status")["paused"] == ""
 
 
 @pytest.fixture

@@ -37,6 +37,8 @@ def test_a_directory_of_names_that_is_away_keeps_nobody_waiting(
         assert desk.said(STRANGER, "status")["ok"]
         assert "bans" not in desk.said(STRANGER, "status")["word"]
         assert desk.said(65534, "status")["word"]["bans"] == {}, "of security.desk_users"
+        assert desk.said(65534, "pause")["paused"] == "nobody has paused parallel work at this desk"
+        assert desk.said(65534, "resume")["paused"] == ""
         refused = desk.said(STRANGER, "pause")
         assert refused["error"] == "user"
         assert refused["message"].startswith(f"user {STRANGER} is not logged in at this machine itself: ")

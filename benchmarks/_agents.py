@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cosched.identity.grants import load_grant_pub
+from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
@@ -112,6 +113,10 @@ class Agent(Player):
     def heartbeat(self) -> wire.Heartbeat:
         """Somebody is busy here."""
         return wire.Heartbeat(Usage(cpu_parallel=1.5, memory_parallel_bytes=1 << 30), Presence.AWAY, "tty", None, False)
+
+    def report(self) -> DeskReport:
+        """Its contract is in force, since somebody is there."""
+        return DeskReport(ContractReason.PRESENT, 1.0)
 
     def script_started(self, key: Key) -> None:
         """It ends well, some time later."""

@@ -275,7 +275,7 @@ class CgroupsV1(Cgroups):
     def forget_decoys(self, desk: str) -> None:
         """As the interface says."""
         del desk
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.rmdir(os.path.join(self._sides["cpu"], HERALD))
 
     def kill(self, name: str) -> None:

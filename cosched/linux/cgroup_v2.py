@@ -245,23 +245,20 @@ class CgroupsV2(Cgroups):
         files.write(os.path.join(group, "cgroup.procs"), str(pid))
 
     def place_at_desk(self, pid: int, desk: str, leaf: str) -> None:
-        """As the interface says: into a leaf where the owner's group has groups with controllers below it."""
-        group = os.path.join(self._mount, desk.strip("/"))
-        try:
-            files.write(os.path.join(group, "cgroup.procs"), str(pid))
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            files.write(os.path.join(_made(os.path.join(group, leaf)), "cgroup.procs"), str(pid))
+        """As the interface says: into the leaf. With a process of its own the owner's group could give the groups
+        below it no controllers any more, and systemd may want that at any time.
+        """
+        group = _made(os.path.join(self._mount, desk.strip("/"), leaf))
+        files.write(os.path.join(group, "cgroup.procs"), str(pid))
 
     def forget_leaf(self, desk: str, leaf: str) -> None:
         """As the interface says."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.rmdir(os.path.join(self._mount, desk.strip("/"), leaf))
 
     def forget_decoys(self, desk: str) -> None:
         """As the interface says."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.rmdir(self._path(HERALD))
         self.forget_leaf(desk, DECOYS)
 

@@ -181,15 +181,18 @@ class Cgroups(ABC):
         raise OSError(errno.ENOTSUP, "there is no parallel side without cgroups", f"process {pid}")
 
     def place_at_desk(self, pid: int, desk: str, leaf: str) -> None:
-        """Put a process of the guard's into the owner's group, or a ``leaf`` of it where it must be. Raises OSError."""
+        """Put a process of the guard's into the owner's group, in a ``leaf`` where groups are that way (version 2).
+
+        Raises OSError.
+        """
         raise OSError(errno.ENOTSUP, "there is no owner's group without cgroups", f"process {pid} for {desk}/{leaf}")
 
     def forget_leaf(self, desk: str, leaf: str) -> None:
-        """Remove the leaf, where one was made; its processes have ended."""
+        """Remove the leaf, where one was made; one with a process that does not end is left."""
         del desk, leaf
 
     def forget_decoys(self, desk: str) -> None:
-        """Remove what was made for heralds and decoys, which have ended."""
+        """Remove what was made for heralds and decoys; what one is in that does not end is left."""
         del desk
 
     def empty(self, name: str) -> bool:

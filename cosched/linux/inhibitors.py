@@ -43,6 +43,9 @@ def on_screen(found: Iterable[Inhibitor], sessions: Sequence[Session], proc: Pat
 
 
 def _inside(inhibitor: Inhibitor, sessions: Sequence[Session], proc: Path) -> bool:
+    own = [session for session in sessions if session.uid == inhibitor.uid]
+    if not own:
+        return False
     place = proc / str(inhibitor.pid)
     try:
         if place.stat().st_uid != inhibitor.uid:
@@ -50,11 +53,10 @@ def _inside(inhibitor: Inhibitor, sessions: Sequence[Session], proc: Path) -> bo
         groups = (place / "cgroup").read_text(errors="replace").splitlines()
     except OSError:
         return False
-    own = [session for session in sessions if session.uid == inhibitor.uid]
     for line in groups:
         path = line.split(":", 2)[-1]
         if (scope := _SCOPE.search(path)) is not None:
             return any(session.id == scope[1] for session in own)
         if (services := _SERVICES.search(path)) is not None:
-            return bool(own) and int(services[1]) == inhibitor.uid
+            return int(services[1]) == inhibitor.uid
     return False

@@ -139,16 +139,14 @@ def open_if_same(pid: int, start_ticks: int) -> int | None:
 
 def has_ended(pidfd: int) -> bool:
     """Whether the process of a descriptor has ended."""
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
+    return await_end(pidfd, 0)
 
 
-def await_end(pidfd: int) -> None:
-    """Wait until the process of a descriptor has ended."""
+def await_end(pidfd: int, at_most_us: int) -> bool:
+    """Wait until the process of a descriptor has ended, for so long at most; whether it has."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
-    poll.poll()
+    return bool(poll.poll(at_most_us / 1000))
 
 
 def send_by_fd(pidfd: int, number: int) -> bool:

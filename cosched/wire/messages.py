@@ -1,4 +1,4 @@
-"""The messages between scheduler and agents, version 2 (design, section 4). Encoded with MessagePack, one a frame.
+"""The messages between scheduler and agents, version 3 (design, section 4). Encoded with MessagePack, one a frame.
 
 The agent dials out and says :class:`Hello`; the scheduler answers :class:`Welcome` or :class:`Rejected`. Then the agent
 sends :class:`Heartbeat` every ``heartbeat_us``; a scheduler that has heard nothing for ``lease_us`` counts the node as
@@ -27,9 +27,10 @@ A job that runs may change its shape: :class:`Resize` to each node that it keeps
 (later than the others, with the job's renewed grant), :class:`Kill` to each that it leaves, once all others have
 answered. A node that leaves and joins again is made ready anew.
 
-Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`. Each side says with its first message which
-version it speaks; what is spoken is the lower one (:func:`spoken`), and nodes whose agents speak version 1 are served
-all that it had. An agent whose hello is refused because of its version says the next one in version 1.
+Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`; version 2 knew no :class:`DeskReported`. Each
+side says with its first message which version it speaks; what is spoken is the lower one (:func:`spoken`), and nodes
+whose agents speak an older one are served all that it had. An agent whose hello is refused because of its version says
+the next one in the version before.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -44,9 +45,11 @@ from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 from cosched.wire.sequence import HEADER_BYTES
 
-VERSION: Final = 2
+VERSION: Final = 3
 #: Of agents that resize no job, and give a job that runs no further node.
 RIGID_VERSION: Final = 1
+#: From this one on, nodes say what their desks report.
+REPORTING_VERSION: Final = 3
 #: What a refusal begins with that is because of the version of a hello; version 1 began it so, too.
 WRONG_VERSION: Final = "hello: version"
 MAX_FRAME_BYTES: Final = 4 << 20
@@ -197,8 +200,7 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     ``blind``: sources of presence that fail, each as "name: why". ``paused``: why nothing may run here now,
     by its owner's word; empty where it may. ``guard``: why the guard does not answer; empty where it does (a scheduler
     that does not know the field is sent none then). ``asked_us`` is the node's clock, for which
-    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all). ``desk`` is
-    not sent to schedulers of version 1, which do not know it.
+    :class:`Turns` gives the scheduler's; ``clock_bound_us`` how well it knows that by now (-1: not at all).
     """
 
     usage: Usage
@@ -213,7 +215,12 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     raises: int = 0
     jobs: tuple[JobSigns, ...] = ()
     guard: str = ""
-    desk: DeskReport | None = None
+
+
+class DeskReported(Message, frozen=True):
+    """Which contract is in force at the desk, and what its owner feels: before each heartbeat, from version 3 on."""
+
+    report: DeskReport
 
 
 class OwnersWord(Message, frozen=True, omit_defaults=True):
@@ -494,6 +501,7 @@ class ReadOutput(Message, frozen=True):
 FromAgent = (
     Hello
     | Heartbeat
+    | DeskReported
     | OwnersWord
     | Prepared
     | Started

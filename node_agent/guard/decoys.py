@@ -15,14 +15,12 @@ then it runs but seldom.
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from cosched.linux import process
 from cosched.linux.cgroups import DECOYS, PERIOD_US, Cgroups
-from node_agent.guard.helpers import forked
+from node_agent.guard.helpers import end, forked
 
 _EVERY_S: Final = 0.002
 _RUN_NS: Final = 20_000
@@ -66,11 +64,7 @@ class Decoys:
 
     def stop(self) -> None:
         """End them, and remove what was made for them."""
-        for pidfd in self._pidfds:
-            process.send_by_fd(pidfd, signal.SIGKILL)
-        for pidfd in self._pidfds:
-            process.await_end(pidfd)
-            os.close(pidfd)
+        end(self._pidfds)
         if self._pidfds:
             self._cgroups.forget_decoys(self._desk)
         self._pidfds = []
@@ -90,12 +84,12 @@ class Decoys:
             herald = self._forked(cpu, (heralds_voice,), lambda: _herald(heralds_voice, patience_s))
             self._cgroups.place_herald(herald)
         finally:
-            for end in ends:
-                os.close(end)
+            for each in ends:
+                os.close(each)
 
     def _forked(self, cpu: int, keep: Sequence[int], work: Callable[[], None]) -> int:
-        pid = forked("cosched-decoy", keep, work, cpu)
-        self._pidfds.append(os.pidfd_open(pid))
+        pid, pidfd = forked("cosched-decoy", keep, work, cpu)
+        self._pidfds.append(pidfd)
         return pid
 
 

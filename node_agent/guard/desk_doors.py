@@ -35,13 +35,22 @@ _MAX_BYTES: Final = 4096
 _PATIENCE_US: Final = 5 * process.US_PER_S
 _REST_US: Final = process.US_PER_S
 _PEER: Final = struct.Struct("iII")
+_SO_PEERPIDFD: Final = 77  # socket(7)
 
 
 class Peer(NamedTuple):
-    """Who has connected: a process, as it was then, and its user. ``pid`` 0: one that cannot be seen from here."""
+    """Who has connected: a process, as it was then, and its user. ``pid`` 0: one that cannot be seen from here.
+
+    ``pidfd`` is its descriptor, None where it cannot be seen or had ended before it was let in.
+    """
 
     pid: int
     uid: int
+    pidfd: int | None = None
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, as far as can be seen from here."""
+        return self.pidfd is None or process.has_ended(self.pidfd)
 
 
 Answer = Callable[[bytes, Peer], bytes]
@@ -146,7 +155,6 @@ class DeskDoors:
         """A place, or the door: few for each user, and where all are taken, that of the first of the strangers."""
         fresh.setblocking(False)
         pid, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        guest = _Guest(fresh, Peer(pid, uid), door)
         here = [each for each in self._guests.values() if each.door is door]
         theirs = [each for each in here if each.peer.uid == uid]
         if len(theirs) >= PLACES_OF_ONE and door is self._public and uid not in self._own:
@@ -156,6 +164,7 @@ class DeskDoors:
             self._leave(theirs[0])
         elif len(here) >= PLACES:
             self._leave(next((each for each in here if each.peer.uid not in self._own), here[0]))
+        guest = _Guest(fresh, Peer(pid, uid, _pidfd(fresh, pid)), door)
         self._guests[guest.fd] = guest
         self._loop.watch(guest.fd, lambda: self._hear(guest), on_failed=lambda: self._leave(guest), budget=door.budget)
 
@@ -175,6 +184,22 @@ class DeskDoors:
             del self._guests[guest.fd]
             self._loop.unwatch(guest.fd)
             guest.connection.close()
+            if guest.peer.pidfd is not None:
+                os.close(guest.peer.pidfd)
+
+
+def _pidfd(connection: socket.socket, pid: int) -> int | None:
+    """A descriptor of who has connected; None where it has ended, or cannot be seen from here.
+
+    From the socket where the kernel has that (6.5): else another process may have got the number by now.
+    """
+    if pid == 0:  # nobody could say whether it is a job's
+        return None
+    with contextlib.suppress(OSError):
+        return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    with contextlib.suppress(OSError):
+        return os.pidfd_open(pid)
+    return None
 
 
 def _emptied(path: str) -> int | None:

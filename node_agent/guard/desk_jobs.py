@@ -7,7 +7,7 @@ from cosched.linux import process
 from cosched.linux.cgroups import Cgroups
 from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.endings import Endings
-from node_agent.guard.groups import Group
+from node_agent.guard.groups import Group, group_of
 from node_agent.guard.requests import Refusal
 
 #: The cause of an end that is the word of the desk's owner.
@@ -40,17 +40,20 @@ class DeskJobs:
         return self._seen
 
     def end(self, job: int | None) -> list[int]:
-        """End what a job has here, or all jobs (None). Their numbers. Raises :class:`Refusal` for one not here."""
+        """End what a job has here, or all jobs (None), soon also where that has begun.
+
+        The numbers of those that were not being ended yet. Raises :class:`Refusal` for one that is not here.
+        """
         found = [group for group in self._groups.values() if job in (None, group.request.job)]
         if job is not None and not any(group.state != "ended" for group in found):
             raise Refusal("unknown", f"job {job} is not here")
         ended = []
         for group in found:
-            if group.ending is None and not group.removing:
-                self._endings.begin(group, BY_OWNER, min(group.request.grace_us, _LONGEST_GRACE_US))
-                group.told_empty = False
-                self._endings.look_in(group, 0)
+            if group.removing or (group.ending is not None and group.state == "ended"):
+                continue
+            if group.ending is None:
                 ended.append(group.request.job)
+            self._endings.end(group, BY_OWNER, min(group.request.grace_us, _LONGEST_GRACE_US))
         self._seen_us = -_FRESH_US
         return sorted(set(ended))
 
@@ -60,7 +63,7 @@ class DeskJobs:
 
     def has(self, pid: int) -> bool:
         """Whether a process is a job's."""
-        return any(pid in self._cgroups.procs(group.name) for group in self._groups.values())
+        return group_of(pid, self._groups.values(), self._cgroups) is not None
 
     def _shown(self, group: Group) -> dict[str, Any]:
         used = self._cgroups.usage(group.name)

@@ -64,13 +64,12 @@ class Desk:
         self._pause = pause
         self._word = word
         self._records = records
-        self._users = users
         self._to = to
         self._boot_id = process.boot_id()
         self._doors = DeskDoors(loop, run, self._heard)
         self._look_us = 0
         self._inhibited_until_us = 0  # until then a program on the screen keeps the desktop from being idle
-        self._uids = _uids(users)  # once: where names are on a network, each look may take its time
+        self._names = _by_number(users)  # once: where names are on a network, each look may take its time
         to.share(word.cpu_ratio)
         to.probe(word.probe)
         held_us = records.held_since_us(self._boot_id)
@@ -78,6 +77,8 @@ class Desk:
         if self._held_us is not None:
             to.hold(True, self._held_us)
         self._follow()
+        for problem in self._problems():
+            loop.complain("taking up what was said at this desk", ValueError(problem))
 
     @property
     def why(self) -> str:
@@ -101,7 +102,7 @@ class Desk:
         self._doors.tick(now_us)
         if now_us >= self._look_us:
             self._look_us = now_us + _LOOK_US
-            self._doors.open_for({0, os.geteuid()} | local_users() | self._uids)
+            self._doors.open_for({0, os.geteuid()} | local_users() | self._names.keys())
             if self._word.forget_old_bans() or bool(self.why) != (self._held_us is not None):
                 self._decided()
 
@@ -117,7 +118,11 @@ class Desk:
         return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said}
 
     def _paused(self) -> dict[str, Any]:
-        return {"paused": self.why, "paused_until_us": self._until_us()}
+        return {"paused": self.why, "paused_until_us": self._until_us(), "problems": self._problems()}
+
+    def _problems(self) -> list[str]:
+        """What was said at this desk and is not on record as it holds now."""
+        return [problem for problem in (self._pause.problem, self._word.problem) if problem]
 
     def _until_us(self) -> int | None:
         """When jobs go on by themselves, as far as that is known."""
@@ -150,7 +155,7 @@ class Desk:
             if ask.do == "end":
                 ended = self._to.end(ask.job)
             else:
-                self._obey(ask, _user(peer.uid))
+                self._obey(ask, peer.uid)
             self._decided()
         told = {} if ended is None else {"ended": ended}
         word = self._word.status_fields(whole=decides)
@@ -166,15 +171,15 @@ class Desk:
         if fresh:
             self._to.changed()
 
-    def _obey(self, ask: Ask, by: str) -> None:
+    def _obey(self, ask: Ask, by: int) -> None:
         if ask.do == "pause":
-            self._pause.begin(by, ask.seconds)
+            self._pause.begin(self._user(by), ask.seconds)
         elif ask.do == "resume":
             if self._pause.why:
                 self._pause.end()
         elif isinstance(ask.ban, Ban):
             if ask.ban.banned:
-                self._word.ban(ask.ban.user, by, ask.seconds)
+                self._word.ban(ask.ban.user, self._user(by), ask.seconds)
             else:
                 self._word.allow(ask.ban.user)
         elif ask.do == "hours":
@@ -211,32 +216,34 @@ class Desk:
             with contextlib.suppress(OSError):  # a full disk: a successor counts from its own start
                 self._records.write_held(since_us, self._boot_id)
 
+    def _user(self, uid: int) -> str:
+        """Whose word it is, asked of the directory of names for who is at the screen alone."""
+        try:
+            return self._names.get(uid) or pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return str(uid)
+
     def _decides(self, peer: Peer) -> bool:
-        """Whether somebody has a say about this desk."""
-        return peer.uid in {0, os.geteuid()} or _user(peer.uid) in self._users or peer.uid in local_users()
+        """Whether somebody has a say about this desk. By numbers: a directory of names may be away, for anybody."""
+        return peer.uid in {0, os.geteuid()} | self._names.keys() or peer.uid in local_users()
 
     def _must_decide(self, peer: Peer, *, decides: bool) -> None:
         """Raises :class:`Refusal` for those who have no say about this desk."""
         if not decides:
             raise Refusal(
                 "user",
-                f"{_user(peer.uid)} is not logged in at this machine itself: only who is, root, and those that "
+                f"user {peer.uid} is not logged in at this machine itself: only who is, root, and those that "
                 "security.desk_users names decide about this desk",
             )
         if self._to.is_job(peer.pid):
             raise Refusal("user", "a job decides nothing about the desk that it runs on")
+        if peer.has_ended():  # it may have been a job's
+            raise Refusal("user", "who has connected has ended, or is not seen from here: such decide nothing")
 
 
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _uids(names: tuple[str, ...]) -> set[int]:
-    found = set()
+def _by_number(names: tuple[str, ...]) -> dict[int, str]:
+    found = {}
     for name in names:
         with contextlib.suppress(KeyError):
-            found.add(pwd.getpwnam(name).pw_uid)
+            found[pwd.getpwnam(name).pw_uid] = name
     return found

@@ -79,6 +79,18 @@ class Endings:
         self._cgroups.signal(group.name, signal.SIGCONT)  # who is stopped doesn't hear SIGTERM
         self.look_in(group, _FIRST_POLL_US)
 
+    def end(self, group: Group, cause: str, grace_us: int) -> None:
+        """End all of it within that grace. An end that has begun keeps its cause, and what is left of its grace where
+        that is shorter. Told again is that it is empty, also where nothing was there.
+        """
+        if group.ending is None:
+            self.begin(group, cause, grace_us)
+        elif group.kill_at_us is not None:
+            group.kill_at_us = min(group.kill_at_us, process.boottime_us() + grace_us)
+            self.save(group)
+        group.told_empty = False
+        self.look_in(group, 0)
+
     def _look(self, group: Group, now_us: int) -> None:
         """Whether a group is empty by now; if it is to be, and its grace is over, kill."""
         group.poll_at_us = None

@@ -2,10 +2,11 @@
 
 import os
 import secrets
+from collections.abc import Iterable
 from typing import Any, Final
 
 from cosched.linux import users
-from cosched.linux.cgroups import group_name
+from cosched.linux.cgroups import Cgroups, group_name
 from node_agent.guard.records import Record
 from node_agent.guard.requests import Prepare
 
@@ -132,3 +133,8 @@ class Group:
         group.asleep = bool(record.get("asleep", False))
         group.resize_order = int(record.get("resize_order", 0))
         return group
+
+
+def group_of(pid: int, groups: Iterable[Group], cgroups: Cgroups) -> Group | None:
+    """The one of these that a process is in; None: no job's."""
+    return next((group for group in groups if pid in cgroups.procs(group.name)), None)

@@ -16,6 +16,7 @@ from node_agent.guard.children import Children
 from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.easing import Easing
 from node_agent.guard.endings import Emit, Endings
+from node_agent.guard.freezer import Freezer
 from node_agent.guard.groups import Command, Group
 from node_agent.guard.levers import Levers
 from node_agent.guard.loop import Loop
@@ -69,6 +70,7 @@ class Jobs:
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self._ends
+        self.freezer = Freezer(self.groups, cgroups, loop.complain)
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
         )
@@ -101,10 +103,9 @@ class Jobs:
         paused_us = process.boottime_us() - since_us
         self._paused_since_us = since_us
         self.endings.paused = frozen
+        self.freezer.freeze_all(frozen=frozen, now_us=process.boottime_us())
         for group in self.groups.values():
             stopped_us = group.stopped_us
-            if stopped_us is None:  # else it has no CPU, pause or not
-                self._cgroups.freeze(group.name, frozen=frozen)
             if not frozen and group.deadline_us is not None:
                 # of a pause in which it was stopped, the rest counts when it has a CPU again
                 group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)
@@ -300,13 +301,7 @@ class Jobs:
 
     def kill(self, request: Kill) -> dict[str, Any]:
         """End all of it. ``empty`` follows when nothing is left, also when nothing was there."""
-        group = self._known(request.job, request.attempt)
-        if group.ending is None:
-            self.endings.begin(group, "killed", request.grace_us)
-        elif group.kill_at_us is not None:
-            group.kill_at_us = min(group.kill_at_us, process.boottime_us() + request.grace_us)
-        group.told_empty = False
-        self.endings.look_in(group, 0)
+        self.endings.end(self._known(request.job, request.attempt), "killed", request.grace_us)
         return {}
 
     def forget(self, request: Forget, answer: Answer) -> None:
@@ -329,10 +324,10 @@ class Jobs:
 
     def whose(self, request: Whose) -> dict[str, Any]:
         """Which attempt a process belongs to."""
-        for group in self.groups.values():
-            if group.state != "preparing" and request.pid in self._cgroups.procs(group.name):
-                return {"job": group.request.job, "attempt": group.request.attempt}
-        raise Refusal("unknown", f"process {request.pid} belongs to no job")
+        group = groups.group_of(request.pid, self.groups.values(), self._cgroups)
+        if group is None or group.state == "preparing":
+            raise Refusal("unknown", f"process {request.pid} belongs to no job")
+        return {"job": group.request.job, "attempt": group.request.attempt}
 
     def listing(self) -> list[dict[str, Any]]:
         """For ``list``."""

@@ -135,6 +135,7 @@ class Guard:
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
+            Duty("stopping jobs", self._jobs.freezer.tick, self._jobs.freezer.due_us),
             Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
             Duty("the sign of life", watchdog.tick, watchdog.due_us),
         ]

@@ -17,6 +17,7 @@ LONGEST_NAME: Final = 64
 _S_PER_MINUTE: Final = 60
 #: Each decision is written to the disk before it holds: so many at once, and one more each second.
 MOST_AT_ONCE: Final = 64
+DAMAGED: Final = "the record of what was said at this desk is damaged: bans, hours and share are to be said anew"
 
 
 class Ban(NamedTuple):
@@ -27,18 +28,25 @@ class Ban(NamedTuple):
 
 
 class OwnersWord:
-    """All of it, and its record. ``cpu_ratio``: the share of the CPU while somebody is here; None: the contract's."""
+    """All of it, and its record. ``cpu_ratio``: the share of the CPU while somebody is here; None: the contract's.
+
+    ``problem`` says that what was on record does not hold; empty where it does.
+    """
 
     def __init__(self, records: Records) -> None:
-        """Take up what is on record; a damaged record says nothing."""
+        """Take up what is on record; of a damaged record nothing holds."""
         self._records = records
         self.cpu_ratio: float | None = None
         self.bans: dict[str, Ban] = {}
         self.windows: tuple[Window, ...] = ()
         self.probe = True
         self._spare, self._spare_s = float(MOST_AT_ONCE), time.monotonic()
-        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            self._take_up(records.word() or {})
+        self.problem = ""
+        try:
+            if (found := records.word()) is not None:
+                self._take_up(found)
+        except (KeyError, TypeError, ValueError):
+            self.problem = DAMAGED
 
     def share(self, ratio: float | None) -> None:
         """From now on, at most this share of the CPU. Raises :class:`Refusal`, OSError where it cannot be kept."""
@@ -136,7 +144,7 @@ class OwnersWord:
                 "probe": probe,
             }
         )
-        self.cpu_ratio, self.bans, self.windows, self.probe = ratio, bans, windows, probe
+        self.cpu_ratio, self.bans, self.windows, self.probe, self.problem = ratio, bans, windows, probe, ""
 
 
 def _as_lists(windows: tuple[Window, ...]) -> list[list[Any]]:

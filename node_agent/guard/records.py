@@ -83,8 +83,8 @@ class Records:
         files.replace("epoch", json.dumps({"epoch": epoch}), self.fd, durable=False)
 
     def pause(self) -> Record | None:
-        """The pause that is on record."""
-        return self._read("pause")
+        """The pause that is on record. Raises ValueError where that is damaged."""
+        return self._said("pause")
 
     def write_pause(self, record: Record, boot_id: str) -> None:
         """Parallel work is paused at this desk: durable, since it outlives the machine's restart."""
@@ -96,8 +96,8 @@ class Records:
             os.unlink("pause", dir_fd=self.fd)
 
     def word(self) -> Record | None:
-        """What the desk's owner has said."""
-        return self._read("word")
+        """What the desk's owner has said. Raises ValueError where its record is damaged."""
+        return self._said("word")
 
     def write_word(self, record: Record) -> None:
         """It outlives the machine's restart."""
@@ -122,9 +122,15 @@ class Records:
             if match and (int(match[1]), int(match[2])) == (job, attempt):
                 yield int(match[3]), match[4]
 
+    def _said(self, name: str) -> Record | None:
+        """A record of what was said at the desk: a damaged one is not one that is missing. Raises ValueError."""
+        if (found := self._read(name)) is None and name in os.listdir(self.fd):
+            raise ValueError(f"{name}: damaged")
+        return found
+
     def _read(self, name: str) -> Record | None:
         try:
             record = json.loads(files.read(name, self.fd))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None  # missing or damaged: unknown, never a success
         return record if isinstance(record, dict) else None

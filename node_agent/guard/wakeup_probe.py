@@ -4,15 +4,13 @@ It feels what the owner's processes feel: the guard itself gives way to others (
 not. Nothing but numbers of late wake-ups comes of it; what anybody does is not seen by it.
 """
 
-import os
-import signal
 from random import Random
 from typing import Any, Final
 
 from cosched.linux import process
 from cosched.linux.cgroups import PROBE, Cgroups
 from cosched.linux.wakeups import WakeupCounts, probe
-from node_agent.guard.helpers import forked
+from node_agent.guard.helpers import end, forked
 
 #: One that has ended, or could not be started, is started again after so long.
 _AGAIN_US: Final = 60 * process.US_PER_S
@@ -26,7 +24,9 @@ class WakeupProbe:
         """Raises OSError where there is no memory for its counts."""
         self._cgroups = cgroups
         self._desk = desk
+        self._pid = 0
         self._pidfd: int | None = None
+        self._placed = False  # in the owner's group, where there are groups
         self._wanted = wanted
         self._counts = WakeupCounts()
         self._next_us: int | None = None
@@ -46,7 +46,7 @@ class WakeupProbe:
         return self._next_us
 
     def tick(self, now_us: int) -> None:
-        """Start it, or see whether it is still there."""
+        """Start it, or see whether it is still there, and in the owner's group, which may come later."""
         if self._next_us is None or now_us < self._next_us:
             return
         self._next_us = now_us + _LOOK_US
@@ -58,14 +58,14 @@ class WakeupProbe:
                 self._start()
             except OSError as error:
                 self.problem, self._next_us = f"fork: {error.strerror}", now_us + _AGAIN_US
+        else:
+            self._place()
 
     def stop(self) -> None:
         """End it, and remove what was made for it."""
         if self._pidfd is None:
             return
-        process.send_by_fd(self._pidfd, signal.SIGKILL)
-        process.await_end(self._pidfd)
-        os.close(self._pidfd)
+        end([self._pidfd])
         self._pidfd = None
         self._cgroups.forget_leaf(self._desk, PROBE)
 
@@ -78,12 +78,17 @@ class WakeupProbe:
     def _start(self) -> None:
         """Raises OSError where no process can be had."""
         counts = self._counts
-        pid = forked("cosched-probe", (), lambda: probe(counts, Random()))
-        self._pidfd = os.pidfd_open(pid)
+        self._pid, self._pidfd = forked("cosched-probe", (), lambda: probe(counts, Random()))
         self.problem = ""
-        if not self._cgroups.kernel_groups:
+        self._placed = not self._cgroups.kernel_groups
+        self._place()
+
+    def _place(self) -> None:
+        """Into the owner's group, unless it is there."""
+        if self._placed:
             return
         try:
-            self._cgroups.place_at_desk(pid, self._desk, PROBE)
+            self._cgroups.place_at_desk(self._pid, self._desk, PROBE)
+            self._placed, self.problem = True, ""
         except OSError as error:
             self.problem = f"beside the guard, not in the owner's group: {error.filename}: {error.strerror}"

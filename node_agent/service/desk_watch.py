@@ -113,7 +113,6 @@ class Desk:
                 Presence.UNKNOWN,
                 paused=self.paused,
                 guard="" if self._guard.ready.is_set() else self._guard.problem,
-                desk=DeskReport(ContractReason.PAUSED),
             )
         watched = self.watched
         blind = self.sources.blind if self._habit().watched else ()
@@ -126,11 +125,12 @@ class Desk:
             blind,
             self.paused,
             guard="" if self._guard.ready.is_set() else self._guard.problem,
-            desk=self._report(),
         )
 
-    def _report(self) -> DeskReport:
+    def report(self) -> DeskReport:
         """What the owner feels, and which contract is in force."""
+        if not self._config.parallel:
+            return DeskReport(ContractReason.PAUSED)
         reason = (
             ContractReason.ASLEEP
             if self.asleep
@@ -261,6 +261,8 @@ class Desk:
         """
         self._inhibited_until_us = int(status.get("inhibited_until_us") or 0)
         word = _word(status.get("word") or {})
+        if not self._config.parallel:  # this desk takes part in nothing: what is ended is told, and nothing else
+            word = OwnersWord(ended=word.ended)
         now_s = time.monotonic()
         if word == self.word or (word.ended == self.word.ended and now_s - self._worded_s < _REST_S):
             return

@@ -19,12 +19,13 @@ from cosched.identity.names import SCHEDULER
 from cosched.wire.messages import (
     MAX_FRAME_BYTES,
     NO_WORD,
+    REPORTING_VERSION,
     RIGID_VERSION,
     VERSION,
     WRONG_VERSION,
     AskAnswered,
+    DeskReported,
     FromAgent,
-    Heartbeat,
     Hello,
     Order,
     OutputChunk,
@@ -100,7 +101,6 @@ class Link:
         desk.tell_word = self._tell_word
         self._spoken = VERSION  # on the link that there is now
         self._speaks = VERSION  # in the next hello
-        self._spoken = VERSION  # on the link that there is now
         self._hung_up = ""  # why the link that there is now is of no use
         self._coscheduler = coscheduler
         self._complain = complaints
@@ -122,7 +122,7 @@ class Link:
     async def beat_now(self) -> None:
         """Send a heartbeat, where there is a link; ends when it is on its way, and all that was to be sent before."""
         if (outgoing := self._outgoing) is not None:
-            self.tell(self._beat_of_now())
+            self._tell_beat()
             await outgoing.join()
 
     async def keep(self) -> None:
@@ -177,7 +177,6 @@ class Link:
             self._problem, self._spoken = "", welcome.version
             _log.info("linked to the scheduler at %s, epoch %d", self._url, welcome.fence.epoch)
             self._outgoing = asyncio.Queue()
-            self._spoken = welcome.version
             if self._desk.word != NO_WORD:
                 self._tell_word(self._desk.word)
             self._shell.hand_in(happened.Joined())
@@ -203,7 +202,7 @@ class Link:
             answer = to_agent(_binary(await connection.recv()))
         if isinstance(answer, Rejected):
             if answer.reason.startswith(WRONG_VERSION) and hello.version > RIGID_VERSION:
-                self._speaks = RIGID_VERSION  # it may be an older scheduler
+                self._speaks = hello.version - 1  # it may be an older scheduler
             self._not_wanted(answer)
         if not isinstance(answer, Welcome):
             raise LinkEnded(f"it began with {type(answer).__name__}")
@@ -258,14 +257,17 @@ class Link:
     async def _beat(self, connection: ClientConnection, welcome: Welcome) -> None:
         """Heartbeats; a ping with each, whose answer is the scheduler's sign of life."""
         while True:
-            self.tell(self._beat_of_now())
+            self._tell_beat()
             pong = asyncio.ensure_future(await connection.ping())
             pong.add_done_callback(self._heard)
             await asyncio.sleep(welcome.heartbeat_us / 1e6)
             self._hand_in(happened.LeaseLooked())
 
-    def _beat_of_now(self) -> Heartbeat:
-        return _beat_in_version(self._coscheduler.signed(self._desk.heartbeat()), self._spoken)
+    def _tell_beat(self) -> None:
+        """A heartbeat, and before it what the desk reports, to a scheduler that knows what that is."""
+        if self._spoken >= REPORTING_VERSION:
+            self.tell(DeskReported(self._desk.report()))
+        self.tell(self._coscheduler.signed(self._desk.heartbeat()))
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:
@@ -336,11 +338,6 @@ def _in_version(hello: Hello, version: int) -> Hello:
     if version == RIGID_VERSION:
         return msgspec.structs.replace(hello, version=version, cluster=msgspec.UNSET)
     return msgspec.structs.replace(hello, version=version)
-
-
-def _beat_in_version(beat: Heartbeat, version: int) -> Heartbeat:
-    """A heartbeat as a scheduler of that version understands it."""
-    return msgspec.structs.replace(beat, desk=None) if version == RIGID_VERSION else beat
 
 
 def _binary(data: str | bytes) -> bytes:

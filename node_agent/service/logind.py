@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
@@ -11,17 +12,32 @@ from cosched.linux.sessions import Session
 
 NAME: Final = "org.freedesktop.login1"
 _PATIENCE_S: Final = 2.0
+#: For the answer as a whole, however it comes; and of how many bytes it may be.
+_DEADLINE_S: Final = 4.0
+_MOST_BYTES: Final = 1 << 20
 _ASK_S: Final = 5.0
 
 
 async def asked(*arguments: str) -> str:
-    """What ``busctl`` prints. Raises OSError where it is not there; empty where logind does not answer."""
+    """What ``busctl`` prints. Raises OSError where it is not there; empty where logind does not answer, or too much."""
     process = await asyncio.create_subprocess_exec(
         "busctl", "--system", f"--timeout={_PATIENCE_S:g}", "--json=short", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        limit=_MOST_BYTES,
     )  # fmt: skip
-    out, _ = await process.communicate()
-    return out.decode(errors="replace")
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            await process.stdout.readexactly(_MOST_BYTES + 1)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial.decode(errors="replace")
+    except TimeoutError:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            process.kill()
+        await process.wait()
+    return ""
 
 
 class Inhibitors:

@@ -21,6 +21,7 @@ _LOGIND: Final = "org.freedesktop.login1"
 _PATH: Final = "/org/freedesktop/login1"
 _MANAGER: Final = "org.freedesktop.login1.Manager"
 _BUS: Final = "org.freedesktop.DBus"
+_BUS_PATH: Final = "/org/freedesktop/DBus"
 NOT_INSTALLED: Final = "the package dbus-fast is not installed (extra desktop)"
 
 
@@ -47,14 +48,14 @@ class SleepWatch:
     async def keep(self) -> None:
         """Listen until cancelled; dial again where the bus has gone."""
         try:
-            from dbus_fast import DBusError, InvalidAddressError  # noqa: PLC0415 (an extra)
+            from dbus_fast import DBusFastError  # noqa: PLC0415 (an extra)
         except ImportError:
             self._tell_problem(NOT_INSTALLED)
             return
         while True:
             try:
                 await self._listen()
-            except (OSError, EOFError, DBusError, InvalidAddressError) as error:
+            except (OSError, EOFError, DBusFastError) as error:
                 self._tell_problem(str(error) or type(error).__name__)
             finally:
                 self._awake()
@@ -79,12 +80,13 @@ class SleepWatch:
                 with contextlib.suppress(asyncio.QueueFull):  # only who floods it comes so far
                     signals.put_nowait(message)
 
+        calls = _Calls(bus)
         bus.add_message_handler(take)
         gone = asyncio.ensure_future(bus.wait_for_disconnect())
         try:
             rule = f"type='signal',sender='{_LOGIND}',interface='{_MANAGER}',member='PrepareForSleep'"
-            await _asked(bus, _BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", rule)
-            await self._take_lock(bus)
+            await calls.reply(_BUS, _BUS_PATH, _BUS, "AddMatch", rule)
+            await self._take_lock(calls)
             self.problem = ""
             while True:
                 coming = asyncio.ensure_future(signals.get())
@@ -92,21 +94,21 @@ class SleepWatch:
                 if gone in done:
                     coming.cancel()
                     raise EOFError("the bus has gone")
-                await self._heard(bus, coming.result())
+                await self._heard(calls, coming.result())
         finally:
             gone.cancel()
             bus.disconnect()
 
-    async def _heard(self, bus: Any, message: Any) -> None:
+    async def _heard(self, calls: "_Calls", message: Any) -> None:
         """A signal that says that the machine sleeps or is awake; any process may have sent it."""
-        owner = await _asked(bus, _BUS, "/org/freedesktop/DBus", _BUS, "GetNameOwner", _LOGIND)
+        owner = await calls.reply(_BUS, _BUS_PATH, _BUS, "GetNameOwner", _LOGIND)
         if message.sender != owner.body[0] or message.signature != "b":
             return
         if message.body[0]:
             await self._sleeps()
         else:
             self._awake()
-            await self._take_lock(bus)
+            await self._take_lock(calls)
 
     async def _sleeps(self) -> None:
         _log.info("the machine is about to be suspended")
@@ -128,11 +130,14 @@ class SleepWatch:
             self._desk.asleep = False
             self._desk.again()
 
-    async def _take_lock(self, bus: Any) -> None:
+    async def _take_lock(self, calls: "_Calls") -> None:
         self._let_go()
         given = ("sleep", "cosched", "The scheduler is told that this machine sleeps.", "delay")
-        reply = await _asked(bus, _LOGIND, _PATH, _MANAGER, "Inhibit", *given)
-        self._lock = reply.unix_fds[reply.body[0]]
+        reply = await calls.reply(_LOGIND, _PATH, _MANAGER, "Inhibit", *given)
+        if len(reply.unix_fds) != 1:
+            _close_descriptors(reply)
+            raise EOFError("logind has answered without a lock")
+        self._lock = reply.unix_fds[0]
 
     def _let_go(self) -> None:
         """The machine may sleep."""
@@ -141,15 +146,42 @@ class SleepWatch:
             self._lock = None
 
 
-async def _asked(bus: Any, name: str, path: str, interface: str, member: str, *texts: str) -> Any:
-    """The reply to a call whose arguments are texts. Raises ``DBusError``, EOFError."""
-    from dbus_fast import DBusError, Message, MessageType  # noqa: PLC0415
+class _Calls:
+    """Calls on a bus. Descriptors that come with any other message than their replies are closed.
 
-    call = Message(name, path, interface, member, signature="s" * len(texts), body=list(texts))
-    async with asyncio.timeout(_AGAIN_S):
-        reply = await bus.call(call)
-    if reply is None:
-        raise EOFError("the bus has gone")
-    if reply.message_type is MessageType.ERROR:
-        raise DBusError(reply.error_name, str(reply.body[0]) if reply.body else member)
-    return reply
+    Any process may send messages with descriptors to any other on the bus, and nobody else would close them.
+    """
+
+    def __init__(self, bus: Any) -> None:
+        self._bus = bus
+        self._awaited: set[int] = set()  # serial numbers of calls that have no reply yet
+        bus.add_message_handler(self._close_unasked)
+
+    async def reply(self, name: str, path: str, interface: str, member: str, *texts: str) -> Any:
+        """The reply to a call whose arguments are texts. Raises ``DBusFastError``, EOFError, OSError."""
+        from dbus_fast import DBusError, Message, MessageType  # noqa: PLC0415
+
+        serial = self._bus.next_serial()
+        call = Message(name, path, interface, member, signature="s" * len(texts), body=list(texts), serial=serial)
+        self._awaited.add(serial)
+        try:
+            async with asyncio.timeout(_AGAIN_S):
+                reply = await self._bus.call(call)
+        finally:
+            self._awaited.discard(serial)
+        if reply is None:
+            raise EOFError("the bus has gone")
+        if reply.message_type is MessageType.ERROR:
+            raise DBusError(reply.error_name, str(reply.body[0]) if reply.body else member)
+        return reply
+
+    def _close_unasked(self, message: Any) -> None:
+        from dbus_fast import MessageType  # noqa: PLC0415
+
+        if message.message_type is not MessageType.METHOD_RETURN or message.reply_serial not in self._awaited:
+            _close_descriptors(message)
+
+
+def _close_descriptors(message: Any) -> None:
+    for fd in message.unix_fds:
+        os.close(fd)

@@ -193,6 +193,22 @@ async def test_the_owners_word_is_told_at_each_change_and_first_of_all_after_a_w
         assert later.got[0] == ("a", wire.OwnersWord(0.25, ("bob",), ((5, 1),)))
 
 
+async def test_of_a_desk_that_takes_part_in_nothing_no_word_is_told(cluster: Cluster) -> None:
+    """Whom its owner bans is nobody's business then: nothing starts here in any case."""
+    node = cluster.node("a", start=False, presence="poll_s = 0.2")
+    node.config.write_text("parallel = false\n" + node.config.read_text())
+    node.start_guard()
+    node.start_agent()
+    for epoch in (1, 2):
+        async with cluster.scheduler(epoch=epoch) as scheduler:
+            await until(lambda: "a" in scheduler.beats, "a heartbeat")
+            assert at_desk(node, do="ban", user=f"bob{epoch}")["ok"]
+            for _ in range(10):  # each look of the agent's has the guard's status
+                scheduler.beats.pop("a", None)
+                await until(lambda: "a" in scheduler.beats, "another heartbeat")
+            assert scheduler.got == []
+
+
 async def test_what_ends_a_job_is_told_before_its_end(cluster: Cluster) -> None:
     """Else the scheduler would take it for the script's own failure."""
     node = cluster.node("a")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.agents import CLUSTER, Cluster, until
+from kit.kept_frames import known
 
 from cosched.wire import messages as wire
 from node_agent.core import effects as fx
@@ -238,7 +239,7 @@ async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: C
 
 
 async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster: Cluster) -> None:
-    """It refuses a hello of version 2 with words that the next hello follows; its orders are numbered by their kind."""
+    """It refuses a hello of a later one with words that the next hello follows; its orders are numbered by kind."""
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
         welcome = scheduler.welcome
@@ -253,14 +254,14 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         scheduler.welcome = of_before
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
-        assert [hello.version for hello in scheduler.hellos] == [2, 1]
-        assert [hello.cluster for hello in scheduler.hellos] == ["test", msgspec.UNSET]
+        assert [hello.version for hello in scheduler.hellos] == [3, 2, 1]
+        assert [hello.cluster for hello in scheduler.hellos] == ["test", "test", msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
-        assert scheduler.beats["a"].desk is None, "version 1 refuses what it does not know"
+        assert scheduler.reports == {}, "version 1 refuses what it does not know"
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")
-        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (2, "running")
-        assert scheduler.beats["a"].desk is not None
+        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (3, "running")
+        assert "a" in scheduler.reports
         order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
         await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))
         assert len((await scheduler.next("a", wire.Resized)).cpus) == 1
@@ -268,14 +269,39 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         await scheduler.next("a", wire.GroupEnded)
 
 
-@pytest.mark.parametrize("version", [0, 3])
+async def test_a_scheduler_of_version_2_is_told_nothing_that_it_does_not_know(cluster: Cluster) -> None:
+    """What its decoder knew is kept: anything else it refuses, and leaves who says too much of that."""
+    cluster.node("a")
+    async with cluster.scheduler() as scheduler:
+        welcome = scheduler.welcome
+
+        def of_before(hello: wire.Hello) -> wire.Welcome | wire.Rejected:
+            if hello.version > 2:
+                return wire.Rejected(f"hello: version: found {hello.version}; expected one from 1 to 2")
+            found = welcome(hello)
+            assert isinstance(found, wire.Welcome)
+            return msgspec.structs.replace(found, version=2)
+
+        scheduler.welcome = of_before
+        await until(lambda: "a" in scheduler.beats, "the agent to join")
+        await start(cluster, scheduler, b"exec sleep 600")
+        said = len(scheduler.payloads)
+        await until(lambda: len(scheduler.payloads) >= said + 20, "some more")
+        assert [hello.version for hello in scheduler.hellos] == [3, 2]
+        for payload in scheduler.payloads:
+            message = msgspec.msgpack.decode(payload)
+            assert set(message) <= known(2)[message["type"]]
+        assert {msgspec.msgpack.decode(payload)["type"] for payload in scheduler.payloads} >= {"Heartbeat", "Started"}
+
+
+@pytest.mark.parametrize("version", [0, 4])
 async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(cluster: Cluster, version: int) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
         welcome = scheduler.welcome
         scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)  # type: ignore[type-var]
         await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
-        assert f"it speaks version {version}, this agent 1 to 2, and said 2" in node.log.read_text()
+        assert f"it speaks version {version}, this agent 1 to 3, and said 3" in node.log.read_text()
         assert "a" not in scheduler.beats
 
 

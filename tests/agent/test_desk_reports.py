@@ -48,12 +48,9 @@ def test_what_others_may_know_of_a_reason_says_nothing_of_a_person() -> None:
     assert len(PUBLIC_REASONS) == len(ContractReason) - len(personal) + 1
 
 
-def test_a_report_travels_and_one_that_is_not_there_leaves_the_heartbeat_as_it_was() -> None:
+def test_a_report_travels_and_leaves_the_heartbeat_as_it_was() -> None:
     report = DeskReport(ContractReason.PRESENT, 1.0, 3, Pressure(memory=0.25), Wakeups((5, 0, 1), 1700))
-    frame = wire.encode(msgspec.structs.replace(BEAT, desk=report))
-    beat = wire.from_agent(frame)
-    assert isinstance(beat, wire.Heartbeat)
-    assert beat.desk == report
+    assert wire.from_agent(wire.encode(wire.DeskReported(report))) == wire.DeskReported(report)
     assert set(msgspec.msgpack.decode(wire.encode(BEAT))) == {"type", "usage", "presence"}
 
 
@@ -74,7 +71,7 @@ def test_a_report_travels_and_one_that_is_not_there_leaves_the_heartbeat_as_it_w
     ],
 )
 def test_what_no_agent_says_is_refused(report: dict[str, object]) -> None:
-    frame = msgspec.msgpack.encode({**msgspec.msgpack.decode(wire.encode(BEAT)), "desk": report})
+    frame = msgspec.msgpack.encode({"type": "DeskReported", "report": report})
     with pytest.raises(BadInput):
         wire.from_agent(frame)
 
@@ -82,9 +79,8 @@ def test_what_no_agent_says_is_refused(report: dict[str, object]) -> None:
 async def test_an_agent_tells_of_its_contract_and_of_pressure(cluster: Cluster) -> None:
     cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        await until(lambda: (beat := scheduler.beats.get("a")) and beat.armed and beat.desk, "a report")
-        report = scheduler.beats["a"].desk
-        assert report is not None
+        await until(lambda: (beat := scheduler.beats.get("a")) and beat.armed, "the contract to be in force")
+        report = scheduler.reports["a"]
         assert report.reason in {ContractReason.PRESENT, ContractReason.UNKNOWN}
         assert report.contract_cpus == scheduler.beats["a"].limited_cpus == 1.0
         assert report.pauses == 0
@@ -102,5 +98,5 @@ async def test_a_desk_that_takes_part_in_nothing_tells_nothing_of_its_owner(clus
                 await until(lambda: "a" in scheduler.beats, "a heartbeat")
                 beat = scheduler.beats["a"]
                 assert (beat.usage, beat.presence, beat.presence_source) == (Usage(), Presence.UNKNOWN, "")
-                assert beat.desk == DeskReport(ContractReason.PAUSED)
+                assert scheduler.reports["a"] == DeskReport(ContractReason.PAUSED)
     assert "terminals" not in node.log.read_text(), "nobody was looked for"

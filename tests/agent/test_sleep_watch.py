@@ -1,6 +1,7 @@
 """The machine's sleep, by logind's word on a bus of the test's own: told before it sleeps, held back no longer."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -129,6 +130,12 @@ async def test_who_cannot_be_told_keeps_nobody_awake(bus: dict[str, str]) -> Non
                 assert told.asleep
 
 
+async def strangers(ask: Callable[..., Any]) -> list[str]:
+    """The names of all connections to the bus but the caller's own; among them is the watch's."""
+    names = (await ask("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "ListNames")).body[0]
+    return [name for name in names if name.startswith(":") and name != ask.bus.unique_name]
+
+
 async def test_a_stranger_who_says_that_the_machine_sleeps_is_not_believed(bus: dict[str, str]) -> None:
     """Any process may send the agent a signal that looks like logind's."""
     from dbus_fast import Message, MessageType  # noqa: PLC0415 (an extra)
@@ -139,22 +146,48 @@ async def test_a_stranger_who_says_that_the_machine_sleeps_is_not_believed(bus: 
             await until_there(ask)
             async with watching(told):
                 await locked(ask, 1)
-                names = (await ask("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
-                                   "ListNames")).body[0]  # fmt: skip
+                names = await strangers(ask)
                 for number in range(40):  # more than it keeps
                     for name in names:
-                        if name.startswith(":") and name != ask.bus.unique_name:
-                            forged = Message(
-                                name, LOGIND_PATH, MANAGER, "PrepareForSleep",
-                                message_type=MessageType.SIGNAL, signature="s" if number % 2 else "b",
-                                body=["true"] if number % 2 else [True],
-                            )  # fmt: skip
-                            await ask.bus.send(forged)
+                        forged = Message(
+                            name, LOGIND_PATH, MANAGER, "PrepareForSleep",
+                            message_type=MessageType.SIGNAL, signature="s" if number % 2 else "b",
+                            body=["true"] if number % 2 else [True],
+                        )  # fmt: skip
+                        await ask.bus.send(forged)
                 await signalled(ask, False)  # it still listens
                 await locked(ask, 1)
                 await asyncio.sleep(0.2)
                 assert told.words == []
                 assert not told.asleep
+
+
+async def test_descriptors_that_strangers_send_are_closed(bus: dict[str, str]) -> None:
+    """Any process may send the agent messages with descriptors; each that is kept is one less for the agent."""
+    from dbus_fast import Message, MessageFlag, MessageType  # noqa: PLC0415 (an extra)
+
+    told = Told()
+    with logind(bus):
+        async with caller(bus, descriptors=True) as ask:
+            await until_there(ask)
+            async with watching(told):
+                await locked(ask, 1)
+                before = len(os.listdir("/proc/self/fd"))
+                sent = os.open(os.devnull, os.O_RDONLY)
+                for name in await strangers(ask):
+                    for kind in [MessageType.SIGNAL, MessageType.METHOD_CALL] * 20:
+                        forged = Message(
+                            name, LOGIND_PATH, MANAGER, "PrepareForSleep", message_type=kind,
+                            flags=MessageFlag.NO_REPLY_EXPECTED, signature="h", body=[0], unix_fds=[sent],
+                        )  # fmt: skip
+                        await ask.bus.send(forged)
+                os.close(sent)
+                await strangers(ask)  # the bus has passed them on
+                await signalled(ask, True)
+                await until(lambda: told.asleep, "logind's word, which came after them")
+                await signalled(ask, False)
+                await locked(ask, 1)
+                assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_bus_that_goes_leaves_nobody_asleep(bus: dict[str, str], tmp_path: Path) -> None:
@@ -189,6 +222,39 @@ async def test_without_a_bus_and_without_the_package_it_says_so(
     assert bare.problem == NOT_INSTALLED
 
 
+@pytest.mark.parametrize(
+    "says",
+    [["REJECTED EXTERNAL"], ["OK 0123", "AGREE_UNIX_FD", "nothing that is a message of any kind"], []],
+    ids=["rejects", "says no message", "ends"],
+)
+async def test_what_no_bus_says_is_a_problem_and_not_the_agents_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: list[str]
+) -> None:
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/rejecting")
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for line in says:
+            await reader.readline()
+            writer.write(f"{line}\r\n".encode())
+        await reader.readline()
+        writer.close()
+
+    told = Told()
+    async with await asyncio.start_unix_server(answers, tmp_path / "rejecting"), watching(told) as watch:
+        await until(lambda: watch.problem != "just started", "the problem")
+
+
+async def test_a_logind_that_gives_no_lock_is_a_problem_and_not_the_agents_end(bus: dict[str, str]) -> None:
+    told = Told()
+    with logind(bus):
+        async with caller(bus) as ask:
+            await until_there(ask)
+            await ask(LOGIND, LOGIND_PATH, MOCK, "AddMethod", "sssss", MANAGER, "Inhibit", "ssss", "u", "ret = 0")
+            async with watching(told) as watch:
+                await until(lambda: watch.problem != "just started", "the problem")
+                assert watch.problem == "logind has answered without a lock"
+
+
 async def test_an_agent_tells_its_scheduler_before_the_machine_sleeps(cluster: Cluster, bus: dict[str, str]) -> None:
     with logind(bus):
         async with caller(bus) as ask:
@@ -201,7 +267,5 @@ async def test_an_agent_tells_its_scheduler_before_the_machine_sleeps(cluster: C
                 scheduler.beats.clear()
                 await signalled(ask, True)
                 await until(lambda: "a" in scheduler.beats, "a heartbeat")
-                report = scheduler.beats["a"].desk
-                assert report is not None
-                assert report.reason is ContractReason.ASLEEP
+                assert scheduler.reports["a"].reason is ContractReason.ASLEEP, "said before the heartbeat"
                 await locked(ask, 0)

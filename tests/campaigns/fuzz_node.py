@@ -44,6 +44,7 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
     loop: Any = SimpleNamespace(watch=lambda *_, **__: None, unwatch=lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="cosched-fuzz-") as made:
         directory = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+        pidfd = os.pidfd_open(os.getpid())
         records = Records(directory)
         reach = Reach(
             lambda *_: None,
@@ -60,11 +61,12 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
         made_desk = Desk(loop, made, records, pause, OwnersWord(records), (), reach)
         try:
             for packet in _packets(rng, random_count, shaped_count, *_AT_DESK):
-                peer = Peer(1, rng.choice(_UIDS))
+                peer = Peer(os.getpid(), rng.choice(_UIDS), pidfd)
                 answer = _tried(packet, lambda packet=packet, peer=peer: made_desk._heard(packet, peer))  # type: ignore[misc]
                 outcomes[str(json.loads(answer).get("error", "done"))] += 1
         finally:
             made_desk.close()
+            os.close(pidfd)
             os.close(directory)
     return outcomes
 

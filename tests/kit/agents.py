@@ -28,6 +28,7 @@ from cosched.identity.grants import load_grant_key
 from cosched.identity.tls import expect, server_context
 from cosched.linux.cgroups import read_pids
 from cosched.model.contract import SocialContract
+from cosched.model.desk import DeskReport
 from cosched.wire import messages as wire
 from cosched.wire.grant import Grant, signed
 from cosched.wire.sequence import Numbering, Turn, new_session
@@ -73,6 +74,8 @@ class Scheduler:
         self.numberings: dict[str, Numbering] = {}
         self.hellos: list[wire.Hello] = []
         self.beats: dict[str, wire.Heartbeat] = {}
+        self.reports: dict[str, DeskReport] = {}
+        self.payloads: list[bytes] = []  # all that nodes have said after their hello, as it came
         self.got: list[tuple[str, Any]] = []
         self.welcome: Callable[[wire.Hello], wire.Welcome | wire.Rejected] = lambda hello: wire.Welcome(
             wire.VERSION,
@@ -113,9 +116,12 @@ class Scheduler:
         self.links[name], self.numberings[name] = link, Numbering(hello.session)
         async for data in link:
             assert isinstance(data, bytes)
-            message = wire.from_agent(turn.payload(data))
+            self.payloads.append(turn.payload(data))
+            message = wire.from_agent(self.payloads[-1])
             if isinstance(message, wire.Heartbeat):
                 self.beats[name] = message
+            elif isinstance(message, wire.DeskReported):
+                self.reports[name] = message.report
             else:
                 self.got.append((name, message))
 

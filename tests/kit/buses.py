@@ -55,12 +55,16 @@ def logind(environment: dict[str, str]) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def caller(environment: dict[str, str]) -> AsyncIterator[Any]:
-    """Somebody on the bus who asks: ``await ask(name, path, interface, member, signature, *values)``."""
+async def caller(environment: dict[str, str], *, descriptors: bool = False) -> AsyncIterator[Any]:
+    """Somebody on the bus who asks: ``await ask(name, path, interface, member, signature, *values)``.
+
+    ``descriptors``: who may send some.
+    """
     from dbus_fast import Message  # noqa: PLC0415 (an extra)
     from dbus_fast.aio import MessageBus  # noqa: PLC0415
 
-    bus = await MessageBus(environment["DBUS_SYSTEM_BUS_ADDRESS"]).connect()
+    address = environment["DBUS_SYSTEM_BUS_ADDRESS"]
+    bus = await MessageBus(address, negotiate_unix_fd=descriptors).connect()
 
     async def ask(name: str, path: str, interface: str, member: str, signature: str = "", *values: object) -> Any:
         call = Message(name, path, interface, member, signature=signature, body=list(values))

@@ -66,7 +66,10 @@ def desk_of(guard: "RealGuard") -> str:
 
 @contextlib.contextmanager
 def at_a_desk(guard: "RealGuard") -> Iterator["RealGuard"]:
-    """A guard that is not started yet, started at a desk whose owner has a group; the group is removed after it."""
+    """A guard that is not started yet, started at a desk whose owner has a group; the group is removed after it.
+
+    With leaves in it, which a guard that was killed leaves.
+    """
     guard.config["cgroup"] |= {"desk": desk_of(guard)}
     top = next(top for top in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (top / "cgroup.procs").exists())
     (top / desk_of(guard)).mkdir()
@@ -74,6 +77,8 @@ def at_a_desk(guard: "RealGuard") -> Iterator["RealGuard"]:
         yield guard.start()
     finally:
         guard.stop()
+        for leaf in (top / desk_of(guard)).glob("cosched-*/"):
+            leaf.rmdir()
         (top / desk_of(guard)).rmdir()
 
 

@@ -16,9 +16,10 @@ from space_scheduler.service.launch.nodes import ASLEEP
 GOES = DeskReport(ContractReason.ASLEEP)
 
 
-def beat(*, asleep: bool, paused: str = "") -> wire.Heartbeat:
+def beat(*, asleep: bool, paused: str = "") -> tuple[wire.DeskReported, wire.Heartbeat]:
+    """What an agent says each time."""
     report = GOES if asleep else DeskReport(ContractReason.RELAXED)
-    return wire.Heartbeat(Usage(), Presence.AWAY, paused=paused, desk=report)
+    return wire.DeskReported(report), wire.Heartbeat(Usage(), Presence.AWAY, paused=paused)
 
 
 def posted(effects: list[Effect]) -> list[ev.Event]:
@@ -38,12 +39,13 @@ def there(*names: str) -> Rules:
     for name in names:
         rules.comes(name, wire.GroupReport(1, 1, "running", 2))
         rules.feed(InJournal(ev.NodeJoined(Node(name, 2, 1 << 30)), (), {}))
-        journalled(rules, rules.feed(Heard(name, beat(asleep=False))))
+        says(rules, name, asleep=False)
     return rules
 
 
 def says(rules: Rules, name: str, *, asleep: bool, paused: str = "") -> list[ev.Event]:
-    return journalled(rules, rules.feed(Heard(name, beat(asleep=asleep, paused=paused))))
+    messages = beat(asleep=asleep, paused=paused)
+    return journalled(rules, [effect for message in messages for effect in rules.feed(Heard(name, message))])
 
 
 def state(rules: Rules, name: str) -> str:
@@ -81,7 +83,8 @@ def test_a_desk_that_sleeps_again_and_again_is_not_set_aside_for_its_losses() ->
     for _ in range(4):
         says(rules, "n1", asleep=True)
         for _ in range(7):
-            rules.feed(Heard("n2", beat(asleep=False)))
+            for message in beat(asleep=False):
+                rules.feed(Heard("n2", message))
             found = journalled(rules, tick(rules))
             assert not [each for each in found if isinstance(each, ev.NodeDrained)]
         rules.comes("n1")
@@ -113,7 +116,8 @@ def test_an_operators_drain_is_not_undone_by_waking() -> None:
 async def test_documents_series_and_the_next_start_have_it(cluster: Cluster) -> None:
     async with running(cluster) as service, service.agent("n1") as agent:
         await up(service, agent)
-        await agent.say(beat(asleep=True))
+        for message in beat(asleep=True):
+            await agent.say(message)
         entry = service.service.book.entry("n1")
         await service.until(lambda: entry.reason == ASLEEP, "the drain")
         found = await node(service)
@@ -125,6 +129,7 @@ async def test_documents_series_and_the_next_start_have_it(cluster: Cluster) -> 
     async with running(cluster) as service:
         assert (await node(service)).state == "asleep"
         async with service.agent("n1") as agent:
-            await agent.say(beat(asleep=False))
+            for message in beat(asleep=False):
+                await agent.say(message)
             entry = service.service.book.entry("n1")
             await service.until(lambda: entry.state(busy=False) == "up", "back")

@@ -21,7 +21,7 @@ REPORT = DeskReport(
     Pressure(0.5, 0.25, 0.125),
     Wakeups((3, 2, *[0] * (len(BOUNDS_S) - 2), 1), 1_500_000),
 )
-BEAT = wire.Heartbeat(wire.Usage(1, 1, 1, 1, 1, 1), wire.Presence.PRESENT, limited_cpus=0.25, desk=REPORT)
+BEAT = wire.Heartbeat(wire.Usage(1, 1, 1, 1, 1, 1), wire.Presence.PRESENT, limited_cpus=0.25)
 #: What would say of a desk by its name what its owner does.
 BY_DESK = {
     *(series.NODE_AVAILABLE, series.NODE_CONTRACT_REASON, series.NODE_CONTRACT_CPUS, series.NODE_LIMITED_CPUS),
@@ -56,6 +56,7 @@ async def test_what_is_exported_is_what_is_listed(service: Running) -> None:
     listed = {each.name: each for each in series.ALL}
     assert len(listed) == len(series.ALL)
     async with service.agent("n1", cluster="lab-a") as agent:
+        await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", wire.Presence.PRESENT)
         found = families(await exposed(service))
@@ -105,6 +106,7 @@ async def test_no_scrape_says_who_is_at_a_desk(service: Running, presence: wire.
 
 async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Running) -> None:
     async with service.agent("n1") as agent:
+        await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", wire.Presence.PRESENT)
         text = await exposed(service)
@@ -129,6 +131,7 @@ async def test_what_an_owner_feels_and_which_contract_is_in_force(service: Runni
 async def test_counts_by_cluster_alone_name_no_desk(make_cluster: Callable[..., Cluster]) -> None:
     settings = MonitoringSettings(aggregate="cluster")
     async with running(make_cluster(operators=[ME], monitoring=settings)) as service, service.agent("n1") as agent:
+        await agent.say(wire.DeskReported(REPORT))
         await agent.say(BEAT)
         await service.beaten("n1", wire.Presence.PRESENT)
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")

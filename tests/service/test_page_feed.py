@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.desk import ContractReason, DeskReport, Wakeups
-from cosched.model.node import Presence, Usage
-from cosched.wire.messages import Heartbeat
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.page import feed as feeds
 from space_scheduler.service.page.feed import Feed, Seen
@@ -152,6 +150,5 @@ def test_how_soon_a_desk_wakes(late: dict[int, int], told: float | None) -> None
     entry = NodeEntry("n1")
     assert woke_ms(entry) is None
     for wakeups, expected in ((Wakeups(counts, 0), told), (Wakeups(counts[:3], 0), None), (None, None)):
-        report = DeskReport(ContractReason.UNKNOWN, wakeups=wakeups)
-        entry.beat = Heartbeat(Usage(), Presence.AWAY, desk=report)
+        entry.report = DeskReport(ContractReason.UNKNOWN, wakeups=wakeups)
         assert woke_ms(entry) == expected

@@ -19,9 +19,9 @@ from space_scheduler.service.api.privacy import BY_ITS_OWNER
 from space_scheduler.service.launch.owners import PAUSED
 
 USAGE = wire.Usage(0.5, 1.25, 0.125, 1 << 20, 3 << 20, 1 << 21, 1 << 28, 2.5)
+REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESSURE, 1.0))
 BEAT = wire.Heartbeat(
-    USAGE, Presence.PRESENT, "input of ada", 0.25, blind=("terminals: /dev/pts/7: closed by ada",),
-    desk=DeskReport(ContractReason.PRESSURE, 1.0),
+    USAGE, Presence.PRESENT, "input of ada", 0.25, blind=("terminals: /dev/pts/7: closed by ada",)
 )  # fmt: skip
 PRIVATE = ("present", "away", "ada", "input", "terminals", "pressure")
 
@@ -60,6 +60,7 @@ def told(document: Any) -> set[str]:
 async def test_other_users_see_what_is_free_and_operators_who_is_there(service: Running) -> None:
     async with service.agent("n1") as agent:
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
+        await agent.say(REPORTED)
         await agent.say(BEAT)
         await service.beaten("n1", Presence.PRESENT)
         others = (await asked(service, "bob", "/v1/nodes"))["nodes"]

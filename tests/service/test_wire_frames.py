@@ -1,23 +1,26 @@
-"""Whatever comes as a frame is a message of the link or bad input: the messages of both versions, damaged and mixed."""
+"""Whatever comes as a frame is a message of the link or bad input: the messages of all versions, damaged and mixed."""
 
-import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.kept_frames import frames
 
 from cosched.errors import BadInput
+from cosched.model.desk import ContractReason, DeskReport
 from cosched.wire import messages as wire
 
-KEPT = json.loads((Path(__file__).parents[1] / "kept/wire-1.json").read_text())
 ORDER = wire.OrderId(5, 1, 7 << 20)
 RESIZE = wire.Resize(wire.Fence("c", 7, "i"), ORDER, 2, 1, (wire.Peer("n1", "10.0.0.1", 7421, 2),), b"grant")
-FROM_AGENT = [*map(bytes.fromhex, KEPT["from_agent"].values()), wire.encode(wire.Resized(ORDER, (0, 1)))]
-TO_AGENT = [*map(bytes.fromhex, KEPT["to_agent"].values()), wire.encode(RESIZE)]
+REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESENT, 1.0, 3))
+FROM_AGENT = [
+    *(frame for version in (1, 2) for frame in frames(version, "from_agent").values()),
+    *map(wire.encode, (wire.Resized(ORDER, (0, 1)), REPORTED)),
+]
+TO_AGENT = [*(frame for version in (1, 2) for frame in frames(version, "to_agent").values()), wire.encode(RESIZE)]
 
 changed_bytes = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4)
 plain = st.recursive(

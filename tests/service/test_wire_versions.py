@@ -1,15 +1,14 @@
-"""Agents of the version before: frames that its code wrote (``tests/kept/wire-1.json``), decoded and answered today.
+"""Agents of versions before: frames that their code wrote (``tests/kept/wire-N.json``), decoded and answered today.
 
-Version 1 is decoded here as its own code did: with its fields alone, and none that it did not know.
+They are decoded here as their own code did: with its fields alone, and none that it did not know.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from kit.kept_frames import frames, kept, known
 
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput
@@ -33,17 +32,14 @@ from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.link.joining import checked_hello
 
-KEPT = json.loads((Path(__file__).parents[1] / "kept/wire-1.json").read_text())
-FROM_AGENT = {name: bytes.fromhex(frame) for name, frame in KEPT["from_agent"].items()}
-TO_AGENT = {name: bytes.fromhex(frame) for name, frame in KEPT["to_agent"].items()}
+KEPT = kept(1)
+FROM_AGENT, TO_AGENT = frames(1, "from_agent"), frames(1, "to_agent")
+FROM_AGENT_2, TO_AGENT_2 = frames(2, "from_agent"), frames(2, "to_agent")
 CLUSTER = "c" * 32
-#: Of version 1, by the kind of message: what its decoder knew (it refused anything else).
-FIELDS_OF_1 = {
-    kind["type"]: set(kind)
-    for kind in (msgspec.msgpack.decode(frame) for frame in (*FROM_AGENT.values(), *TO_AGENT.values()))
-}
-FIELDS_OF_1["Prepare"] |= {"umask"}
-FIELDS_OF_1["Turns"] |= {"contended", "jobs"}
+#: By version and kind of message: what its decoder knew (it refused anything else).
+FIELDS = {1: known(1), 2: known(2)}
+FIELDS[1]["Prepare"] |= {"umask"}
+FIELDS[1]["Turns"] |= {"contended", "jobs"}
 
 
 @pytest.mark.parametrize("name", FROM_AGENT)
@@ -55,6 +51,19 @@ def test_what_its_agents_said_is_understood(name: str) -> None:
 @pytest.mark.parametrize("name", TO_AGENT)
 def test_what_its_schedulers_said_is_understood_and_said_alike(name: str) -> None:
     assert wire.encode(wire.to_agent(TO_AGENT[name])) == TO_AGENT[name]
+
+
+@pytest.mark.parametrize("name", FROM_AGENT_2)
+def test_what_agents_of_version_2_said_is_understood_and_said_alike(name: str) -> None:
+    """A heartbeat too: what has come since is a message of its own."""
+    assert wire.encode(wire.from_agent(FROM_AGENT_2[name])) == FROM_AGENT_2[name]
+    assert set(type(wire.from_agent(FROM_AGENT_2[name])).__struct_fields__) | {"type"} == FIELDS[2][name]
+
+
+@pytest.mark.parametrize("name", TO_AGENT_2)
+def test_what_schedulers_of_version_2_said_is_understood_and_said_alike(name: str) -> None:
+    assert wire.encode(wire.to_agent(TO_AGENT_2[name])) == TO_AGENT_2[name]
+    assert set(type(wire.to_agent(TO_AGENT_2[name])).__struct_fields__) | {"type"} == FIELDS[2][name]
 
 
 def test_a_grant_that_was_not_renewed_is_as_it_was() -> None:
@@ -97,9 +106,9 @@ class Service:
     def feed(self, given: Any) -> list[Effect]:
         effects = self.core.handle(given, 100.0)
         for effect in effects:
-            if isinstance(effect, Send) and self.core.book.entry(effect.node).version == 1:
+            if isinstance(effect, Send) and (fields := FIELDS.get(self.core.book.entry(effect.node).version)):
                 plain = msgspec.msgpack.decode(wire.encode(effect.message))
-                assert set(plain) <= FIELDS_OF_1[plain["type"]], "version 1 would not have understood it"
+                assert set(plain) <= fields[plain["type"]], "that version would not have understood it"
         return effects
 
     def comes(self, name: str, frame: bytes) -> list[Effect]:
@@ -211,11 +220,11 @@ def test_an_upgraded_agent_is_served_in_full_from_its_next_hello_on() -> None:
 
 def test_a_later_version_is_refused_in_words_that_name_both() -> None:
     hello = msgspec.msgpack.decode(FROM_AGENT["hello, nothing there"])
-    later = wire.from_agent(msgspec.msgpack.encode({**hello, "version": 3}))
+    later = wire.from_agent(msgspec.msgpack.encode({**hello, "version": 4}))
     with pytest.raises(BadInput) as refused:
         checked_hello(later, "n1", wire.Fence(CLUSTER, 8, "i"))
     assert str(refused.value) == (
-        "hello: version: version 3 of the link's messages; expected one from 1 to 2, which this scheduler speaks"
+        "hello: version: version 4 of the link's messages; expected one from 1 to 3, which this scheduler speaks"
     )
 
 

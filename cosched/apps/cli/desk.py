@@ -126,7 +126,8 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
     if user is not None:
         _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
         return
-    bans = ask(path, {"do": "status"})["word"].get("bans")
+    answer = ask(path, {"do": "status"})
+    bans = answer["word"].get("bans")
     if bans is None:
         raise BadInput(
             "--list", "asked by who does not decide here", "who is logged in at this machine itself, or root"
@@ -134,7 +135,7 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
     if as_json:
         echo_json({"bans": bans})
         return
-    told = [line for line in lines(document(ask(path, {"do": "status"}))) if line.startswith("banned: ")]
+    told = [line for line in lines(document(answer)) if line.startswith("banned: ")]
     click.echo("\n".join(told) or "nobody is banned here")
 
 

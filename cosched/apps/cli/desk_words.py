@@ -14,7 +14,8 @@ _DAYS_OF_WEEK: Final = len(DAYS)
 
 def document(answer: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
     """The answer for programs. ``before``: an earlier one, by which the CPUs in use are known."""
-    told = {key: answer.get(key) for key in ("paused", "paused_for_s", "armed", "contract", "limits", "word")}
+    kept = ("paused", "paused_for_s", "armed", "contract", "limits", "word", "problems")
+    told = {key: answer.get(key) for key in kept}
     used = {(job["job"], job["attempt"]): job for job in (before or {}).get("jobs", ())}
     jobs = [_job(job, used.get((job["job"], job["attempt"]))) for job in answer.get("jobs", ())]
     return told | {"jobs": jobs}
@@ -22,7 +23,8 @@ def document(answer: dict[str, Any], before: dict[str, Any] | None = None) -> di
 
 def lines(told: dict[str, Any]) -> list[str]:
     """The same for people."""
-    return [_limits(told), *map(_job_line, told["jobs"]), *_word(told["word"] or {}, told["contract"])]
+    problems = [f"problem: {problem}" for problem in told["problems"] or ()]
+    return [_limits(told), *problems, *map(_job_line, told["jobs"]), *_word(told["word"] or {}, told["contract"])]
 
 
 def _job(job: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
-from cosched.model.desk import Availability, ContractReason
+from cosched.model.desk import Availability, ContractReason, DeskReport
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
@@ -33,6 +33,7 @@ class NodeEntry:
         self.name = name
         self.hello: Hello | None = None
         self.beat: Heartbeat | None = None
+        self.report: DeskReport | None = None  # what its desk has reported last
         self.refused = ""  # why the agent that called last may not join; empty once one may
         self.connected = False
         self.agreed = False  # it has said something after the welcome: it obeys this scheduler
@@ -91,9 +92,10 @@ class NodeEntry:
     def public_limit_cpus(self) -> float | None:
         """The contract's ceiling where one is in force; not how far it is lowered because somebody there waits."""
         beat = self.beat
-        if beat is None or beat.limited_cpus is None or beat.desk is None or beat.desk.contract_cpus is None:
+        contract_cpus = self.report.contract_cpus if self.report is not None else None
+        if beat is None or beat.limited_cpus is None or contract_cpus is None:
             return beat.limited_cpus if beat is not None else None
-        return max(beat.limited_cpus, beat.desk.contract_cpus)
+        return max(beat.limited_cpus, contract_cpus)
 
     @property
     def contract_reason(self) -> ContractReason:
@@ -103,8 +105,8 @@ class NodeEntry:
             return ContractReason.ASLEEP
         if beat is None:
             return ContractReason.AGENT_SILENT
-        if beat.desk is not None:
-            return beat.desk.reason
+        if self.report is not None:
+            return self.report.reason
         if beat.paused:  # an agent of a version that does not say
             return ContractReason.PAUSED
         if beat.guard:

@@ -72,7 +72,8 @@ class Reshapes:
         version = self._book.entry(name).version
         if version != wire.RIGID_VERSION:
             return ""
-        return f"{name}'s agent speaks version {version} of the link, which resizes no job; version {wire.VERSION} does"
+        words = f"which resizes no job; version {wire.RIGID_VERSION + 1} does"
+        return f"{name}'s agent speaks version {version} of the link, {words}"
 
     # what happens
 

@@ -105,7 +105,8 @@ class ServiceCore:
         entry, hello = self.book.entry(called.node), called.hello
         entry.connected, entry.agreed, entry.refused, entry.expired = True, False, "", ""
         entry.asleep = False
-        entry.hello, entry.beat, entry.serial = hello, None, called.serial
+        entry.hello, entry.serial = hello, called.serial
+        entry.beat = entry.report = None
         entry.word, entry.banned = wire.NO_WORD, ()
         entry.heard_s = self.now_s
         self._say(
@@ -133,18 +134,20 @@ class ServiceCore:
             return  # it was replaced, or removed
         self._agree(entry)
         if isinstance(message, wire.Heartbeat):
-            self._sleeps(entry, message)
+            self._sleeps(entry)
             entry.beat = message
             self.launches.beat(entry)
             self._effects += self.launches.take()
             if message.asked_us:
                 self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
+        elif isinstance(message, wire.DeskReported):
+            entry.report = message.report
         elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
             self.launches.take_report(entry, message)
 
-    def _sleeps(self, entry: NodeEntry, beat: wire.Heartbeat) -> None:
+    def _sleeps(self, entry: NodeEntry) -> None:
         """Whether its machine is about to be suspended, or is awake."""
-        asleep = beat.desk is not None and beat.desk.reason is ContractReason.ASLEEP
+        asleep = entry.report is not None and entry.report.reason is ContractReason.ASLEEP
         if asleep != entry.asleep:
             entry.asleep = asleep
             self._say("node asleep" if asleep else "node awake", node=entry.name)
@@ -206,7 +209,7 @@ class ServiceCore:
         if entry.connected:
             self._effects.append(Cut(entry.name))
         entry.connected = entry.agreed = False
-        entry.heard_s = entry.beat = None
+        entry.heard_s = entry.beat = entry.report = None
         self.launches.lost(entry)
 
     def _say(self, what: str, **fields: object) -> None:

@@ -38,7 +38,7 @@ def by_desk(members: Sequence[NodeEntry]) -> Iterator[Family]:
     yield from (available, reasons)
     beats = [(entry, entry.beat) for entry in members if entry.connected and entry.beat is not None]
     yield from _limits(beats)
-    yield from _felt([(entry.name, beat.desk) for entry, beat in beats if beat.desk is not None])
+    yield from _felt([(entry.name, entry.report) for entry, _ in beats if entry.report is not None])
 
 
 def _limits(beats: Sequence[tuple[NodeEntry, Heartbeat]]) -> Iterator[Family]:

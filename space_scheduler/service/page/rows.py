@@ -199,7 +199,7 @@ def woke_ms(entry: NodeEntry) -> float | None:
     """Within how many milliseconds 99 of 100 wake-ups at the desk came, since its guard started; below 0: later than
     so many. None where that is not measured.
     """
-    report = entry.beat.desk if entry.beat is not None else None
+    report = entry.report
     counts = report.wakeups.counts if report is not None and report.wakeups is not None else ()
     if len(counts) != len(BOUNDS_S) + 1 or not sum(counts):
         return None

@@ -19,7 +19,7 @@ from kit.waiting import BOUND_S, wait_for
 from cosched.linux import cgroup_find, cgroups, check
 from cosched.linux.cgroup_v1 import CgroupsV1
 from cosched.linux.cgroup_v2 import CgroupsV2
-from cosched.linux.cgroups import YES, Cgroups, NoCgroups
+from cosched.linux.cgroups import PROBE, YES, Cgroups, NoCgroups
 from cosched.linux.process import US_PER_S
 from cosched.linux.weights import NONE
 from node_agent.guard.limiter import Limiter
@@ -297,6 +297,26 @@ def test_only_beside_the_desk_or_below_who_is_idle_it_is_protected(
     cosched: str, desk: str, idle: bool, protects: bool
 ) -> None:
     assert (cgroups.beside_desk(cosched, desk, idle=idle) == "yes") is protects
+
+
+def test_a_process_at_the_desk_takes_no_controllers_from_its_owner(groups: Cgroups, side: str) -> None:
+    """In v2, a group with a process cannot give controllers to groups below it, as systemd wants to at any time."""
+    top = next(top for top in (Path(MOUNT, "cpu"), Path(MOUNT)) if (top / "cgroup.procs").exists())
+    desk = top / f"{side}-desk"
+    desk.mkdir()
+    child = subprocess.Popen(["sleep", "1000"])
+    try:
+        groups.place_at_desk(child.pid, desk.name, PROBE)
+        there = [int(pid) for listing in desk.glob("**/cgroup.procs") for pid in listing.read_text().split()]
+        assert there == [child.pid]
+        if (control := desk / "cgroup.subtree_control").exists():
+            control.write_text("+memory")
+            assert "memory" in control.read_text().split()
+    finally:
+        child.kill()
+        child.wait()
+        groups.forget_leaf(desk.name, PROBE)
+        desk.rmdir()
 
 
 def test_v2_without_controllers_is_not_v2(tmp_path: Path) -> None:

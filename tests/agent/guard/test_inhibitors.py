@@ -1,5 +1,6 @@
 """Films and presentations count as presence: by logind's list on a bus of the test's own, and by GNOME's helper."""
 
+import asyncio
 import json
 import os
 import pwd
@@ -13,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.agents import until
 from kit.desk_socket import ask_as, desk
-from kit.guards import RealGuard
-from kit.waiting import wait_for
+from kit.guards import RealGuard, alive
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.config.node import PresenceSettings
 from cosched.linux import sessions
 from cosched.linux.inhibitors import Inhibitor, listed, on_screen
 from cosched.linux.presence_reading import Reading
 from cosched.linux.sessions import Session
+from node_agent.service import logind
 from node_agent.service.logind import Inhibitors
 from node_agent.service.presence import Sources
 
@@ -87,6 +90,30 @@ def test_what_is_no_film_or_not_his_or_gone_does_not_count(proc: Path, other: In
     assert not on_screen([other], [SCREEN], proc)
     assert on_screen([other, Inhibitor("idle", "block", ANN, 7)], [SCREEN], proc)
     assert not on_screen([Inhibitor("idle", "block", ANN, 7)], [], proc)
+
+
+def test_of_a_user_who_is_not_on_the_screen_no_process_is_looked_at() -> None:
+    """Anybody may have logind note thousands, and each look costs the agent's loop."""
+    proc: Any = None  # not to be asked
+    assert not on_screen([Inhibitor("idle", "block", 1001, pid) for pid in range(8192)], [SCREEN], proc)
+
+
+@pytest.mark.parametrize(
+    "says", ["head -c 67108864 /dev/zero", "sleep 1000"], ids=["more than there can be", "nothing for long"]
+)
+async def test_an_answer_without_bound_or_end_is_none_and_who_gives_it_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str
+) -> None:
+    busctl, pid = tmp_path / "busctl", tmp_path / "pid"
+    busctl.write_text(f"#!/bin/sh\necho $$ >{pid}.new; mv {pid}.new {pid}\necho begun\nexec {says}\n")
+    busctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if says.startswith("sleep"):
+        monkeypatch.setattr(logind, "_DEADLINE_S", 0.5)
+    asked = asyncio.create_task(logind.asked("call"))
+    await until(asked.done, "the answer", BOUND_S)
+    assert asked.result() == ""
+    assert not pid.exists() or not alive(int(pid.read_text()))
 
 
 @pytest.mark.parametrize("answer", ["", "{}", '{"data": []}', '{"data": [[["idle"]]]}', '{"data": 3}', "[[[["])

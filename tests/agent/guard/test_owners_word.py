@@ -100,6 +100,18 @@ def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_to
     assert desk(guard, "end")["ended"] == []
 
 
+def test_an_end_that_has_begun_with_a_long_grace_is_shortened(any_guard: RealGuard) -> None:
+    """The owner is promised five seconds, whoever was first to end the job."""
+    guard = any_guard
+    guard.prepare(grace_us=3600 * US_PER_S)
+    guard.shell("trap '' TERM; echo deaf 1; " + IDLE)
+    guard.told("deaf")
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 3600 * US_PER_S})
+    assert desk(guard, "end", job=1)["ended"] == [], "it was being ended already"
+    guard.event("empty", job=1)
+    assert guard.status()["word"]["ended"] == [], "it was not the owner's end"
+
+
 def test_a_job_that_is_being_made_ready_is_ended_too(guard: RealGuard) -> None:
     guard.prepare()
     assert desk(guard, "end", job=1)["ended"] == [1]
@@ -216,7 +228,15 @@ def test_strangers_decide_nothing(guard: RealGuard) -> None:
     assert guard.listed()["state"] == "running"
 
 
-def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any) -> None:
+@pytest.mark.parametrize(
+    ("connects", "refusal"),
+    [
+        ("s.connect(path)", "a job decides nothing about the desk that it runs on"),
+        ("os.fork() or (s.connect(path), os._exit(0)); os.wait()", "who has connected has ended, or is not seen from"),
+    ],
+    ids=["itself", "by a child that has ended"],
+)
+def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, connects: str, refusal: str) -> None:
     guard = make_guard(start=False)
     user = ordinary_user().pw_name
     guard.config["security"]["desk_users"] = [user]
@@ -224,14 +244,14 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any) ->
     guard.prepare(user=user)
     script = Path(guard.work) / "asks.py"
     script.write_text(
-        "import json, socket, sys\n"
+        "import json, os, socket, sys\n"
         f"for request in {DECIDES!r}:\n"
         "    for path in sys.argv[1:]:\n"
         "        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-        "        s.connect(path)\n"
+        f"        {connects}\n"
         "        s.send(json.dumps(request).encode())\n"
         "        answer = json.loads(s.recv(65536))\n"
-        "        print('answered', 1 if answer.get('message', '').startswith('a job decides nothing') else 0)\n"
+        f"        print('answered', 1 if answer.get('message', '').startswith({refusal!r}) else 0)\n"
         "print('over 1', flush=True)\n"
     )
     script.chmod(0o644)

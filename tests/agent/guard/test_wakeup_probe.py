@@ -134,13 +134,17 @@ def test_there_is_none_by_the_owners_word(make_guard: MakeGuard, key: str) -> No
     assert guard.status()["probe"] == {"wakeups": None, "problem": "not wanted (monitoring.wakeups)"}
 
 
-def test_without_an_owners_group_it_is_beside_the_guard(make_guard: MakeGuard) -> None:
-    guard = make_guard(start=False, monitoring={"wakeups": True})
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [("cgroups", "beside the guard, not in the owner's group: "), ("none", "")],
+)
+def test_without_an_owners_group_it_is_beside_the_guard(make_guard: MakeGuard, kind: str, problem: str) -> None:
+    guard = make_guard(kind, start=False, monitoring={"wakeups": True})
     guard.config["cgroup"] |= {"desk": "there/is/no/such-group"}
     guard.start()
     wait_for(lambda: guard.status()["probe"]["wakeups"] is not None, "it to count")
-    problem = guard.status()["probe"]["problem"]
-    assert problem == "" or problem.startswith("beside the guard, not in the owner's group: ")
+    found = guard.status()["probe"]["problem"]
+    assert found.startswith(problem) if problem else found == ""
 
 
 def test_the_owner_switches_it_off_and_on_and_the_word_outlives_the_guard(guard: RealGuard) -> None:

@@ -1,0 +1,71 @@
+"""The guard's desk in the test's own process, without its loop: what is said there, and what it did about it."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from node_agent.guard.desk_doors import Peer
+from node_agent.guard.desk_switch import Desk, Reach
+from node_agent.guard.owners_word import OwnersWord
+from node_agent.guard.pause import Pause
+from node_agent.guard.records import Records
+
+
+class DeskAlone:
+    """``held`` is what it last had jobs do; ``complaints`` what its loop was told of mistakes."""
+
+    def __init__(self, directory: Path, users: tuple[str, ...] = ()) -> None:
+        """What it keeps is in that directory, its sockets are too."""
+        self.held: bool | None = None
+        self.complaints: list[str] = []
+        loop: Any = SimpleNamespace(
+            watch=lambda *_, **__: None, unwatch=lambda *_: None, complain=lambda what, _: self.complaints.append(what)
+        )
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        records = Records(self._directory)
+        pause = Pause(records, "boot", opted_out=False)
+        limits = {"armed": True, "contract": {"cpu_ratio": 1.0}, "limits": {"cpus": None, "idle": False}}
+        reach = Reach(
+            hold=self._hold,
+            share=lambda _: None,
+            probe=lambda _: None,
+            jobs=list,
+            end=lambda _: [],
+            ended=list,
+            is_job=lambda _: False,
+            limits=lambda: limits,
+            changed=lambda: None,
+        )
+        self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, reach)
+
+    def _hold(self, held: bool, since_us: int) -> None:
+        del since_us
+        self.held = held
+
+    def said(self, uid: int, do: str, **fields: object) -> dict[str, Any]:
+        """The answer to a request of this process, as it would be to that user."""
+        pidfd = os.pidfd_open(os.getpid())
+        try:
+            packet = json.dumps({"do": do, **fields}).encode()
+            answer: dict[str, Any] = json.loads(self.desk._heard(packet, Peer(os.getpid(), uid, pidfd)))
+            return answer
+        finally:
+            os.close(pidfd)
+
+    def close(self) -> None:
+        self.desk.close()
+        os.close(self._directory)
+
+
+@contextlib.contextmanager
+def desk_alone(directory: Path, users: tuple[str, ...] = ()) -> Iterator[DeskAlone]:
+    """One that is closed afterwards."""
+    made = DeskAlone(directory, users)
+    try:
+        yield made
+    finally:
+        made.close()

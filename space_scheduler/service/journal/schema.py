@@ -5,7 +5,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from cosched.errors import Failed
+from space_scheduler.service.journal.copies import sync, write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
@@ -65,7 +66,7 @@ class Lock:
         """Take the lock, or raise :class:`JournalRefused` with the id of who has it."""
         path = lock_path(journal)
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise JournalRefused(f"journal {journal}: {path} cannot be opened: {error.strerror}") from None
         try:
@@ -135,15 +136,6 @@ def create(path: Path) -> None:
         raise JournalUnwritable(f"journal {path}: it cannot be made: {error}") from None
 
 
-def sync(path: Path) -> None:
-    """Have what was written to a file or directory be on the disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
 
@@ -194,16 +186,10 @@ def _keep(connection: sqlite3.Connection, path: Path, version: int) -> Path:
     target = path.with_name(f"{path.name}.format{version}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     made = target.with_name(target.name + ".new")
     try:
-        made.unlink(missing_ok=True)
-        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with closing(sqlite3.connect(made)) as into:
-            connection.backup(into)
-        sync(made)
+        write_copy(connection, made)
         made.rename(target)
         sync(path.parent)
     except (OSError, sqlite3.Error) as error:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
         raise JournalUnwritable(f"journal {path}: no copy can be made before its format changes: {error}") from None
     return target
 

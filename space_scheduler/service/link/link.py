@@ -165,6 +165,7 @@ class Link:
         entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
         self.feed(Connected(name, hello, session.session, serial, revoked))
+        self._look_at_certificate(name, session, time.time())
         writer = asyncio.create_task(session.write())
         try:
             await self._read(socket, entry, session)
@@ -280,15 +281,18 @@ class Link:
     def _look_at_certificates(self, now_s: float) -> None:
         """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
         for name, session in list(self.sessions.items()):
-            entry = self.book.entry(name)
-            if entry.expires_s is None or entry.expires_s > now_s:
-                continue
-            since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
-            if entry.expires_s + GRACE_S["node"] < now_s:
-                self._refuse(name, "certificate", f"expired on {since}")
-                session.cut()
-            elif not entry.expired:
-                self.feed(CertificateExpired(name, since))
+            self._look_at_certificate(name, session, now_s)
+
+    def _look_at_certificate(self, name: str, session: Session, now_s: float) -> None:
+        entry = self.book.entry(name)
+        if entry.expires_s is None or entry.expires_s > now_s:
+            return
+        since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
+        if entry.expires_s + GRACE_S["node"] < now_s:
+            self._refuse(name, "certificate", f"expired on {since}")
+            session.cut()
+        elif not entry.expired:
+            self.feed(CertificateExpired(name, since))
 
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""

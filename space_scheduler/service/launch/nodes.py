@@ -53,6 +53,7 @@ class NodeEntry:
         self.known = False
         self.word = NO_WORD  # of its owner, beside a pause
         self.banned: tuple[int, ...] = ()  # users whose jobs its owner does not take
+        self.recorded_bans: tuple[int, ...] = ()  # those users by the journal, also while it is lost
         self.owner: Owner | None = None  # who is there, as the core knows it
         self.cluster_before = ""  # its cluster by the journal, at this start of the service
 
@@ -180,6 +181,7 @@ class NodeBook:
             entry.asleep = status.drained and status.reason == ASLEEP
             entry.owner = status.owner
             entry.cluster_before = status.node.cluster
+            entry.recorded_bans = status.node.bans
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -190,6 +192,7 @@ class NodeBook:
         if isinstance(event, ev.NodeJoined):
             entry = self.entry(event.node.name)
             entry.size, entry.known = event.node, True
+            entry.recorded_bans = event.node.bans
             entry.joining = None if entry.joining == event.node else entry.joining
         elif isinstance(event, ev.NodeLost | ev.NodeCutOff):
             self.entry(event.name).size = None

@@ -138,17 +138,27 @@ def test_one_that_was_to_wait_again_waits_for_other_nodes() -> None:
     assert record.reason.why.name == "ENDED_BY_OWNER"
 
 
-def test_one_that_is_being_launched_or_cancelled_does_not_wait_again() -> None:
+def test_one_that_is_being_launched_does_not_wait_again() -> None:
     drive = desks("easy", (), ())
     for job_id in (1, 2):
         drive.say(job(job_id, BOB, requeue=True))
     drive.decide()
     drive.say(ev.JobSentAway(1, "n1"))
     assert 1 not in drive.queued()
+
+
+def test_one_that_is_being_cancelled_waits_again_where_it_is_told_of_the_owner() -> None:
+    """As when a node is lost under it: the word came before the end. Journals have such ends and replay to that; who
+    reports an end tells of a cancellation instead, where there was one (``service.launch.gang``).
+    """
+    drive = desks("easy", (), ())
+    for job_id in (1, 2):
+        drive.say(job(job_id, BOB, requeue=True))
+    drive.decide()
     drive.launched(2)
     drive.cancel(2)
     drive.say(ev.JobSentAway(2, "n2"))
-    assert drive.queued() == [2], "as when a node is lost under it: the word came before the end"
+    assert drive.queued() == [2]
 
 
 def test_an_owner_who_is_there_makes_no_difference() -> None:

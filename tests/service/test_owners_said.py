@@ -11,6 +11,8 @@ from cosched.model.job import JobState
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill
+from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.launch.effects import Effect, Post
 from space_scheduler.service.launch.gang import BY_OWNER, Gang
@@ -82,6 +84,25 @@ def test_a_job_that_is_ended_at_one_desk_ends_everywhere_and_is_sent_away() -> N
     assert sent(forgotten, wire.Forget) == [("n1", 1), ("n2", 1)]
 
 
+def test_who_cancels_a_job_that_an_owner_has_ended_has_it_cancelled() -> None:
+    """It does not start again, though it would wait again after its owner's word."""
+    rules = two()
+    rules.feed(OwnerSaid("n2", wire.OwnersWord(ended=((1, 1),))))
+    rules.feed(InJournal(ev.JobCancelled(1), (Kill(1, ev.JobCancelled(1), CANCELLED),)))
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    assert posted(rules.feed(Heard("n1", wire.GroupEnded(1, 1)))) == [ev.JobEnded(1, JobState.CANCELLED)]
+
+
+def test_who_cancels_a_job_that_a_plan_ends_too_has_it_cancelled() -> None:
+    """The core gives no order then: it has given one."""
+    rules = two()
+    rules.feed(OwnerSaid("n2", wire.OwnersWord(ended=((1, 1),))))
+    rules.feed(InJournal(ev.Boundary(), (Kill(1, ev.Boundary(), Reason(Why.REQUEUED)),)))
+    rules.feed(InJournal(ev.JobCancelled(1)))
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    assert posted(rules.feed(Heard("n1", wire.GroupEnded(1, 1)))) == [ev.JobEnded(1, JobState.CANCELLED)]
+
+
 # --- the launch of a job ----------------------------------------------------------------------------------------------
 
 
@@ -114,6 +135,19 @@ def test_what_was_ended_for_another_reason_keeps_that(how: JobState, outcome: Jo
     gang.kill(how)
     assert gang.ended_by_owner("n2") == []
     assert ended(empty_all(gang)).outcome is outcome
+
+
+def test_a_cancellation_goes_over_the_loss_of_a_node_and_an_owners_word_and_over_no_other_end() -> None:
+    for ends in (lambda gang: gang.lost("n2", "n2 was not heard"), lambda gang: gang.ended_by_owner("n2")):
+        gang = running()
+        ends(gang)
+        assert gang.cancel() == []
+        end = ended(empty_all(gang))
+        assert (end.outcome, end.message, end.node, end.code) == (JobState.CANCELLED, "", None, "")
+    gang = running()
+    gang.kill(JobState.TIMED_OUT)
+    assert gang.cancel() == []
+    assert ended(empty_all(gang)).outcome is JobState.TIMED_OUT
 
 
 def test_a_launch_that_the_owner_ends_is_tried_elsewhere() -> None:

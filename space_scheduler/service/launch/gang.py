@@ -285,6 +285,14 @@ class Gang:
             return self._finished()
         return self._end(outcome, message)
 
+    def cancel(self) -> list[Action]:
+        """Its user or an operator wants it ended: it does not wait again, as one may that has lost a node or was ended
+        by a node's owner.
+        """
+        if self.phase is Phase.ENDING and self._verdict is not None and self._verdict[0] is JobState.NODE_LOST:
+            self._verdict, self._code = (JobState.CANCELLED, "", None), ""
+        return self.kill()
+
     def recorded(self) -> list[Action]:
         """The end is in the journal: the nodes may forget the job. A lost one is told when it comes back with it."""
         if self.phase is not Phase.OVER:

@@ -117,6 +117,8 @@ class Launches:
             self._into_service(entry)  # it may be back already
         if isinstance(event, ev.JobEnded | ev.JobSentAway | ev.LaunchFailed):
             self._recorded(event.job_id)
+        if isinstance(event, ev.JobCancelled) and (launch := self.attempts.get(event.job_id)):
+            self._do(launch, launch.gang.cancel())
         for instruction in instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)

@@ -15,9 +15,10 @@ from space_scheduler.machine.instructions import Kill
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.launch.effects import Effect, Post
-from space_scheduler.service.launch.gang import BY_OWNER, Gang
+from space_scheduler.service.launch.gang import Gang
 from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid
 from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.verdicts import BY_OWNER
 
 RUNS = wire.GroupReport(1, 1, "running", 2)
 MESSAGE = "the owner of n2 has ended it there"
@@ -148,6 +149,23 @@ def test_a_cancellation_goes_over_the_loss_of_a_node_and_an_owners_word_and_over
     gang.kill(JobState.TIMED_OUT)
     assert gang.cancel() == []
     assert ended(empty_all(gang)).outcome is JobState.TIMED_OUT
+
+
+def test_what_is_told_of_an_end_is_of_one_cause() -> None:
+    """A node was lost first; that an owner ends what is left elsewhere is not why the job has ended."""
+    gang = running()
+    gang.lost("n2", "n2 was not heard for 10 s")
+    gang.program_ended("n1", wire.Exit(signal=15, cause="owner"))
+    gang.emptied("n3")
+    end = ended(gang.emptied("n1"))
+    assert (end.outcome, end.message, end.node, end.code) == (
+        JobState.NODE_LOST, "n2 was not heard for 10 s", "n2", "",
+    )  # fmt: skip
+    gang = running()
+    gang.emptied("n1")
+    gang.program_ended("n1", wire.Exit(signal=15, cause="owner"))
+    end = ended([*gang.emptied("n2"), *gang.emptied("n3")])
+    assert (end.message, end.node, end.code) == ("the owner of its first node has ended it there", "n1", BY_OWNER)
 
 
 def test_a_launch_that_the_owner_ends_is_tried_elsewhere() -> None:

@@ -27,7 +27,7 @@ from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
-from space_scheduler.service.launch.gang import BY_OWNER, Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
@@ -38,6 +38,7 @@ from space_scheduler.service.launch.reshapes import Reshapes
 from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
+from space_scheduler.service.launch.verdicts import BY_OWNER
 
 _MOST_UNFORGOTTEN: Final = 10_000
 

@@ -11,9 +11,13 @@ from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.policy.interface import Plan, PlannedRequeue, Snapshot
+from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.presets import PRESETS
+from space_scheduler.reasons import Reason, Why
 
 ANN, BOB = 1001, 1002
+EASY = policy_named("easy")
 EVERYWHERE = ("fcfs", "easy", "sjbf", "conservative", "fpfs", "bestfit", "backfill(3)")
 PLACING = tuple(name for name, preset in PRESETS.items() if preset.place)
 
@@ -159,6 +163,38 @@ def test_one_that_is_being_cancelled_waits_again_where_it_is_told_of_the_owner()
     drive.cancel(2)
     drive.say(ev.JobSentAway(2, "n2"))
     assert drive.queued() == [2]
+
+
+class Requeues:
+    """EASY, but for one pass that ends the first job that runs, to have it wait again."""
+
+    order = staticmethod(fcfs)
+    now = False
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        if not self.now:
+            return EASY.plan(snapshot)
+        self.now = False
+        return Plan([PlannedRequeue(next(iter(snapshot.running())).job, Reason(Why.ABORTED))])
+
+
+@pytest.mark.parametrize("wanted", [False, True], ids=["its plan alone", "its user too"])
+def test_one_that_a_plan_has_wait_again_avoids_the_node_too(wanted: bool) -> None:
+    policy = Requeues()
+    drive = Drive(policy, nodes={"n1": (2, 100), "n2": (2, 100)})
+    drive.say(job(1, BOB, requeue=wanted))
+    assert starts(drive.decide_and_launch()) == ["start 1 on n1×2"]
+    for node, elsewhere in (("n1", ["start 1 on n2×2"]), ("n2", [])):
+        policy.now = True
+        drive.say(ev.NodeDrained("n1"))
+        drive.say(ev.NodeResumed("n1"))
+        assert drive.decide() == ["kill 1: ABORTED"]
+        record = drive.state.records[1]
+        drive.say(ev.JobSentAway(1, node))
+        assert starts(drive.decide_and_launch()) == elsewhere
+    assert record.state is JobState.NODE_LOST, "there is no other node where it could ever start"
+    assert record.reason.why.name == "ENDED_BY_OWNER"
+    drive.state.validate()
 
 
 def test_an_owner_who_is_there_makes_no_difference() -> None:

@@ -16,7 +16,7 @@ from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.launch.effects import Effect, Post
 from space_scheduler.service.launch.gang import Gang
-from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid
+from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid, Ticked
 from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.verdicts import BY_OWNER
 
@@ -48,6 +48,31 @@ def test_bans_and_a_share_are_the_nodes_terms_and_told_once() -> None:
     (taken_back,) = posted(rules.feed(OwnerSaid("n1", wire.NO_WORD)))
     assert isinstance(taken_back, ev.NodeJoined)
     assert (taken_back.node.bans, taken_back.node.owned_cpu_permille) == ((), 500)
+
+
+def test_an_agent_that_goes_back_and_forth_fills_no_history() -> None:
+    """One change after the other, few in a heartbeat's time; the last word is what the core knows in the end."""
+    rules = two()
+    words = [(wire.OwnersWord(bans=("bob",)), (1002,)), (wire.NO_WORD, ())] * 50
+    words.append((wire.OwnersWord(bans=("eve",)), (1003,)))
+    waiting: list[ev.Event] = []
+    for word, banned in words:
+        waiting += posted(rules.feed(OwnerSaid("n1", word, banned)))
+        assert len(waiting) == 1, "until it is in the journal"
+    told = []
+    while waiting:
+        told.append(event := waiting.pop(0))
+        waiting += posted(rules.feed(InJournal(event)))
+    for word, banned in words:
+        for event in posted(rules.feed(OwnerSaid("n1", word, banned))):
+            told.append(event)
+            told += posted(rules.feed(InJournal(event)))
+    assert len(told) == 2
+    (last,) = posted(rules.feed(Ticked())) or told[-1:]
+    assert isinstance(last, ev.NodeJoined)
+    assert last.node.bans == (1003,)
+    rules.feed(InJournal(last))
+    assert posted(rules.feed(Ticked())) == []
 
 
 def test_a_share_above_the_contract_changes_nothing() -> None:

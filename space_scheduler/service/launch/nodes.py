@@ -41,6 +41,7 @@ class NodeEntry:
         self.expired = ""  # since which day it has been expired, where it is let in all the same
         self.size: Node | None = None
         self.joining: Node | None = None
+        self.changes = 0  # of what it offers, since the last tick
         self.drained = False
         self.asleep = False  # its machine is suspended, by its agent's last word
         self.reason = ""

@@ -158,7 +158,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
                 f"journal {path}: its format is {version}, this software knows up to {VERSION}: use the newer software"
             )
         if write:
-            for setting in ("journal_mode=WAL", "synchronous=FULL"):
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {setting}")
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
             if found != ["ok"]:

@@ -85,8 +85,8 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=4")
-    with pytest.raises(JournalRefused, match="its format is 4, this software knows up to 3"):
+        db.execute("PRAGMA user_version=5")
+    with pytest.raises(JournalRefused, match="its format is 5, this software knows up to 4"):
         Journal(path)
 
 
@@ -145,7 +145,7 @@ def test_a_journal_of_format_1_that_cannot_be_written_stays_as_it_is(
     path = of_format_1(tmp_path / "journal.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JournalUnwritable, match="cannot be brought to format 3: database is locked"):
+        with pytest.raises(JournalUnwritable, match="cannot be brought to format 4: database is locked"):
             Journal(path)
     assert tables_and_format(path)[1] == 1
     Driven(path).crash()

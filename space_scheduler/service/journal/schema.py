@@ -18,8 +18,10 @@ from space_scheduler.service.journal.copies import sync, write_copy
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
 #: Up to format 2 a decision had starts alone: those are read as they are (``machine.decision``), and stay.
+#: Up to format 3 no owner banned users or ended jobs (``Node.bans``, ``JobSentAway`` and their reasons), but for
+#: journals of the last days of that format, which are the same as of format 4 but for the number.
 #: Older software then refuses the journal by its number, instead of missing the table or what was decided.
-VERSION: Final = 3
+VERSION: Final = 4
 _BUSY_S: Final = 5.0
 
 _TABLES: Final = """
@@ -218,7 +220,11 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def refused(path: Path, error: Exception) -> JournalRefused:
-    """What SQLite found when it could not read."""
+    """What was found when it could not be read. Rows are read when their checksums agree: what then is not understood
+    was written by software that knows more.
+    """
+    if isinstance(error, msgspec.ValidationError):
+        return JournalRefused(f"journal {path}: it is of a newer format than this software knows: {error}")
     if isinstance(error, sqlite3.OperationalError):
         return JournalRefused(f"journal {path}: it cannot be read: {error}")
     return JournalRefused(f"journal {path}: it is damaged, or no journal: {error}")

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,8 @@ APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Older software then refuses the journal by its number, instead of missing the table or what was decided.
 VERSION: Final = 4
 _BUSY_S: Final = 5.0
+#: What stands for the time in the name of a copy until the journal is converted.
+_CONVERTING: Final = "converting"
 
 _TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -168,6 +170,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             if version < VERSION:
                 _keep(connection, path, version)
                 _upgrade(connection, path)
+            _name_copies(path)
     except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
         connection.close()
         raise refused(path, error) from None
@@ -183,9 +186,12 @@ def format_of(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _keep(connection: sqlite3.Connection, path: Path, version: int) -> Path:
-    """A copy of the journal as it is, whole or not at all: its path. Raises :class:`JournalUnwritable`."""
-    target = path.with_name(f"{path.name}.format{version}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Make a copy of the journal as it is, whole or not at all. Raises :class:`JournalUnwritable`.
+
+    Until the journal is converted it has one name, so that a conversion that fails again and again leaves one copy.
+    """
+    target = path.with_name(f"{path.name}.format{version}.{_CONVERTING}")
     made = target.with_name(target.name + ".new")
     try:
         write_copy(connection, made)
@@ -193,7 +199,13 @@ def _keep(connection: sqlite3.Connection, path: Path, version: int) -> Path:
         sync(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise JournalUnwritable(f"journal {path}: no copy can be made before its format changes: {error}") from None
-    return target
+
+
+def _name_copies(path: Path) -> None:
+    """The journal is converted: its copy has a name for good, which a later conversion leaves alone."""
+    for copy in path.parent.glob(f"{path.name}.format*.{_CONVERTING}"):
+        with suppress(OSError):  # the next start tries again
+            copy.rename(copy.with_name(copy.name.replace(_CONVERTING, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")))
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:

@@ -52,23 +52,30 @@ def _opened(backup: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def _acting_as_owner(directory: Path) -> Iterator[None]:
     """Have root act as the owner of a directory meanwhile; others stay who they are. Raises :class:`JournalRefused`."""
-    if os.geteuid():
-        yield
-        return
     try:
         about = directory.stat()
     except OSError as error:
         raise JournalRefused(f"no directory {directory} for a journal: {error.strerror}") from None
+    if os.geteuid() or not about.st_uid:
+        yield
+        return
     groups, group = os.getgroups(), os.getegid()
+    _become(about.st_uid, about.st_gid)
     try:
-        os.setgroups([about.st_gid])
-        os.setegid(about.st_gid)
-        os.seteuid(about.st_uid)
         yield
     finally:
         os.seteuid(0)
         os.setegid(group)
         os.setgroups(groups)
+
+
+def _become(uid: int, gid: int) -> None:
+    try:
+        os.setgroups([gid])
+        os.setegid(gid)
+        os.seteuid(uid)
+    except OSError as error:  # a container's root may not be everybody
+        raise JournalRefused(f"a journal of user {uid} cannot be put back by this one: {error.strerror}") from None
 
 
 def _put_back(path: Path, source: sqlite3.Connection) -> Path:

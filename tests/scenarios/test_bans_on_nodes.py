@@ -7,10 +7,10 @@ from kit.drive import Drive, policy_named, said
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
 from cosched.model.time import US_PER_S
-from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.on_nodes import Limit
 from space_scheduler.policy.interface import Plan, PlannedRequeue, Snapshot
 from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.presets import PRESETS

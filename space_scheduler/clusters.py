@@ -70,6 +70,32 @@ class Clusters(NamedTuple):
         widths = narrowest(job.procs, most, fitting)
         return None if widths is None else worst_fit(widths, fitting)
 
+    def laid(
+        self,
+        placed: Placed,
+        tasks: Sequence[int],
+        lay: Callable[[int, Sequence[int]], list[tuple[int, int]] | None],
+    ) -> list[tuple[int, int]] | None:
+        """(index of a node, tasks) of a job's components on their clusters, the widest first; None: no place there.
+
+        So many ``tasks`` fit on each node; ``lay`` lays so many of them on some nodes, where so many fit on each.
+        """
+        if self.alone and len(placed.widths) == 1:
+            return [(self.alone[placed.clusters[0]], placed.widths[0])]
+        widths: dict[int, int] = {}
+        for width, cluster in zip(*placed, strict=True):
+            widths[cluster] = widths.get(cluster, 0) + width  # two on one cluster are laid together
+        if self.alone:
+            return [(self.alone[cluster], width) for cluster, width in widths.items()]
+        laid: list[tuple[int, int]] = []
+        for cluster, width in widths.items():
+            fitting = [here if at == cluster else 0 for here, at in zip(tasks, self.of, strict=True)]
+            part = lay(width, fitting)
+            if part is None:
+                return None
+            laid += part
+        return laid
+
     def misfit(self, job: Job, indices: Iterable[tuple[int, int]], share: bool) -> str | None:
         """What is wrong with so many tasks on the nodes of these indices for the job's components, in words, or None.
 

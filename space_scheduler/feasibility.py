@@ -12,54 +12,20 @@ job may use take enough tasks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
 from heapq import nlargest
 from typing import Final, NamedTuple
 
 import msgspec
 
 from cosched.model.allocation import Allocation, Share
-from cosched.model.components import Placed
 from cosched.model.job import Job
 from cosched.model.node import Owner
 from cosched.model.time import FOREVER_US
 from cosched.model.width import Components
 from space_scheduler.clusters import Clusters, lasts_us, most_components
+from space_scheduler.on_nodes import NO_BANS, Field, Limit, Resident, resident
 from space_scheduler.reasons import Reason, Why
-
-
-class Limit(StrEnum):
-    """What keeps a node from taking any task of a job, by itself."""
-
-    AVOIDED = "a launch of the job has failed there"
-    BANNED = "its owner does not take this user's jobs"
-    PLACES = "no place is free"
-    MEMORY = "too little memory is left"
-    CPU = "more of its CPUs would be used than the policy admits"
-    KIND = "its company there would be of its own kind"
-
-
-class Resident(NamedTuple):
-    """What a job has on one node: so many tasks, of its kind, each with so much memory and so much of a CPU."""
-
-    job_id: int
-    tasks: int
-    memory_bytes: int
-    kind: str
-    cpu_permille: int
-
-
-class Field(StrEnum):
-    """A field of a job that a place may look at, beside processors, estimate, memory and nodes to avoid."""
-
-    KIND = "kind"
-    CPU = "cpu_permille"
-
-
-FIELDS: Final = frozenset(Field)
-
-#: Of nodes that take everybody's jobs.
-NO_BANS: Final[Mapping[int, frozenset[str]]] = {}
+from space_scheduler.shortage import free_bytes, shortage
 
 # What is found for each shape of job that waits, at each pass: an enum's member is slow to look up in its class
 # (``cosched.model.job.QUEUED``).
@@ -295,7 +261,11 @@ class Room:
 
     def _obstacle(self, job: Job) -> Reason | None:
         why, tasks, _ = self._looked(job)
-        return None if why is None else Reason(why, self._numbers(why, job, tasks))
+        if why is None:
+            return None
+        across = self.clusters is not None or isinstance(job.shape, Components)
+        clusters = self._clusters(tasks) if across else None
+        return Reason(why, shortage(why, job, tasks, self.free_procs, self.memory_bytes, self.most_nodes, clusters))
 
     def _looked(self, job: Job) -> tuple[Why | None, Sequence[int], list[tuple[int, int]] | None]:
         """Why the job has no place; else how many tasks fit on each node, and where they go if that had to be known."""
@@ -317,7 +287,7 @@ class Room:
         """Why the nodes take fewer tasks of a job than processors are free."""
         if self.place.most_cpu_permille is not None and job.procs <= sum(self._by_memory(job)):
             return Why.NOT_ENOUGH_CPU
-        lacking = job.procs * job.memory_bytes > self._free_bytes
+        lacking = job.procs * job.memory_bytes > free_bytes(self.memory_bytes)
         return Why.NOT_ENOUGH_MEMORY if lacking else Why.FRAGMENTED
 
     def _looked_over_clusters(
@@ -328,58 +298,13 @@ class Room:
         placed = clusters.placed(job, clusters.fitting(tasks, self.most_nodes), self.place.share_clusters)
         if placed is None:
             return _NO_CLUSTERS, tasks, None
-        laid = self._laid(job, placed, clusters, tasks)
+        laid = clusters.laid(placed, tasks, lambda width, fitting: self.place.lay(self, job.at(width), fitting))
         if laid is None or (self.place.allows and not self.place.allows(self, job, laid)):
             return Why.NO_UNIFORM_SET, tasks, None
         return (Why.SPREAD_OUT if len(laid) > self.most_nodes else None), tasks, laid
 
     def _clusters(self, tasks: Sequence[int]) -> Clusters:
         return self.clusters or Clusters(("",), (0,) * len(tasks))
-
-    @property
-    def _free_bytes(self) -> int:
-        return sum(free for free in self.memory_bytes if free > 0)
-
-    def _numbers(self, why: Why, job: Job, tasks: Sequence[int]) -> dict[str, int]:
-        """The numbers of what keeps a job from having a place, where so many of its tasks fit on each node."""
-        if why is Why.NOT_ENOUGH_FREE:
-            return {"procs": job.procs, "free_procs": self.free_procs}
-        if why is Why.NO_CLUSTERS:
-            shape, most = job.shape, most_components(job)
-            widest = max(shape.procs) if isinstance(shape, Components) else -(-job.procs // most)
-            free = self._clusters(tasks).fitting(tasks, self.most_nodes)
-            numbers = {"procs": job.procs, "components": most, "widest_procs": widest}
-            return {**numbers, "freest_procs": max(free), "clusters": len(free)}
-        across = self.clusters is not None or isinstance(job.shape, Components)
-        rules = why in (Why.SPREAD_OUT, Why.NO_UNIFORM_SET)
-        usable = nlargest(self.most_nodes, tasks) if rules and not across else tasks
-        numbers = {"procs": job.procs, "fitting_procs": sum(usable)}
-        if why is Why.SPREAD_OUT:
-            return {**numbers, "max_nodes": self.most_nodes}
-        if why is Why.NO_UNIFORM_SET:
-            return numbers
-        numbers["task_memory_bytes"] = job.memory_bytes
-        if why is Why.NOT_ENOUGH_CPU:
-            numbers["task_cpu_permille"] = job.cpu_permille
-        return {**numbers, "free_memory_bytes": self._free_bytes}
-
-    def _laid(self, job: Job, placed: Placed, clusters: Clusters, tasks: Sequence[int]) -> list[tuple[int, int]] | None:
-        """(index of a node, tasks) of a job's components on their clusters, the widest first; None: no place there."""
-        if clusters.alone and len(placed.widths) == 1:
-            return [(clusters.alone[placed.clusters[0]], placed.widths[0])]
-        widths: dict[int, int] = {}
-        for width, cluster in zip(*placed, strict=True):
-            widths[cluster] = widths.get(cluster, 0) + width  # two on one cluster are laid together
-        if clusters.alone:
-            return [(clusters.alone[cluster], width) for cluster, width in widths.items()]
-        laid: list[tuple[int, int]] = []
-        for cluster, width in widths.items():
-            fitting = [here if at == cluster else 0 for here, at in zip(tasks, clusters.of, strict=True)]
-            part = self.place.lay(self, job.at(width), fitting)
-            if part is None:
-                return None
-            laid += part
-        return laid
 
     def lasts_us(self, job: Job, allocation: Allocation) -> int:
         """How long the job is predicted to take there, in microseconds: on several clusters, longer than on one."""
@@ -532,8 +457,3 @@ def _widest(job: Job) -> int:
     if shape is None:
         return job.procs
     return max(shape.procs) if isinstance(shape, Components) else 1
-
-
-def resident(job: Job, tasks: int) -> Resident:
-    """What the job has on a node with so many of its tasks."""
-    return Resident(job.id, tasks, job.memory_bytes, job.kind, job.cpu_permille)

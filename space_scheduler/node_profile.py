@@ -18,7 +18,8 @@ from operator import itemgetter
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job
-from space_scheduler.feasibility import Resident, Room, resident
+from space_scheduler.feasibility import Room
+from space_scheduler.on_nodes import Resident, resident
 
 #: Who is on a node when: (from, until, what the job has there).
 Stays = tuple[tuple[int, int, Resident], ...]

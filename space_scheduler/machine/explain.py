@@ -4,9 +4,10 @@ from typing import Final, NamedTuple
 
 from cosched.model.job import Job, JobState
 from cosched.model.time import FOREVER_US
-from space_scheduler.feasibility import Limit, Room
+from space_scheduler.feasibility import Room
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.view import MachineView
+from space_scheduler.on_nodes import Limit
 from space_scheduler.policy import uniform
 from space_scheduler.reasons import Reason, Why
 

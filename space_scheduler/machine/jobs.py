@@ -13,9 +13,9 @@ from typing import Final
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import TERMINAL, TRANSITIONS, Job, JobState
-from space_scheduler.feasibility import FIELDS, Field
 from space_scheduler.machine.events import Event
 from space_scheduler.machine.record import Record, UnknownJob
+from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Order
 from space_scheduler.policy.queue import JobQueue
 

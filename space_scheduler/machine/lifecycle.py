@@ -166,10 +166,12 @@ def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
     again = avoiding(record.job, (event.node,))
     holds = record.allocation is not None and not (record.change is not None and record.awaits_start)
     begun = holds and record.state is not JobState.STARTING
-    if begun and not record.requeues and record.job.requeue and explain.ever_fits(machine, again):
-        machine.wait_again(record, again, Reason(Why.SENT_AWAY, node=event.node), event)
+    if begun and (record.requeues or record.job.requeue) and explain.ever_fits(machine, again):
+        reason = record.reason if record.requeues else Reason(Why.SENT_AWAY, node=event.node)
+        machine.wait_again(record, again, reason, event)
         return []
-    if holds and not record.requeues:
+    if holds:
+        record.requeues = False
         record.decided(Reason(Why.ENDED_BY_OWNER, node=event.node), machine.now_us, event)
     return ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from cosched.model.allocation import Allocation
 from cosched.model.job import Job, JobState
-from space_scheduler.feasibility import FIELDS, Place
+from space_scheduler.feasibility import Place
 from space_scheduler.machine.capacity import Capacity, CountedCapacity
 from space_scheduler.machine.events import AnyEvent, Event
 from space_scheduler.machine.instructions import Kill
@@ -19,6 +19,7 @@ from space_scheduler.machine.rates import Rates
 from space_scheduler.machine.record import Record
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.turns import Turns
+from space_scheduler.on_nodes import FIELDS
 from space_scheduler.policy.interface import Changes
 from space_scheduler.policy.order import Order
 from space_scheduler.progress import Rate, Sharing, end_us

@@ -9,10 +9,11 @@ from cosched.model.job import Job
 from cosched.model.node import Node, Owner
 from cosched.model.width import Shape
 from space_scheduler.clusters import Clusters, crossing_ppm
-from space_scheduler.feasibility import NO_BANS, Place, Room
+from space_scheduler.feasibility import Place, Room
 from space_scheduler.machine.capacity import Totals
 from space_scheduler.machine.nodes import Member, NodeStatus, UnknownNode, by_number
 from space_scheduler.machine.rules import MachineRules
+from space_scheduler.on_nodes import NO_BANS
 
 #: What a place depends on: processors, memory and CPU of each task, kind, nodes to avoid, and other widths.
 Asked = tuple[int, int, int, str, tuple[str, ...], Shape | None]

@@ -7,7 +7,7 @@ import msgspec
 from cosched.model.allocation import Share
 from cosched.model.job import Job
 from cosched.model.node import Node, Owner
-from space_scheduler.feasibility import Resident, resident
+from space_scheduler.on_nodes import Resident, resident
 
 
 class UnknownNode(KeyError):

@@ -77,7 +77,7 @@ class Nodes:
 
     @property
     def room(self) -> Room:
-        """What is free: a copy, always the same one. Plan on a copy of it."""
+        """What is free as the pass begins: one for all who ask, and only read. Who plans starts on it has a copy."""
         if self._room is None:
             self._room = self.make_room()
         return self._room

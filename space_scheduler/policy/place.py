@@ -15,7 +15,8 @@ from typing import Final
 
 from cosched.errors import BadInput, nearest
 from cosched.model.job import Job
-from space_scheduler.feasibility import FIELDS, Field, Place, Room
+from space_scheduler.feasibility import Place, Room
+from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy import uniform
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from cosched.model.job import Job
 from cosched.model.width import Shape
-from space_scheduler.feasibility import FIELDS, Field
+from space_scheduler.on_nodes import FIELDS, Field
 from space_scheduler.policy.order import Key, Order, fcfs
 
 Entry = tuple[Key, Job]

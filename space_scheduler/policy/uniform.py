@@ -23,7 +23,8 @@ from typing import Final, NamedTuple
 
 from cosched.model.job import Job
 from cosched.model.node import Owner
-from space_scheduler.feasibility import Resident, Room
+from space_scheduler.feasibility import Room
+from space_scheduler.on_nodes import Resident
 
 
 class Rules(NamedTuple):

@@ -24,6 +24,7 @@ from space_scheduler.service.access import listen
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.tokens import Tokens
 from space_scheduler.service.app import host_of
+from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     VERSION,
     check_never_was,
@@ -81,7 +82,7 @@ def _secured(config: ClusterConfig, running: str, beside: str) -> list[str]:
 def _holder(journal: Path) -> str:
     """The process whose the journal is at this moment; empty: nobody's. Raises :class:`Failed`."""
     try:
-        lock = os.open(lock_path(journal), os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(lock_path(journal), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -126,9 +127,8 @@ def _conversion(older: int) -> str:
 
 
 def _copy(journal: Path, target: Path) -> None:
-    with (
-        readable(journal),
-        closing(connect(journal, write=False)) as source,
-        closing(sqlite3.connect(target)) as into,
-    ):
-        source.backup(into)
+    with readable(journal), closing(connect(journal, write=False)) as source:
+        try:
+            write_copy(source, target)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise Failed(f"journal {journal}: it cannot be copied to {target.parent}: {error}") from None

@@ -11,7 +11,8 @@ log: the rule of other simulators, for comparing job by job.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypedDict, Unpack
+from itertools import chain
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 from msgspec import structs
@@ -20,7 +21,7 @@ from cosched.garbage import not_looked_for
 from cosched.model.time import FOREVER_US, plain_seconds
 from cosched.workload.rules import AtLimit, Workload
 from cosched.workload.schedule import Schedule, settled
-from space_scheduler.machine.events import Boundary, Event
+from space_scheduler.machine.events import Event
 from space_scheduler.machine.instructions import Instruction
 from space_scheduler.machine.state import MachineRules, SchedulerState
 from space_scheduler.policy.interface import Policy, traits_of
@@ -123,22 +124,25 @@ class Simulation:
         self._state = state
         self._run = run
         self._site = site
-        self._ahead = iter(run.happenings())
+        self._course = _Course(run)
 
     def until(self, jobs: int) -> Outcome:
         """Carry it on until so many jobs have been submitted, to the end of that instant, and look at them.
 
         It is what a simulation of these jobs alone would have by then. A job that waits has no start and no end yet
-        (``FOREVER_US``), one that runs ends as is predicted of it now.
+        (``FOREVER_US``), one that runs ends as is predicted of it now. Where it is as far, it stays there.
         """
-        drive(self._state, _Until(self._run, self._ahead, jobs))
-        done = self._run.submissions.done
-        return self._outcome(self._run.workload.only(slice(done)))
+        course = self._course
+        if course.submitted < jobs:
+            course.jobs = jobs
+            drive(self._state, course)
+        return self._outcome(self._run.workload.only(slice(course.submitted)))
 
     def finish(self, observer: Observer | None = None, *, validate: bool = False) -> Outcome:
         """Carry it on to its end. Raises as :func:`simulate` does."""
         state = self._state
-        drive(state, _Until(self._run, self._ahead, None), observer, validate=validate)
+        self._course.jobs = None
+        drive(state, self._course, observer, validate=validate)
         if state.records:
             first = next(iter(state.records))
             raise Stuck(
@@ -179,21 +183,35 @@ class Simulation:
         )
 
 
-class _Until(NamedTuple):
-    """The world of a run, up to the submission of so many jobs; None: to its end."""
+class _Course:
+    """The world of a run, up to the end of the instant by which ``jobs`` have been submitted; None: to its end.
 
-    run: Run
-    ahead: Iterator[tuple[int, Event]]
-    jobs: int | None
+    ``submitted``: how many there were at the end of the last stretch. That an instant is over is known by what happens
+    next, which is taken from the run then and kept for the next stretch.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.jobs: int | None = None
+        self.submitted = -1
+        self._ahead = iter(run.happenings())
+        self._next: tuple[int, Event] | None = None
 
     def happenings(self) -> Iterator[tuple[int, Event]]:
+        ahead = self._ahead if self._next is None else chain((self._next,), self._ahead)
+        self._next = None
         if self.jobs is None:
-            yield from self.ahead
+            yield from ahead
             return
-        for now_us, event in self.ahead:
-            yield now_us, event
-            if self.run.submissions.done >= self.jobs and isinstance(event, Boundary):
+        last_us = FOREVER_US
+        for now_us, event in ahead:
+            if now_us > last_us:
+                self._next = now_us, event
                 return
+            yield now_us, event
+            self.submitted = self.run.submissions.done
+            if self.submitted >= self.jobs:
+                last_us = now_us
 
     def carry_out(self, instructions: list[Instruction], now_us: int) -> Sequence[Event]:
         return self.run.carry_out(instructions, now_us)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from space_scheduler.clusters import Clusters
-from space_scheduler.feasibility import Place, Resident, Room
+from space_scheduler.feasibility import Place, Room
 from space_scheduler.node_profile import NodeProfile
+from space_scheduler.on_nodes import Resident
 from space_scheduler.policy.place import PLACES, first_fit, place_of, spread
 from space_scheduler.reasons import Why
 

@@ -6,9 +6,10 @@ from kit.drive import policy_named
 from kit.loads import SECOND, J, workload
 
 from cosched.model.job import JobState
+from cosched.model.time import FOREVER_US
 from cosched.workload.rules import AtLimit
 from space_scheduler.machine.events import Boundary, JobEnded, JobLaunched, JobSubmitted
-from space_scheduler.simulator.host import Ties, simulate
+from space_scheduler.simulator.host import Ties, begin, simulate
 
 
 @pytest.mark.parametrize("ties", Ties)
@@ -46,6 +47,36 @@ def test_at_one_instant_submissions_come_before_ends() -> None:
     assert (done.outcome.start_us / SECOND).tolist() == [0, 18, 10]
     at_10 = [type(event) for now, event, _ in done.seen if now == 10 * SECOND]
     assert at_10 == [JobSubmitted, Boundary, JobSubmitted, Boundary, JobLaunched, JobEnded, Boundary]
+
+
+@pytest.mark.parametrize("ties", Ties)
+def test_a_simulation_is_carried_on_to_the_end_of_an_instant_and_stays_there(ties: Ties) -> None:
+    """At 10 job 0 ends and jobs 1 and 2 come: whoever asks for two jobs has all that happens then, once."""
+    jobs = [J(0, 4, 10), J(10, 4, 5), J(10, 4, 5), J(100, 4, 5)]
+    running = begin(workload(4, jobs), policy_named("fcfs"), ties=ties)
+    for wanted in (2, 2, 3):
+        found = running.until(wanted)
+        waits = float(FOREVER_US) / SECOND
+        assert (found.start_us / SECOND).tolist() == [0, 10, waits]
+        assert (found.end_us / SECOND).tolist() == [10, 15, waits]
+        assert found.passes == (first := running.until(2)).passes
+        assert first.reasons == {"fits": 2}
+    whole, alone = running.finish(), simulate(workload(4, jobs), policy_named("fcfs"), ties=ties)
+    assert (whole.start_us / SECOND).tolist() == (alone.start_us / SECOND).tolist() == [0, 10, 15, 100]
+    assert (whole.passes, whole.reasons) == (alone.passes, alone.reasons)
+
+
+@pytest.mark.parametrize("ties", Ties)
+def test_it_is_what_a_simulation_of_these_jobs_alone_would_have(ties: Ties) -> None:
+    jobs = [J(5 * (number // 3), 1 + number % 4, 7, 5 + number % 3) for number in range(60)]
+    running = begin(workload(4, jobs), policy_named("easy"), ties=ties)
+    for wanted in (0, 1, 10, 11, 30, 59, 60):
+        found = running.until(wanted)
+        alone = begin(workload(4, jobs[: len(found.start_us)]), policy_named("easy"), ties=ties).until(wanted)
+        assert found.start_us.tolist() == alone.start_us.tolist()
+        assert found.end_us.tolist() == alone.end_us.tolist()
+        assert (found.passes, found.reasons) == (alone.passes, alone.reasons)
+        assert len(found.start_us) == max(3, -(-wanted // 3) * 3)
 
 
 def test_the_outcome_counts_starts_by_reason_and_passes() -> None:

@@ -8,7 +8,8 @@ from cosched.errors import BadInput
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job
 from cosched.model.node import Owner
-from space_scheduler.feasibility import Limit, Resident, Room
+from space_scheduler.feasibility import Room
+from space_scheduler.on_nodes import Limit, Resident
 from space_scheduler.plugins import resolve
 from space_scheduler.policy.place import PLACES, place_of
 from space_scheduler.policy.presets import PRESETS

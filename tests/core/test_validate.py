@@ -8,10 +8,10 @@ from kit.drive import Drive
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node
-from space_scheduler.feasibility import resident
 from space_scheduler.machine.named_capacity import NamedCapacity
 from space_scheduler.machine.nodes import Member, UnknownNode
 from space_scheduler.machine.state import MachineRules, SchedulerState
+from space_scheduler.on_nodes import resident
 from space_scheduler.policy.future.named import Reserved, Timetable
 
 

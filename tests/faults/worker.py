@@ -58,9 +58,9 @@ class Worker:
             self._wake_in(self.world.draw_us(20, 200))
 
     def _moment(self) -> fx.Moment:
-        core, now_us = self._found.core, self.world.now_us
+        core, now_us, core_us = self._found.core, self.world.now_us, self._found.clock.now_us()
         is_packed = self._row is not None and now_us >= self._packed_us
-        return fx.Moment(self._found.clock.now_us(), now_us / S, core.timer_us, core.snapshot_due, is_packed)
+        return fx.Moment(core_us, now_us / S, core.timer_us, core.snapshot_due(core_us), is_packed, core.save_us)
 
     def _wait(self) -> None:
         self._waits = True
@@ -146,7 +146,8 @@ class Worker:
         core = self._found.core
         try:
             with self._disk.writing(core.journal):
-                core.journal.write_snapshot(row, keep_events=core.keep_events, keep_us=core.keep_us)
+                now_us = self._found.clock.now_us()
+                core.journal.write_snapshot(row, keep_events=core.keep_events, keep_us=core.keep_us, now_us=now_us)
         except JournalUnwritable as error:
             return fx.Failure(str(error))
         return None

@@ -12,12 +12,14 @@ from typing import Any
 import aiohttp
 import pytest
 from kit.agents import DEADLINE_S
-from kit.service import Agent, Cluster, Running, running
+from kit.service import ME, Agent, Cluster, Running, running
 from websockets.exceptions import InvalidStatus
 
 from cosched.identity import tls
 from cosched.identity.authority import issue
 from cosched.wire import messages as wire
+from space_scheduler.machine import events as ev
+from space_scheduler.service.launch.effects import Post
 
 LIFE = timedelta(days=30)
 
@@ -72,6 +74,30 @@ async def test_jobs_go_on_beyond_the_end_and_a_renewed_certificate_ends_it(files
             assert (await service.job_in(waiting, "starting", "running")).nodes[0].name == "n1"
             document = (await service.get("/v1/nodes"))["nodes"][0]
             assert datetime.fromisoformat(document["certificate_until"]) - datetime.now(UTC) > timedelta(days=700)
+
+
+async def test_who_calls_again_with_it_is_not_taken_for_renewed_meanwhile() -> None:
+    """Between the call and the next look at all certificates its heartbeats put the node back into service."""
+    files, posted = Cluster(operators=[ME], heartbeat="50s"), list[ev.Event]()  # too rare a look to come in between
+    day = late(files, "n1", timedelta(days=3))
+    try:
+        async with running(files) as service:
+            rules = service.service.shell
+            rules.record = lambda _, happened, effects: posted.extend(
+                each.event for each in effects if isinstance(each, Post)
+            )
+            entry = service.service.book.entry("n1")
+            async with service.agent("n1") as agent:
+                service.service.link._look_at_certificates(time.time())
+                await in_state(service, agent, ("drained", f"certificate: expired on {day}"))
+            for _ in range(2):
+                async with service.agent("n1") as agent:
+                    await service.until(lambda: entry.beat is not None, "heard")
+            assert [each for each in posted if isinstance(each, ev.NodeDrained | ev.NodeResumed)] == [
+                ev.NodeDrained("n1", entry.reason)
+            ]
+    finally:
+        files.close()
 
 
 async def test_it_expires_while_the_link_is_open(files: Cluster) -> None:

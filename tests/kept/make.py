@@ -1,4 +1,4 @@
-"""Makes the two kept journals that are driven by chance: ``python tests/kept/make.py FOLDER``.
+"""Makes the three kept journals that are driven by chance: ``python tests/kept/make.py FOLDER``.
 
 The world around the core is this script: times are set by hand, jobs come, are held, cancelled, launched and end by
 the draws of one seed, and processors, nodes and owners come and go. What the core decides is written by the service's
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import structs
 
 from cosched import __version__
 from cosched.model.coscheduling import Mode
@@ -176,6 +178,32 @@ def named(path: Path) -> None:
     life.end()
 
 
+def of_a_desk(life: Life) -> ev.Event:
+    """As :func:`of_nodes`, or an owner bans users, takes that back, or ends a job."""
+    if life.chance.random() < 0.5:
+        return of_nodes(life)
+    running = life.those(JobState.RUNNING)
+    if running and life.chance.random() < 0.5:
+        job_id = life.chance.choice(running)
+        shares = life.core.state.records[job_id].allocation.nodes
+        return ev.JobSentAway(job_id, life.chance.choice(shares).node)
+    status = life.chance.choice(life.core.state.nodes())
+    bans = life.chance.choice(((), (0,), (7,)))
+    return ev.NodeJoined(structs.replace(status.node, bans=bans))
+
+
+def desks(path: Path) -> None:
+    """Four nodes of two CPUs under easy, whose owners ban users and end jobs; killed once."""
+    life = Life(path, "easy", seed=23)
+    life.begin(MachineRules(launch_retries=1))
+    life.take_in(*(ev.NodeJoined(Node(name, 2, 4 * GIB)) for name in NAMES))
+    life.live(90, of_a_desk)
+    life.end()
+    life.begin(MachineRules(launch_retries=1))
+    life.live(60, of_a_desk)
+    life.end()
+
+
 def packed(journal: Path, to: Path) -> None:
     """A journal as one small file."""
     with TemporaryDirectory() as folder:
@@ -186,9 +214,11 @@ def packed(journal: Path, to: Path) -> None:
         to.write_bytes(gzip.compress(made.read_bytes(), mtime=0))
 
 
+MADE = {"conservative-counted": counted, "3dbf-hard-named": named, "easy-desks": desks}
+
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        for name, make in (("conservative-counted", counted), ("3dbf-hard-named", named)):
+        for name, make in MADE.items():
             journal = Path(folder) / f"{name}.db"
             make(journal)
             packed(journal, Path(sys.argv[1]) / f"{journal.name}.gz")

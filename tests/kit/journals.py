@@ -145,7 +145,7 @@ class Driven:
         self.core.commit()
         self.core.state.validate()
         committed_bytes = wal.stat().st_size
-        self.core.save_if_due()  # a transaction of its own, in which nothing more comes to be known
+        self.core.save_if_due(self.clock.now_us())  # a transaction of its own, in which nothing more comes to be known
         seq = self.journal.seq
         self.known[seq] = state_bytes(self.core.state)
         for wal_bytes in sorted({committed_bytes, wal.stat().st_size}):

@@ -7,13 +7,17 @@ from kit.drive import Drive, policy_named, said
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
 from cosched.model.time import US_PER_S
-from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.on_nodes import Limit
+from space_scheduler.policy.interface import Plan, PlannedRequeue, Snapshot
+from space_scheduler.policy.order import fcfs
 from space_scheduler.policy.presets import PRESETS
+from space_scheduler.reasons import Reason, Why
 
 ANN, BOB = 1001, 1002
+EASY = policy_named("easy")
 EVERYWHERE = ("fcfs", "easy", "sjbf", "conservative", "fpfs", "bestfit", "backfill(3)")
 PLACING = tuple(name for name, preset in PRESETS.items() if preset.place)
 
@@ -138,17 +142,59 @@ def test_one_that_was_to_wait_again_waits_for_other_nodes() -> None:
     assert record.reason.why.name == "ENDED_BY_OWNER"
 
 
-def test_one_that_is_being_launched_or_cancelled_does_not_wait_again() -> None:
+def test_one_that_is_being_launched_does_not_wait_again() -> None:
     drive = desks("easy", (), ())
     for job_id in (1, 2):
         drive.say(job(job_id, BOB, requeue=True))
     drive.decide()
     drive.say(ev.JobSentAway(1, "n1"))
     assert 1 not in drive.queued()
+
+
+def test_one_that_is_being_cancelled_waits_again_where_it_is_told_of_the_owner() -> None:
+    """As when a node is lost under it: the word came before the end. Journals have such ends and replay to that; who
+    reports an end tells of a cancellation instead, where there was one (``service.launch.gang``).
+    """
+    drive = desks("easy", (), ())
+    for job_id in (1, 2):
+        drive.say(job(job_id, BOB, requeue=True))
+    drive.decide()
     drive.launched(2)
     drive.cancel(2)
     drive.say(ev.JobSentAway(2, "n2"))
-    assert drive.queued() == [2], "as when a node is lost under it: the word came before the end"
+    assert drive.queued() == [2]
+
+
+class Requeues:
+    """EASY, but for one pass that ends the first job that runs, to have it wait again."""
+
+    order = staticmethod(fcfs)
+    now = False
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        if not self.now:
+            return EASY.plan(snapshot)
+        self.now = False
+        return Plan([PlannedRequeue(next(iter(snapshot.running())).job, Reason(Why.ABORTED))])
+
+
+@pytest.mark.parametrize("wanted", [False, True], ids=["its plan alone", "its user too"])
+def test_one_that_a_plan_has_wait_again_avoids_the_node_too(wanted: bool) -> None:
+    policy = Requeues()
+    drive = Drive(policy, nodes={"n1": (2, 100), "n2": (2, 100)})
+    drive.say(job(1, BOB, requeue=wanted))
+    assert starts(drive.decide_and_launch()) == ["start 1 on n1×2"]
+    for node, elsewhere in (("n1", ["start 1 on n2×2"]), ("n2", [])):
+        policy.now = True
+        drive.say(ev.NodeDrained("n1"))
+        drive.say(ev.NodeResumed("n1"))
+        assert drive.decide() == ["kill 1: ABORTED"]
+        record = drive.state.records[1]
+        drive.say(ev.JobSentAway(1, node))
+        assert starts(drive.decide_and_launch()) == elsewhere
+    assert record.state is JobState.NODE_LOST, "there is no other node where it could ever start"
+    assert record.reason.why.name == "ENDED_BY_OWNER"
+    drive.state.validate()
 
 
 def test_an_owner_who_is_there_makes_no_difference() -> None:

@@ -6,12 +6,12 @@ from kit.drive import Drive, Size
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Owner
-from space_scheduler.feasibility import Limit
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.explain import OnNode
 from space_scheduler.machine.instructions import RateChanged, Tell
 from space_scheduler.machine.rules import MachineRules
 from space_scheduler.machine.state import SchedulerState
+from space_scheduler.on_nodes import Limit
 from space_scheduler.policy.presets import compose
 from space_scheduler.progress import Sharing
 

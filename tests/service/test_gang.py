@@ -16,9 +16,9 @@ from space_scheduler.service.launch.gang import (
     NodePhase,
     Order,
     Phase,
-    judged,
 )
 from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.verdicts import judged
 
 NODES = ("n1", "n2", "n3")
 
@@ -140,8 +140,8 @@ def test_a_script_that_is_not_started_in_time() -> None:
     ],
 )
 def test_how_a_script_ends_is_the_outcome(how: Exit, outcome: JobState, words: str) -> None:
-    assert judged(how)[0] is outcome
-    assert words in judged(how)[1]
+    assert judged(how, "n1").outcome is outcome
+    assert words in judged(how, "n1").message
     gang = running()
     gang.program_ended("n1", how, b"oh no")
     end = ended(empty_all(gang))

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import msgspec
@@ -85,8 +86,8 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=4")
-    with pytest.raises(JournalRefused, match="its format is 4, this software knows up to 3"):
+        db.execute("PRAGMA user_version=5")
+    with pytest.raises(JournalRefused, match="its format is 5, this software knows up to 4"):
         Journal(path)
 
 
@@ -145,10 +146,40 @@ def test_a_journal_of_format_1_that_cannot_be_written_stays_as_it_is(
     path = of_format_1(tmp_path / "journal.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JournalUnwritable, match="cannot be brought to format 3: database is locked"):
+        with pytest.raises(JournalUnwritable, match="cannot be brought to format 4: database is locked"):
             Journal(path)
     assert tables_and_format(path)[1] == 1
     Driven(path).crash()
+
+
+def test_a_conversion_that_fails_again_and_again_leaves_one_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_BUSY_S", 0.1)
+    path, copies = of_format_1(tmp_path / "journal.db"), f"journal.db.format1.{'?' * len('20261126T061500Z')}"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for day in range(3):
+            monkeypatch.setattr(schema, "datetime", on_day(day))
+            with pytest.raises(JournalUnwritable, match="cannot be brought"):
+                Journal(path)
+            assert len(list(tmp_path.glob("journal.db.format1*"))) == 1
+    with monkeypatch.context() as cut:
+        cut.setattr(schema, "_name_copies", lambda path: None)  # a power cut just before
+        Journal(path).close()
+    Journal(path).close()
+    (kept,) = tmp_path.glob("journal.db.format1*")
+    assert list(tmp_path.glob(copies)) == [kept]
+    assert tables_and_format(kept)[1] == 1
+
+
+def on_day(day: int) -> type[datetime]:
+    class Someday(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Someday":
+            return cls(2026, 11, 20 + day, tzinfo=tz)
+
+    return Someday
 
 
 def test_a_crash_while_it_is_made_leaves_no_journal(tmp_path: Path) -> None:

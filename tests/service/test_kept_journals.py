@@ -20,7 +20,7 @@ from space_scheduler.service.journal.backup import restore
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Saved, read_entries, read_runs, read_snapshot
 from space_scheduler.service.journal.recovery import Recorded
-from space_scheduler.service.journal.schema import VERSION, JournalRefused, Lock, connect, format_of
+from space_scheduler.service.journal.schema import VERSION, JournalRefused, Lock, checksum, connect, format_of
 
 KEPT = Path(__file__).parents[1] / "kept"
 
@@ -37,7 +37,10 @@ JOURNALS = {
     "conservative-counted": Kept("conservative", 225, 75, 98, 2),
     "3dbf-hard-named": Kept("3dbf-hard", 278, 92, 102, 3),
     "3dbf-light-lab": Kept("3dbf-light", 55, 26, 18, 0),
+    "easy-desks": Kept("easy", 267, 86, 74, 2),
 }
+#: Those whose decisions are of a format that knew starts alone.
+OF_STARTS = tuple(name for name in JOURNALS if name != "easy-desks")
 
 
 def unpacked(name: str, folder: Path) -> Path:
@@ -77,7 +80,7 @@ def test_a_service_starts_on_it(tmp_path: Path, name: str) -> None:
         journal.close()
 
 
-@pytest.mark.parametrize("name", JOURNALS)
+@pytest.mark.parametrize("name", OF_STARTS)
 def test_what_a_service_adds_replays_with_what_was_there(tmp_path: Path, name: str) -> None:
     """Decisions of two formats in one journal: those of before have starts alone, those of now have changes."""
     path = unpacked(name, tmp_path)
@@ -127,6 +130,43 @@ def snapshot_at(path: Path, seq: int) -> Saved | None:
             source.backup(db)
         db.execute("DELETE FROM snapshots WHERE seq != ?", (seq,))
         return read_snapshot(db, path, "DESC")
+
+
+def test_what_owners_have_said_is_of_the_last_format_before_it_had_a_number_of_its_own(tmp_path: Path) -> None:
+    """Older software calls such a journal damaged; it is converted, and a copy is kept, like every older one."""
+    path = unpacked("easy-desks", tmp_path)
+    assert format_of(path) == 3
+    with closing(sqlite3.connect(path)) as db:
+        events = [event for (event,) in db.execute("SELECT event FROM events")]
+    assert any('"JobSentAway"' in event for event in events)
+    assert any('"bans":[' in event for event in events)
+
+
+@pytest.mark.parametrize("change", [("JobEnded", "JobVanished"), ("completed", "evaporated")])
+def test_what_this_software_does_not_know_is_called_newer_and_not_damaged(
+    tmp_path: Path, change: tuple[str, str]
+) -> None:
+    """Of all rows the checksums agree, so what is there is what was written."""
+    path = unpacked("easy-desks", tmp_path)
+    Journal(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM snapshots")
+        rewritten(db, *change)
+        db.commit()
+    with pytest.raises(JournalRefused, match="of a newer format"):
+        replay(path)
+
+
+def rewritten(db: sqlite3.Connection, known: str, unknown: str) -> None:
+    """As newer software would have written it: another word, and the checksums that go with it."""
+    chain = 0
+    rows = db.execute("SELECT seq, now_us, event, note, decision FROM events LEFT JOIN decisions USING (seq)")
+    for seq, now_us, was, note, decision in rows.fetchall():
+        of_it = "SELECT instruction FROM instructions WHERE seq = ? ORDER BY n"
+        texts = [text for (text,) in db.execute(of_it, (seq,))]
+        event = was.replace(known, unknown)
+        chain = checksum(seq, now_us, event, note, decision, *texts, start=chain)
+        db.execute("UPDATE events SET event = ?, checksum = ? WHERE seq = ?", (event, chain, seq))
 
 
 @pytest.mark.parametrize("name", JOURNALS)

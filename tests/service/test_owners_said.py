@@ -11,11 +11,14 @@ from cosched.model.job import JobState
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Kill
+from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.launch.effects import Effect, Post
-from space_scheduler.service.launch.gang import BY_OWNER, Gang
-from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid
+from space_scheduler.service.launch.gang import Gang
+from space_scheduler.service.launch.inputs import Connected, Heard, InJournal, OwnerSaid, Ticked
 from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.verdicts import BY_OWNER
 
 RUNS = wire.GroupReport(1, 1, "running", 2)
 MESSAGE = "the owner of n2 has ended it there"
@@ -45,6 +48,31 @@ def test_bans_and_a_share_are_the_nodes_terms_and_told_once() -> None:
     (taken_back,) = posted(rules.feed(OwnerSaid("n1", wire.NO_WORD)))
     assert isinstance(taken_back, ev.NodeJoined)
     assert (taken_back.node.bans, taken_back.node.owned_cpu_permille) == ((), 500)
+
+
+def test_an_agent_that_goes_back_and_forth_fills_no_history() -> None:
+    """One change after the other, few in a heartbeat's time; the last word is what the core knows in the end."""
+    rules = two()
+    words = [(wire.OwnersWord(bans=("bob",)), (1002,)), (wire.NO_WORD, ())] * 50
+    words.append((wire.OwnersWord(bans=("eve",)), (1003,)))
+    waiting: list[ev.Event] = []
+    for word, banned in words:
+        waiting += posted(rules.feed(OwnerSaid("n1", word, banned)))
+        assert len(waiting) == 1, "until it is in the journal"
+    told = []
+    while waiting:
+        told.append(event := waiting.pop(0))
+        waiting += posted(rules.feed(InJournal(event)))
+    for word, banned in words:
+        for event in posted(rules.feed(OwnerSaid("n1", word, banned))):
+            told.append(event)
+            told += posted(rules.feed(InJournal(event)))
+    assert len(told) == 2
+    (last,) = posted(rules.feed(Ticked())) or told[-1:]
+    assert isinstance(last, ev.NodeJoined)
+    assert last.node.bans == (1003,)
+    rules.feed(InJournal(last))
+    assert posted(rules.feed(Ticked())) == []
 
 
 def test_a_share_above_the_contract_changes_nothing() -> None:
@@ -82,6 +110,25 @@ def test_a_job_that_is_ended_at_one_desk_ends_everywhere_and_is_sent_away() -> N
     assert sent(forgotten, wire.Forget) == [("n1", 1), ("n2", 1)]
 
 
+def test_who_cancels_a_job_that_an_owner_has_ended_has_it_cancelled() -> None:
+    """It does not start again, though it would wait again after its owner's word."""
+    rules = two()
+    rules.feed(OwnerSaid("n2", wire.OwnersWord(ended=((1, 1),))))
+    rules.feed(InJournal(ev.JobCancelled(1), (Kill(1, ev.JobCancelled(1), CANCELLED),)))
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    assert posted(rules.feed(Heard("n1", wire.GroupEnded(1, 1)))) == [ev.JobEnded(1, JobState.CANCELLED)]
+
+
+def test_who_cancels_a_job_that_a_plan_ends_too_has_it_cancelled() -> None:
+    """The core gives no order then: it has given one."""
+    rules = two()
+    rules.feed(OwnerSaid("n2", wire.OwnersWord(ended=((1, 1),))))
+    rules.feed(InJournal(ev.Boundary(), (Kill(1, ev.Boundary(), Reason(Why.REQUEUED)),)))
+    rules.feed(InJournal(ev.JobCancelled(1)))
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    assert posted(rules.feed(Heard("n1", wire.GroupEnded(1, 1)))) == [ev.JobEnded(1, JobState.CANCELLED)]
+
+
 # --- the launch of a job ----------------------------------------------------------------------------------------------
 
 
@@ -114,6 +161,36 @@ def test_what_was_ended_for_another_reason_keeps_that(how: JobState, outcome: Jo
     gang.kill(how)
     assert gang.ended_by_owner("n2") == []
     assert ended(empty_all(gang)).outcome is outcome
+
+
+def test_a_cancellation_goes_over_the_loss_of_a_node_and_an_owners_word_and_over_no_other_end() -> None:
+    for ends in (lambda gang: gang.lost("n2", "n2 was not heard"), lambda gang: gang.ended_by_owner("n2")):
+        gang = running()
+        ends(gang)
+        assert gang.cancel() == []
+        end = ended(empty_all(gang))
+        assert (end.outcome, end.message, end.node, end.code) == (JobState.CANCELLED, "", None, "")
+    gang = running()
+    gang.kill(JobState.TIMED_OUT)
+    assert gang.cancel() == []
+    assert ended(empty_all(gang)).outcome is JobState.TIMED_OUT
+
+
+def test_what_is_told_of_an_end_is_of_one_cause() -> None:
+    """A node was lost first; that an owner ends what is left elsewhere is not why the job has ended."""
+    gang = running()
+    gang.lost("n2", "n2 was not heard for 10 s")
+    gang.program_ended("n1", wire.Exit(signal=15, cause="owner"))
+    gang.emptied("n3")
+    end = ended(gang.emptied("n1"))
+    assert (end.outcome, end.message, end.node, end.code) == (
+        JobState.NODE_LOST, "n2 was not heard for 10 s", "n2", "",
+    )  # fmt: skip
+    gang = running()
+    gang.emptied("n1")
+    gang.program_ended("n1", wire.Exit(signal=15, cause="owner"))
+    end = ended([*gang.emptied("n2"), *gang.emptied("n3")])
+    assert (end.message, end.node, end.code) == ("the owner of its first node has ended it there", "n1", BY_OWNER)
 
 
 def test_a_launch_that_the_owner_ends_is_tried_elsewhere() -> None:

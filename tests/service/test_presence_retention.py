@@ -1,16 +1,20 @@
 """Who was at which desk is in the journal's events for as long as the settings say, and nowhere for longer."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kit.journals import SECOND, Driven, state_bytes
+from kit.drive import policy_named
+from kit.journals import SECOND, Driven, HandTime, state_bytes
+from kit.waiting import wait_for
 
 from cosched.config.cluster import cluster_config
 from cosched.errors import BadInput
-from cosched.model.node import Owner
+from cosched.model.node import Node, Owner
 from space_scheduler.machine import events as ev
+from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import JournalledCore, caused
 from space_scheduler.service.journal.schema import connect
 
@@ -48,6 +52,60 @@ def test_visits_are_kept_for_a_day_and_no_longer_than_a_quarter_more(tmp_path: P
     made.open()
     assert isinstance(made.core, JournalledCore)
     assert state_bytes(made.core.state) == before
+
+
+def test_on_a_cluster_where_nothing_more_happens_they_are_dropped_too(tmp_path: Path) -> None:
+    made = Driven(tmp_path / "journal.db", keep_us=KEEP)
+    for _ in range(3):
+        visited(made)
+    left_us = made.clock.now_us()
+    while made.clock.now_us() < left_us + KEEP - HOUR:
+        made.time.pass_by(HOUR)
+        made.core.save_if_due(made.clock.now_us())
+    assert visits(made.path), "a day of them is there, for a replay"
+    made.time.pass_by(KEEP // 4 + HOUR)
+    made.core.save_if_due(made.clock.now_us())
+    assert visits(made.path) == []
+    assert made.core.save_us is None, "nothing is left to be dropped"
+    before = state_bytes(made.core.state)
+    made.crash()
+    made.open()
+    assert state_bytes(made.core.state) == before
+    visited(made)
+    assert len(visits(made.path)) == 2
+    made.crash()
+
+
+async def test_a_service_to_which_nothing_happens_wakes_for_it(tmp_path: Path) -> None:
+    time = HandTime()
+    host = CoreHost(
+        tmp_path / "journal.db", policy_named("fcfs"), policy_name="fcfs", keep_us=KEEP, sources=time.sources()
+    )
+    await host.start()
+    try:
+        await host.post(ev.NodeJoined(Node("ant", 4, 8 << 30)))
+        await host.post(ev.OwnerCame("ant", Owner(250)))
+
+        def dropped_an_hour_later() -> bool:
+            time.pass_by(HOUR)
+            host.wake()
+            return not visits(host.path)
+
+        await asyncio.to_thread(wait_for, dropped_an_hour_later, "a journal without visits")
+    finally:
+        await host.close()
+
+
+def test_nothing_of_them_is_left_between_the_rows(tmp_path: Path) -> None:
+    made = Driven(tmp_path / "journal.db", keep_us=KEEP)
+    for _ in range(200):
+        visited(made)
+    made.time.pass_by(2 * KEEP)
+    for _ in range(2):
+        made.core.save_if_due(made.clock.now_us())
+    assert visits(made.path) == []
+    made.crash()
+    assert b"OwnerCame" not in made.path.read_bytes()
 
 
 def test_one_that_is_started_anew_each_hour_drops_them_too(tmp_path: Path) -> None:

@@ -77,6 +77,18 @@ def test_a_pass_waits_for_its_interval_and_the_timer_asks_for_one(carried: Carri
     assert "Decide" not in carried.follow(rules.turn([work(decides=False)]))
 
 
+def test_it_wakes_for_a_snapshot_though_nothing_happens(carried: Carried) -> None:
+    rules = WorkerCore(50_000)
+    carried.follow(rules.turn([]))
+    assert rules.pause_s(fx.Moment(0, 0.0, None)) is None
+    assert rules.pause_s(fx.Moment(0, 0.0, None, save_us=3600 * S)) == 60.0, "a suspension does not count as waited"
+    assert rules.pause_s(fx.Moment(0, 0.0, None, save_us=5 * S)) == 5.0
+    assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) == 0.0
+    carried.outcomes[fx.Look] = lambda _: fx.Moment(9 * S, 9.0, None, snapshot_due=True, save_us=5 * S)
+    assert "PackSnapshot" in carried.follow(rules.turn([]))
+    assert rules.pause_s(fx.Moment(9 * S, 9.0, None, save_us=5 * S)) is None, "it is on its way"
+
+
 def test_while_nothing_can_be_written_wishes_are_refused_reports_wait_and_questions_are_answered(
     carried: Carried,
 ) -> None:

@@ -45,7 +45,7 @@ class NamedFuture:
         assert snapshot.nodes is not None
         self._nodes: Nodes = snapshot.nodes
         self.now_us = snapshot.now_us
-        self._room = self._nodes.room  # a copy of it from the first start on
+        self._room = self._nodes.room  # shared with all who ask for it, so only read; from the first start on a copy
         self._untaken: list[PlannedStart] = []  # starts that are not taken away from it yet
         self.free_procs = self._room.free_procs
         self.by_company, self.by_cluster = self._room.place.by_company, self._room.clusters is not None

@@ -29,7 +29,7 @@ def carried_out(effect: fx.Deed, core: JournalledCore, look: Callable[[], fx.Mom
         case fx.Probe():
             outcome = _tried(core.journal.probe)
         case fx.SaveLast():
-            outcome = _tried(lambda: core.save_if_due(now=True))
+            outcome = _tried(lambda: core.save_if_due(look().core_us, now=True))
         case _:
             raise TypeError(f"not done with the core alone: {effect}")
     return outcome

@@ -162,10 +162,14 @@ class JournalledCore:
                 self.ended[record.state] = self.ended.get(record.state, 0) + 1
         return committed
 
-    def save_if_due(self, *, now: bool = False) -> None:
-        """Write a snapshot when enough has happened since the last one. Raises :class:`JournalUnwritable`."""
-        if self.snapshot_due or (now and self.journal.seq > self._snapshot_seq):
-            self.journal.save(self.photograph(), keep_events=self.keep_events, keep_us=self.keep_us)
+    def save_if_due(self, now_us: int | None = None, *, now: bool = False) -> None:
+        """Write a snapshot when enough has happened since the last one. Raises :class:`JournalUnwritable`.
+
+        ``now_us``: core time; None: that of the last event.
+        """
+        now_us = self.journal.last_us if now_us is None else now_us
+        if self.snapshot_due(now_us) or (now and self.journal.seq > self._snapshot_seq):
+            self.journal.save(self.photograph(), keep_events=self.keep_events, keep_us=self.keep_us, now_us=now_us)
 
     def save_if_rules_changed(self) -> None:
         """Write a snapshot under the rules of now, if those of the past were others: no recovery crosses the change.
@@ -179,14 +183,27 @@ class JournalledCore:
             self.journal.save(saved, keep_events=self.keep_events, keep_us=self.keep_us)
             self._snapshot_seq, self._snapshot_us = saved.seq, saved.now_us
 
-    @property
-    def snapshot_due(self) -> bool:
-        """Whether enough has happened since the last one, or it is so old that events would be kept for too long."""
-        since = self.journal.seq - self._snapshot_seq
-        if since >= self.snapshot_every:
+    def snapshot_due(self, now_us: int) -> bool:
+        """Whether enough has happened since the last one, or events would be kept for too long without one."""
+        if self.journal.seq - self._snapshot_seq >= self.snapshot_every:
             return True
-        old = self.keep_us is not None and self.journal.last_us - self._snapshot_us >= self.keep_us // _SNAPSHOTS_KEPT
-        return since > 0 and old
+        return self.save_us is not None and self.save_us <= now_us
+
+    @property
+    def save_us(self) -> int | None:
+        """From when on, in core time, a snapshot is due whatever happens; None: no such time is set.
+
+        One after the last in which there is anything new, so that events can be dropped up to it later; one when events
+        are to be dropped: also where nothing has happened since.
+        """
+        if self.keep_us is None:
+            return None
+        due_us = []
+        if self.journal.seq > self._snapshot_seq:
+            due_us.append(self._snapshot_us + self.keep_us // _SNAPSHOTS_KEPT)
+        if self.journal.droppable_us is not None:
+            due_us.append(self.journal.droppable_us + self.keep_us)
+        return min(due_us, default=None)
 
     def photograph(self) -> Saved:
         """The committed state as it is now, to be packed and written; the next is due so much later."""

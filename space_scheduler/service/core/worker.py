@@ -131,8 +131,9 @@ class Worker:
 
     def _moment(self) -> fx.Moment:
         is_packed = self._packing is not None and self._packing.done()
-        core = self._core
-        return fx.Moment(self._clock.now_us(), time.monotonic(), core.timer_us, core.snapshot_due, is_packed)
+        core, now_us = self._core, self._clock.now_us()
+        due = core.snapshot_due(now_us)
+        return fx.Moment(now_us, time.monotonic(), core.timer_us, due, is_packed, core.save_us)
 
     def _follow(self, steps: Steps[None]) -> None:
         """Carry out what the rules want done, one thing after the other."""
@@ -177,7 +178,10 @@ class Worker:
         packing, self._packing = self._packing, None
         try:
             self._journal.write_snapshot(
-                packing.result(), keep_events=self._core.keep_events, keep_us=self._core.keep_us
+                packing.result(),
+                keep_events=self._core.keep_events,
+                keep_us=self._core.keep_us,
+                now_us=self._clock.now_us(),
             )
         except JournalUnwritable as error:
             return fx.Failure(str(error))

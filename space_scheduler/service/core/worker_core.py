@@ -47,6 +47,7 @@ MOST_TOGETHER: Final = 512
 _RETRY_S: Final = 1.0
 _SLOWEST_RETRY_S: Final = 60.0
 _NAP_S: Final = 1.0  # waits are by a clock that stops in suspension: never longer than this
+_LONG_NAP_S: Final = 60.0  # where it is about hours
 
 Result = TypeVar("Result")
 Steps = Generator[Effect, Outcome, Result]
@@ -79,7 +80,10 @@ class WorkerCore:
         due_us = [] if moment.timer_us is None else [moment.timer_us]
         if self._wanted:
             due_us.append(moment.core_us if self._passed_us is None else self._passed_us + self._pass_interval_us)
-        return min(_NAP_S, max(0.0, (min(due_us) - moment.core_us) / 1e6)) if due_us else None
+        pauses_s = [min(_NAP_S, _until_s(each_us, moment)) for each_us in due_us]
+        if moment.save_us is not None and not self._packing:
+            pauses_s.append(min(_LONG_NAP_S, _until_s(moment.save_us, moment)))
+        return min(pauses_s, default=None)
 
     def refusal(self) -> NotAccepting:
         """Why nothing is accepted."""
@@ -267,6 +271,10 @@ class WorkerCore:
         if problem != self._told:
             self._told = problem
             yield TellProblem(problem)
+
+
+def _until_s(at_us: int, moment: Moment) -> float:
+    return max(0.0, (at_us - moment.core_us) / 1e6)
 
 
 def _looked() -> Steps[Moment]:

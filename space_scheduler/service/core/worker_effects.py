@@ -12,7 +12,8 @@ from space_scheduler.service.journal.records import Committed
 class Moment(NamedTuple):
     """How things stand: core time, a monotonic clock, when the core's timer is due (None: it is not set).
 
-    ``snapshot_due``: enough has happened since the last one; ``packed``: one is packed and waits to be written.
+    ``snapshot_due``: enough has happened since the last one; ``packed``: one is packed and waits to be written;
+    ``save_us``: one is due at that core time though nothing happens (None: never).
     """
 
     core_us: int
@@ -20,6 +21,7 @@ class Moment(NamedTuple):
     timer_us: int | None
     snapshot_due: bool = False
     packed: bool = False
+    save_us: int | None = None
 
 
 class Look(NamedTuple):

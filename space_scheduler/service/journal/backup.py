@@ -1,21 +1,25 @@
 """A copy of a journal put back in its place, by who goes back to older software.
 
 What is put back knows nothing of what came after it: nodes then obey the scheduler by ``--take-over`` alone.
+
+Root opens the copy, which may lie where no other account reads, and is then the owner of the journal's directory for
+all that is done there: a link that the owner has put there leads root no further than its owner can go.
 """
 
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from space_scheduler.service.journal.copies import sync, write_copy
 from space_scheduler.service.journal.schema import (
     JournalRefused,
     JournalUnwritable,
     Lock,
     connect,
     readable,
-    sync,
 )
 
 
@@ -24,28 +28,94 @@ def restore(path: Path, backup: Path) -> Path:
 
     Raises :class:`JournalRefused` where the backup is none or a scheduler runs, :class:`JournalUnwritable`.
     """
-    lock = Lock(path)
-    try:
-        made = path.with_name(path.name + ".new")
-        with readable(backup), closing(connect(backup, write=False)) as source:
+    with _opened(backup) as source, _acting_as_owner(path.parent):
+        lock = Lock(path)
+        try:
+            return _put_back(path, source)
+        except (OSError, sqlite3.Error) as error:
+            raise JournalUnwritable(f"journal {path}: the backup cannot be put in its place: {error}") from None
+        finally:
+            lock.release()
+
+
+@contextmanager
+def _opened(backup: Path) -> Iterator[sqlite3.Connection]:
+    """The backup, read over. One transaction keeps its files open. Raises :class:`JournalRefused`."""
+    with closing(connect(backup, write=False)) as source:
+        with readable(backup):
+            source.execute("BEGIN")
             if source.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise JournalRefused(f"journal {backup}: it is damaged")
-            made.unlink(missing_ok=True)
-            os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            with closing(sqlite3.connect(made)) as into:
-                source.backup(into)
-        about = path.parent.stat()
-        os.chown(made, about.st_uid, about.st_gid)  # the service's, also where root restores
-        sync(made)
-        aside = path.with_name(f"{path.name}.replaced.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-        for end in ("", "-wal", "-shm"):  # the main file first: without it a start refuses what is left
-            part = path.with_name(path.name + end)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + end))
-        made.rename(path)
-        sync(path.parent)
+        yield source
+
+
+@contextmanager
+def _acting_as_owner(directory: Path) -> Iterator[None]:
+    """Have root act as the owner of a directory meanwhile; others stay who they are. Raises :class:`JournalRefused`."""
+    try:
+        about = directory.stat()
     except OSError as error:
-        raise JournalUnwritable(f"journal {path}: the backup cannot be put in its place: {error}") from None
+        raise JournalRefused(f"no directory {directory} for a journal: {error.strerror}") from None
+    if os.geteuid() or not about.st_uid:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    _become(about.st_uid, about.st_gid)
+    try:
+        yield
     finally:
-        lock.release()
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def _become(uid: int, gid: int) -> None:
+    try:
+        os.setgroups([gid])
+        os.setegid(gid)
+        os.seteuid(uid)
+    except OSError as error:  # a container's root may not be everybody
+        raise JournalRefused(f"a journal of user {uid} cannot be put back by this one: {error.strerror}") from None
+
+
+def _put_back(path: Path, source: sqlite3.Connection) -> Path:
+    made = path.with_name(path.name + ".new")
+    aside = path.with_name(f"{path.name}.replaced.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    write_copy(source, made)
+    try:
+        _set_aside(path, aside)
+        os.replace(made, path)
+        sync(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+        raise
     return aside
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Give the journal another name. Wherever that is cut short, a start finds it or refuses what is left.
+
+    Its latest events may be in a file of their own, which must not be taken for the backup's. Then the journal goes
+    first, and an empty file keeps the place of its events: without a journal beside it a start refuses that one too.
+    """
+    events, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    if not events.exists():
+        if path.exists():
+            os.link(path, aside)
+    else:
+        os.link(events, aside.with_name(aside.name + "-wal"))
+        if path.exists():
+            os.rename(path, aside)
+        sync(path.parent)
+        _empty(events)
+    index.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def _empty(path: Path) -> None:
+    """Have an empty file in the place of that one, in one step."""
+    made = path.with_name(path.name + ".new")
+    made.unlink(missing_ok=True)
+    os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    os.replace(made, path)

@@ -76,6 +76,7 @@ class Journal:
         found: tuple[int, int, int] = max(newest or (0, 0, 0), last or (0, 0, 0))
         self.seq, self.chain, self.last_us = found
         self.snapshot_us: int = newest[2] if newest else 0  # when the last one was of, as the journal was opened
+        self.droppable_us = self._droppable_us()
         self.next_job_id: int = self._db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()[0]
         self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
 
@@ -153,26 +154,38 @@ class Journal:
             self.seq, self.last_us = entries[-1].seq, entries[-1].now_us
         self.next_job_id = max([self.next_job_id, *(row[0] + 1 for row in new)])
 
-    def save(self, saved: Saved, *, keep_events: int | None, keep_us: int | None = None) -> None:
+    def save(
+        self, saved: Saved, *, keep_events: int | None, keep_us: int | None = None, now_us: int | None = None
+    ) -> None:
         """Write a snapshot, and drop what is older than is to be kept (:meth:`write_snapshot`)."""
-        self.write_snapshot(packed(saved), keep_events=keep_events, keep_us=keep_us)
+        self.write_snapshot(packed(saved), keep_events=keep_events, keep_us=keep_us, now_us=now_us)
 
-    def write_snapshot(self, row: SnapshotRow, *, keep_events: int | None, keep_us: int | None = None) -> None:
+    def write_snapshot(
+        self, row: SnapshotRow, *, keep_events: int | None, keep_us: int | None = None, now_us: int | None = None
+    ) -> None:
         """Write what :func:`packed` has made, also some events later.
 
-        Dropped is what lies more than ``keep_events`` or longer than ``keep_us`` before it (None: nothing), up to an
-        older snapshot only, so that a replay can always begin at one.
+        Dropped is what lies more than ``keep_events`` before it, or longer than ``keep_us`` before ``now_us`` (None:
+        before it), up to a snapshot only, so that a replay can always begin at one.
         """
         commands: list[tuple[str, list[tuple[Any, ...]]]] = [
             ("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", [row])
         ]
         too_many = self._last_snapshot("seq", row[0], keep_events)
-        if first := max(too_many, self._last_snapshot("now_us", row[1], keep_us)):
+        if first := max(too_many, self._last_snapshot("now_us", row[1] if now_us is None else now_us, keep_us)):
             commands.append(("DELETE FROM snapshots WHERE seq < ?", [(first,)]))
             commands += [
                 (f"DELETE FROM {table} WHERE seq <= ?", [(first,)]) for table in ("events", "decisions", "instructions")
             ]
         self._transaction(commands)
+        self.droppable_us = self._droppable_us()
+
+    def _droppable_us(self) -> int | None:
+        """Of when the oldest snapshot is up to which events are there that could be dropped; None: there is none."""
+        found: int | None = self._db.execute(
+            "SELECT min(now_us) FROM snapshots WHERE seq >= (SELECT min(seq) FROM events)"
+        ).fetchone()[0]
+        return found
 
     def _last_snapshot(self, column: str, newest: int, keep: int | None) -> int:
         """The last of the snapshots that are so much older, by that column; 0 where there is none."""

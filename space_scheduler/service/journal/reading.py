@@ -16,7 +16,7 @@ from space_scheduler.machine.snapshot import SavedState
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.journal.clock import Anchor
 from space_scheduler.service.journal.records import Transition
-from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum
+from space_scheduler.service.journal.schema import JournalRefused, agrees, checksum, refused
 
 _event: Final = msgspec.json.Decoder(AnyEvent)
 _SEAL: Final = re.compile(r',"checksum":([0-9]+)}$')
@@ -97,6 +97,8 @@ def read_runs(db: sqlite3.Connection, path: Path) -> tuple[Run, ...]:
         named = db.execute("SELECT value FROM meta WHERE name = 'cluster_id'").fetchone()
         rows = db.execute("SELECT run FROM runs ORDER BY epoch")
         runs = [msgspec.json.decode(_unsealed(text, named[0] if named else ""), type=Run) for (text,) in rows]
+    except msgspec.ValidationError as error:
+        raise refused(path, error) from None
     except (msgspec.DecodeError, sqlite3.DatabaseError, ValueError) as error:
         raise JournalRefused(f"journal {path}: its list of starts is damaged: {error}") from None
     return tuple(part for run in runs for part in run.parts())
@@ -137,7 +139,7 @@ def read_snapshot(db: sqlite3.Connection, path: Path, which: str) -> Saved | Non
     try:
         return Saved(seq, now_us, chain, msgspec.json.decode(zlib.decompress(blob), type=SavedState))
     except msgspec.DecodeError as error:
-        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of another version: {error}") from None
+        raise JournalRefused(f"journal {path}: the snapshot at event {seq} is of a newer format: {error}") from None
 
 
 def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Iterator[Entry]:
@@ -174,7 +176,7 @@ def read_entries(db: sqlite3.Connection, path: Path, after: Saved | None) -> Ite
                 instructions=tuple(text.encode() for text in texts),
             )
         except msgspec.DecodeError as error:
-            raise JournalRefused(f"journal {path}: event {seq} is of another version: {error}") from None
+            raise JournalRefused(f"journal {path}: event {seq} is of a newer format: {error}") from None
     if upcoming:
         raise JournalRefused(f"journal {path}: event {upcoming[0]} is missing, its instructions are there")
 

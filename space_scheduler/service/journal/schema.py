@@ -13,13 +13,18 @@ from typing import Final
 import msgspec
 
 from cosched.errors import Failed
+from space_scheduler.service.journal.copies import sync, write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.
 #: Up to format 2 a decision had starts alone: those are read as they are (``machine.decision``), and stay.
+#: Up to format 3 no owner banned users or ended jobs (``Node.bans``, ``JobSentAway`` and their reasons), but for
+#: journals of the last days of that format, which are the same as of format 4 but for the number.
 #: Older software then refuses the journal by its number, instead of missing the table or what was decided.
-VERSION: Final = 3
+VERSION: Final = 4
 _BUSY_S: Final = 5.0
+#: What stands for the time in the name of a copy until the journal is converted.
+_CONVERTING: Final = "converting"
 
 _TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -65,7 +70,7 @@ class Lock:
         """Take the lock, or raise :class:`JournalRefused` with the id of who has it."""
         path = lock_path(journal)
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise JournalRefused(f"journal {journal}: {path} cannot be opened: {error.strerror}") from None
         try:
@@ -135,15 +140,6 @@ def create(path: Path) -> None:
         raise JournalUnwritable(f"journal {path}: it cannot be made: {error}") from None
 
 
-def sync(path: Path) -> None:
-    """Have what was written to a file or directory be on the disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection to a journal that is there, checked to be one. Raises :class:`JournalRefused`.
 
@@ -166,7 +162,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
                 f"journal {path}: its format is {version}, this software knows up to {VERSION}: use the newer software"
             )
         if write:
-            for setting in ("journal_mode=WAL", "synchronous=FULL"):
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {setting}")
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
             if found != ["ok"]:
@@ -174,6 +170,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             if version < VERSION:
                 _keep(connection, path, version)
                 _upgrade(connection, path)
+            _name_copies(path)
     except (sqlite3.Error, UnicodeError) as error:  # damaged text may come back in the words of an error
         connection.close()
         raise refused(path, error) from None
@@ -189,23 +186,26 @@ def format_of(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _keep(connection: sqlite3.Connection, path: Path, version: int) -> Path:
-    """A copy of the journal as it is, whole or not at all: its path. Raises :class:`JournalUnwritable`."""
-    target = path.with_name(f"{path.name}.format{version}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Make a copy of the journal as it is, whole or not at all. Raises :class:`JournalUnwritable`.
+
+    Until the journal is converted it has one name, so that a conversion that fails again and again leaves one copy.
+    """
+    target = path.with_name(f"{path.name}.format{version}.{_CONVERTING}")
     made = target.with_name(target.name + ".new")
     try:
-        made.unlink(missing_ok=True)
-        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with closing(sqlite3.connect(made)) as into:
-            connection.backup(into)
-        sync(made)
+        write_copy(connection, made)
         made.rename(target)
         sync(path.parent)
     except (OSError, sqlite3.Error) as error:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
         raise JournalUnwritable(f"journal {path}: no copy can be made before its format changes: {error}") from None
-    return target
+
+
+def _name_copies(path: Path) -> None:
+    """The journal is converted: its copy has a name for good, which a later conversion leaves alone."""
+    for copy in path.parent.glob(f"{path.name}.format*.{_CONVERTING}"):
+        with suppress(OSError):  # the next start tries again
+            copy.rename(copy.with_name(copy.name.replace(_CONVERTING, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")))
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
@@ -232,7 +232,11 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def refused(path: Path, error: Exception) -> JournalRefused:
-    """What SQLite found when it could not read."""
+    """What was found when it could not be read. Rows are read when their checksums agree: what then is not understood
+    was written by software that knows more.
+    """
+    if isinstance(error, msgspec.ValidationError):
+        return JournalRefused(f"journal {path}: it is of a newer format than this software knows: {error}")
     if isinstance(error, sqlite3.OperationalError):
         return JournalRefused(f"journal {path}: it cannot be read: {error}")
     return JournalRefused(f"journal {path}: it is damaged, or no journal: {error}")

@@ -13,7 +13,6 @@ While a job runs, nodes may join it and leave it (:mod:`~.reshaping`): one that 
 from then on; one that leaves is asked to kill what is there, and counts until nothing is left.
 """
 
-import signal
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +21,7 @@ import msgspec
 from cosched.model.job import JobState
 from cosched.wire.messages import Exit, GroupReport
 from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.verdicts import BY_OWNER, Verdict, judged
 
 
 class Phase(StrEnum):
@@ -82,10 +82,8 @@ class Ended(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-#: What stands for the word of a desk's owner: the cause of an exit, and the code of an end.
-BY_OWNER: Final = "owner"
-
 Action = Order | Launched | Left | Ended
+
 
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
@@ -111,9 +109,8 @@ class Gang:
         self.phase = Phase.PREPARING
         self.node_phases = dict.fromkeys(nodes, NodePhase.ASKED)
         self.adopted = adopted is not None
-        self._verdict: tuple[JobState, str, str | None] | None = None
+        self._verdict: Verdict | None = None
         self._blamed: tuple[str, ...] = ()
-        self._code = ""
         self._asked_to_run = self.adopted  # whoever was here before may have asked
         self._exit: Exit | None = None
         self._tail = b""
@@ -122,7 +119,7 @@ class Gang:
         if adopted is JobState.RUNNING:
             self._up()
         elif adopted is JobState.ENDING:
-            self._end(ending, "")
+            self._end(Verdict(ending))
 
     @property
     def launching(self) -> bool:
@@ -181,8 +178,8 @@ class Gang:
         return []
 
     def _launch_failed(self, message: str, blamed: tuple[str, ...], code: str) -> list[Action]:
-        self._blamed, self._code = blamed, code
-        return self._end(JobState.LAUNCH_FAILED, message, blamed[0])
+        self._blamed = blamed
+        return self._end(Verdict(JobState.LAUNCH_FAILED, message, blamed[0], code))
 
     def started(self, node: str) -> list[Action]:
         """The script runs."""
@@ -202,9 +199,9 @@ class Gang:
         self._tail = self._tail or error_tail
         if self.phase is Phase.RUNNING:
             by_owner = how.cause == BY_OWNER
-            return actions + (self.ended_by_owner(node) if by_owner else self._end(*judged(how), self.first))
+            return actions + (self.ended_by_owner(node) if by_owner else self._end(judged(how, self.first)))
         if self._verdict is None:  # its group was empty, or an end reported, before its error output was known
-            self._verdict = (*judged(self._exit), self.first)
+            self._verdict = judged(self._exit, self.first)
         return actions + self._finished()
 
     def emptied(self, node: str, cpu_us: int | None = None, memory_peak_bytes: int = 0) -> list[Action]:
@@ -236,9 +233,9 @@ class Gang:
         if self.launching:
             return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
-            return self._end(JobState.NODE_LOST, message, node)
+            return self._end(Verdict(JobState.NODE_LOST, message, node))
         if self._verdict is None and node == self.first:
-            self._verdict = (JobState.NODE_LOST, message, node)
+            self._verdict = Verdict(JobState.NODE_LOST, message, node)
         return self._finished()
 
     def ended_by_owner(self, node: str) -> list[Action]:
@@ -251,11 +248,11 @@ class Gang:
             return []
         if self.phase is Phase.PREPARING:
             return self._launch_failed(message, (node,), BY_OWNER)
+        by_owner = Verdict(JobState.NODE_LOST, message, node, BY_OWNER)
         if self.phase is not Phase.ENDING:
-            self._code = BY_OWNER
-            return self._end(JobState.NODE_LOST, message, node)
-        if self._verdict is None or self._verdict[0] is JobState.FAILED:
-            self._verdict, self._code = (JobState.NODE_LOST, message, node), BY_OWNER
+            return self._end(by_owner)
+        if self._verdict is None or self._verdict.outcome is JobState.FAILED:
+            self._verdict = by_owner
         return self._finished()
 
     def join(self, node: str) -> None:
@@ -280,10 +277,19 @@ class Gang:
         if self.phase is Phase.OVER:
             return []
         if self.phase is Phase.ENDING:
-            if self._verdict is None or self._verdict[0] is JobState.LAUNCH_FAILED:
-                self._verdict = (outcome, message, None)
+            if self._verdict is None or self._verdict.outcome is JobState.LAUNCH_FAILED:
+                code = self._verdict.code if self._verdict else ""  # what failed counts for its nodes all the same
+                self._verdict = Verdict(outcome, message, None, code)
             return self._finished()
-        return self._end(outcome, message)
+        return self._end(Verdict(outcome, message))
+
+    def cancel(self) -> list[Action]:
+        """Its user or an operator wants it ended: it does not wait again, as one may that has lost a node or was ended
+        by a node's owner.
+        """
+        if self.phase is Phase.ENDING and self._verdict is not None and self._verdict.outcome is JobState.NODE_LOST:
+            self._verdict = Verdict(JobState.CANCELLED)
+        return self.kill()
 
     def recorded(self) -> list[Action]:
         """The end is in the journal: the nodes may forget the job. A lost one is told when it comes back with it."""
@@ -354,8 +360,8 @@ class Gang:
             if phase is NodePhase.ASKED:
                 self.node_phases[node] = NodePhase.READY
 
-    def _end(self, outcome: JobState, message: str, node: str | None = None) -> list[Action]:
-        self._verdict = (outcome, message, node)
+    def _end(self, verdict: Verdict) -> list[Action]:
+        self._verdict = verdict
         return self._kill_all() + self._finished()
 
     def _kill_all(self) -> list[Action]:
@@ -367,45 +373,13 @@ class Gang:
     def _finished(self) -> list[Action]:
         """The end, when all are empty or gone and it is known why."""
         if self._verdict is None and self._exit is not None and self.node_phases[self.first] is not NodePhase.KILLING:
-            self._verdict = (*judged(self._exit), self.first)
+            self._verdict = judged(self._exit, self.first)
         if self._verdict is None or any(
             phase not in (NodePhase.EMPTY, NodePhase.GONE) for phase in self.node_phases.values()
         ):
             return []
         self.phase = Phase.OVER
-        outcome, message, node = self._verdict
+        outcome, message, node, code = self._verdict
         unrun = bool(self._blamed) and not self._asked_to_run and self._exit in (None, _UNKNOWN)
-        if outcome is JobState.NODE_LOST and self._exit is not None and self._exit.cause == BY_OWNER:
-            self._code, node = BY_OWNER, self.first
         used = dict(self._cpu_us), dict(self._peak_bytes)
-        return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, self._code)]
-
-
-_CAUSES: Final = {
-    "limit": (JobState.TIMED_OUT, "it ran past its time limit"),
-    "memory": (JobState.FAILED, "it needed more memory than it asked for"),
-    BY_OWNER: (JobState.NODE_LOST, "the owner of its first node has ended it there"),
-    "unknown": (JobState.FAILED, "how it ended is not known: its record is lost"),
-}
-
-
-def judged(how: Exit) -> tuple[JobState, str]:
-    """The outcome of a script that ended like this, and what to tell about it."""
-    if how.cause in _CAUSES:
-        return _CAUSES[how.cause]
-    if how.signal is not None:
-        return JobState.FAILED, f"the script was ended by signal {_signal_name(how.signal)}"
-    if how.status is None:
-        return _CAUSES["unknown"]
-    if how.cause == "killed":
-        return JobState.FAILED, "it was killed on its node"
-    if how.status:
-        return JobState.FAILED, f"the script ended with status {how.status}"
-    return JobState.COMPLETED, "the script ended with status 0"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"{number} ({signal.Signals(number).name})"
-    except ValueError:
-        return str(number)
+        return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, code)]

@@ -27,7 +27,7 @@ from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
-from space_scheduler.service.launch.gang import BY_OWNER, Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
@@ -38,8 +38,11 @@ from space_scheduler.service.launch.reshapes import Reshapes
 from space_scheduler.service.launch.sharing import shared
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
+from space_scheduler.service.launch.verdicts import BY_OWNER
 
 _MOST_UNFORGOTTEN: Final = 10_000
+#: So often in a heartbeat's time the core hears that a node offers something else: said, and taken back.
+_MOST_CHANGES: Final = 2
 
 
 class Launches:
@@ -115,8 +118,12 @@ class Launches:
         if isinstance(event, ev.NodeLost | ev.NodeCutOff) and (entry := self.book.get(event.name)):
             self.signs.lost(entry.name)
             self._into_service(entry)  # it may be back already
+        if isinstance(event, ev.NodeJoined):
+            self._into_service(self.book.entry(event.node.name))  # it may offer something else meanwhile
         if isinstance(event, ev.JobEnded | ev.JobSentAway | ev.LaunchFailed):
             self._recorded(event.job_id)
+        if isinstance(event, ev.JobCancelled) and (launch := self.attempts.get(event.job_id)):
+            self._do(launch, launch.gang.cancel())
         for instruction in instructions:
             if isinstance(instruction, Start):
                 self._start(instruction)
@@ -346,12 +353,21 @@ class Launches:
             self._say("info", "stray job", node=entry.name, job=key[0], attempt=key[1])
             self._order(entry.name, key, OrderKind.KILL)
 
+    def ticked(self) -> None:
+        """Another heartbeat's time has passed: what nodes offer may change again."""
+        for entry in self.book:
+            if entry.changes:
+                entry.changes = 0
+                self._into_service(entry)
+
     def _into_service(self, entry: NodeEntry) -> None:
-        if entry.stale or not entry.agreed:
+        """Have the core know what a node offers: one thing after the other, and few changes in a heartbeat's time."""
+        changes = entry.changes + (entry.size is not None)
+        if entry.stale or not entry.agreed or entry.joining is not None or changes > _MOST_CHANGES:
             return
         size = entry.offers(self.config.contract)
-        if size != (entry.joining or entry.size):
-            entry.joining = size
+        if size != entry.size:
+            entry.joining, entry.changes = size, changes
             self._post(ev.NodeJoined(size))
 
     # carrying out

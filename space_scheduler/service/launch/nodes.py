@@ -42,6 +42,7 @@ class NodeEntry:
         self.expired = ""  # since which day it has been expired, where it is let in all the same
         self.size: Node | None = None
         self.joining: Node | None = None
+        self.changes = 0  # of what it offers, since the last tick
         self.drained = False
         self.asleep = False  # its machine is suspended, by its agent's last word
         self.reason = ""
@@ -54,6 +55,7 @@ class NodeEntry:
         self.known = False
         self.word = NO_WORD  # of its owner, beside a pause
         self.banned: tuple[int, ...] = ()  # users whose jobs its owner does not take
+        self.recorded_bans: tuple[int, ...] = ()  # those users by the journal, also while it is lost
         self.owner: Owner | None = None  # who is there, as the core knows it
         self.cluster_before = ""  # its cluster by the journal, at this start of the service
 
@@ -182,6 +184,7 @@ class NodeBook:
             entry.asleep = status.drained and status.reason == ASLEEP
             entry.owner = status.owner
             entry.cluster_before = status.node.cluster
+            entry.recorded_bans = status.node.bans
             if entry.size is not None:
                 entry.heard_s = self.now_s()
         for name in holding:
@@ -192,6 +195,7 @@ class NodeBook:
         if isinstance(event, ev.NodeJoined):
             entry = self.entry(event.node.name)
             entry.size, entry.known = event.node, True
+            entry.recorded_bans = event.node.bans
             entry.joining = None if entry.joining == event.node else entry.joining
         elif isinstance(event, ev.NodeLost | ev.NodeCutOff):
             self.entry(event.name).size = None

@@ -1,10 +1,10 @@
-"""The owners, as their nodes tell of them: whether one is there, and whether he has paused parallel work.
+"""The owners, as their nodes tell of them: whether one is there, and whether parallel work is paused there.
 
-A node whose owner has paused is drained until he resumes, and so is one whose guard does not answer until it does and
-nothing is left there of jobs that have ended here meanwhile, and one whose certificate has expired until it shows
-another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`, :data:`NO_GUARD` or
-:data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
-operator cannot resume a node against its owner.
+A node whose owner has paused parallel work is drained until the owner resumes it, and so is one whose guard does not
+answer until it does and nothing is left there of jobs that have ended here meanwhile, and one whose certificate has
+expired until it shows another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`,
+:data:`NO_GUARD` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never
+undone here, and an operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
@@ -19,7 +19,8 @@ from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
 
 PAUSED: Final = "paused: "
 
-#: In what steps the core is told of an owner's CPU, in thousandths of one, and of his memory, in parts of the node's.
+#: In what steps the core is told of the CPU that an owner uses, in thousandths of one, and of the memory, in parts of
+#: the node's.
 CPU_STEP_PERMILLE: Final = 250
 MEMORY_STEPS: Final = 16
 #: How far it has to be from what was told, in steps, before another is: a load between two steps is told once.

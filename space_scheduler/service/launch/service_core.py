@@ -54,6 +54,7 @@ class ServiceCore:
                 self._in_journal(happened)
             case given.Ticked():
                 self._count_leases()
+                self.launches.ticked()
             case given.Connected():
                 self._connected(happened)
             case given.Disconnected(node):

@@ -20,7 +20,6 @@ from cosched.identity.tls import GRACE_S, expiry_of, serial_of
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import messages as wire
 from cosched.wire.sequence import OutOfTurn, Turn
-from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import certificate_of, secured_by
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.problems import Refusal
@@ -30,12 +29,12 @@ from space_scheduler.service.launch.inputs import (
     Connected,
     Disconnected,
     Heard,
-    OwnerSaid,
     Removed,
     RevocationsChanged,
     Ticked,
 )
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
+from space_scheduler.service.link.bans import Bans
 from space_scheduler.service.link.joining import checked_hello
 from space_scheduler.service.link.session import Session
 from space_scheduler.service.log import Log
@@ -75,6 +74,7 @@ class Link:
         self.refused: Counter[str] = Counter()
         self.closing = False
         self.beat_s = config.time_us("heartbeat") / US_PER_S
+        self.bans = Bans(book, feed, self.sessions)
         self._requests = 0
         self._asked: dict[int, tuple[str, asyncio.Future[Any]]] = {}
 
@@ -165,6 +165,7 @@ class Link:
         entry.expires_s = expiry_of(secured) if secured is not None else None
         revoked = tuple(self.members.revoked) if self.members else ()
         self.feed(Connected(name, hello, session.session, serial, revoked))
+        self._look_at_certificate(name, session, time.time())
         writer = asyncio.create_task(session.write())
         try:
             await self._read(socket, entry, session)
@@ -238,7 +239,10 @@ class Link:
             entry.heard_at = datetime.now().astimezone()
             if self.closing:
                 continue  # what is said now is said again to the next scheduler
-            self._hand_on(entry, session, message)
+            if isinstance(message, wire.OwnersWord):
+                await self.bans.said(session, message)
+            else:
+                self._hand_on(entry, session, message)
 
     def _decoded(self, kind: WSMsgType, data: Any, turn: Turn) -> wire.FromAgent:
         if kind is not WSMsgType.BINARY:
@@ -259,9 +263,6 @@ class Link:
                 future.set_result(message)
         elif isinstance(message, wire.Heartbeat):
             entry.paused_at = (entry.paused_at or entry.heard_at) if message.paused else None
-        elif isinstance(message, wire.OwnersWord):
-            self.feed(OwnerSaid(entry.name, message, _numbers(message.bans)))
-            return
         self.feed(Heard(entry.name, message))
 
     def _refuse(self, peer: str, kind: str, why: str) -> None:
@@ -276,19 +277,23 @@ class Link:
             await sleep(self.beat_s)
             self.feed(Ticked())
             self._look_at_certificates(time.time())
+            self.bans.look_again()
 
     def _look_at_certificates(self, now_s: float) -> None:
         """Nothing more starts on nodes whose certificate has expired; when its grace is over too they are cut off."""
         for name, session in list(self.sessions.items()):
-            entry = self.book.entry(name)
-            if entry.expires_s is None or entry.expires_s > now_s:
-                continue
-            since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
-            if entry.expires_s + GRACE_S["node"] < now_s:
-                self._refuse(name, "certificate", f"expired on {since}")
-                session.cut()
-            elif not entry.expired:
-                self.feed(CertificateExpired(name, since))
+            self._look_at_certificate(name, session, now_s)
+
+    def _look_at_certificate(self, name: str, session: Session, now_s: float) -> None:
+        entry = self.book.entry(name)
+        if entry.expires_s is None or entry.expires_s > now_s:
+            return
+        since = f"{datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d}"
+        if entry.expires_s + GRACE_S["node"] < now_s:
+            self._refuse(name, "certificate", f"expired on {since}")
+            session.cut()
+        elif not entry.expired:
+            self.feed(CertificateExpired(name, since))
 
     def remove(self, name: str) -> None:
         """A node belongs to the cluster no more: it and all others are told."""
@@ -302,6 +307,7 @@ class Link:
     def close(self) -> None:
         """End all connections; the agents go on with what runs, and call again."""
         self.closing = True
+        self.bans.close()
         for session in self.sessions.values():
             session.cut()
 
@@ -314,8 +320,3 @@ async def _say(socket: web.WebSocketResponse, message: wire.ToAgent) -> None:
             await socket.close()
     except (ConnectionError, TimeoutError, RuntimeError):
         pass
-
-
-def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
-    """The users that this host knows, in order: others cannot submit here."""
-    return tuple(sorted({number for name in names if (number := user_number(name)) >= 0}))

@@ -28,6 +28,9 @@ class Session:
         self._log = log
         self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
         self._waiting_bytes = 0
+        self.word: wire.OwnersWord | None = None  # of the owner, as the agent said it last
+        self.banned: tuple[int, ...] = ()  # whom it bans, as it was handed on
+        self.looked_up_s = float("-inf")  # when names of it were looked up last
 
     def send(self, message: wire.ToAgent) -> None:
         """Send, in order, as soon as the agent reads."""

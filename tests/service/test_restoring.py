@@ -1,0 +1,227 @@
+"""A copy of the journal put back: by root in another account's directory, and wherever the power fails meanwhile."""
+
+import os
+import pwd
+import resource
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.accounts import account
+
+from cosched.errors import Failed
+from space_scheduler.service.journal.backup import restore
+from space_scheduler.service.journal.journal import Journal
+from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, create
+from space_scheduler.service.rehearsal import _copy as copy_beside
+
+SECRET = b"root:secret"
+#: Of the index of latest events, which every reader has made: a journal is longer.
+INDEX_BYTES = 32_768
+
+
+def named(path: Path, name: str) -> Path:
+    """A journal that can be told from others by the name of its cluster."""
+    create(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("INSERT INTO meta VALUES ('cluster_id', ?)", (name,))
+    return path
+
+
+def name_of(path: Path) -> str:
+    """Which journal a start finds there; empty: a fresh one."""
+    journal = Journal(path)
+    try:
+        return journal.cluster_id
+    finally:
+        journal.close()
+
+
+# --- root in the directory of another account -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owner() -> Iterator[pwd.struct_passwd]:
+    with account() as user:
+        yield user
+
+
+@pytest.fixture
+def journal(owner: pwd.struct_passwd) -> Path:
+    """The journal of a service of that account."""
+    state = Path(owner.pw_dir) / "state"
+    state.mkdir(mode=0o700)
+    path = named(state / "journal.db", "old")
+    for each in (state, path):
+        os.chown(each, owner.pw_uid, owner.pw_gid)
+    return path
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """What root alone may read and write."""
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    path.chmod(0o600)
+    return path
+
+
+def test_what_root_puts_back_is_the_accounts(owner: pwd.struct_passwd, journal: Path, tmp_path: Path) -> None:
+    """The copy may lie where root alone reads; root is root again afterwards."""
+    groups = os.getgroups()
+    aside = restore(journal, named(tmp_path / "copy.db", "new"))
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, os.getgid(), groups)
+    made = list(journal.parent.iterdir())
+    assert {(each.stat().st_uid, each.stat().st_gid) for each in made} == {(owner.pw_uid, owner.pw_gid)}
+    assert (name_of(journal), name_of(aside)) == ("new", "old")
+
+
+def test_a_link_in_the_locks_place_leads_root_nowhere(journal: Path, secret: Path, tmp_path: Path) -> None:
+    journal.with_name("journal.db.lock").symlink_to(secret)
+    with pytest.raises(JournalRefused, match=r"journal\.db\.lock cannot be opened"):
+        restore(journal, named(tmp_path / "copy.db", "new"))
+    assert secret.read_bytes() == SECRET
+
+
+def test_no_lock_follows_a_link(secret: Path, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    (tmp_path / "journal.db.lock").symlink_to(secret)
+    with pytest.raises(JournalRefused, match=r"journal\.db\.lock cannot be opened"):
+        Journal(path)
+    assert secret.read_bytes() == SECRET
+
+
+def test_a_link_put_in_the_copys_place_leads_root_nowhere(
+    journal: Path, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the directory may swap what is being made there at any moment."""
+    secret.write_bytes(b"")  # as good as a database
+    copy = named(tmp_path / "copy.db", "new")
+    connect = sqlite3.connect
+
+    def swapped(database: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
+        if Path(str(database)).name == "journal.db.new":
+            Path(database).unlink()
+            Path(database).symlink_to(secret)
+        return connect(database, *args, **kwargs)
+
+    monkeypatch.setattr(sqlite3, "connect", swapped)
+    with pytest.raises(JournalUnwritable, match="cannot be put in its place"):
+        restore(journal, copy)
+    monkeypatch.undo()
+    about = secret.stat()
+    assert (about.st_uid, about.st_gid, about.st_size) == (0, 0, 0)
+    assert name_of(journal) == "old"
+
+
+# --- cut short --------------------------------------------------------------------------------------------------------
+
+
+def stopped_cleanly(folder: Path) -> Path:
+    return named(folder / "journal.db", "old")
+
+
+def killed(folder: Path) -> Path:
+    """What it was told last is in the file of its latest events alone."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    create(elsewhere / "journal.db")
+    with closing(sqlite3.connect(elsewhere / "journal.db", isolation_level=None)) as db:
+        db.execute("INSERT INTO meta VALUES ('cluster_id', 'old')")
+        for each in elsewhere.iterdir():
+            shutil.copy(each, folder)
+    shutil.rmtree(elsewhere)
+    assert (folder / "journal.db-wal").stat().st_size
+    return folder / "journal.db"
+
+
+def cut_before_each_step(folder: Path, cuts: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Keep the directory as it is before each change of a name in it, and at the end."""
+
+    def keeping(do: Callable[..., object]) -> Callable[..., object]:
+        def kept_then_done(*args: Any, **kwargs: Any) -> object:
+            shutil.copytree(folder, cuts / str(len(list(cuts.iterdir()))))
+            return do(*args, **kwargs)
+
+        return kept_then_done
+
+    cuts.mkdir()
+    with monkeypatch.context() as patched:
+        for step in ("link", "rename", "replace", "unlink"):
+            patched.setattr(os, step, keeping(getattr(os, step)))
+        work()
+    shutil.copytree(folder, cuts / "end")
+
+
+def start_finds(path: Path) -> str:
+    """Which journal, or that a start refuses what is there; then the backup can be put back once more."""
+    try:
+        return name_of(path)
+    except JournalRefused as refusal:
+        words = str(refusal)
+    assert "it is gone" in words
+    for each in path.parent.glob("*.replaced.*"):
+        each.rename(path.with_name(each.name.replace("replaced", "replaced-before")))
+    restore(path, path.parents[2] / "copy.db")
+    assert name_of(path) == "new"
+    return "refused"
+
+
+@pytest.mark.parametrize(("made", "refused"), [(stopped_cleanly, False), (killed, True)])
+def test_a_power_cut_leaves_the_old_or_the_new_or_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Path], Path], refused: bool
+) -> None:
+    """Never nothing, in whose place a start would make an empty journal; nor one without its latest events."""
+    folder, cuts = tmp_path / "state", tmp_path / "cuts"
+    folder.mkdir()
+    path, copy = made(folder), named(tmp_path / "copy.db", "new")
+    cut_before_each_step(folder, cuts, monkeypatch, lambda: restore(path, copy))
+    found = set()
+    for cut in cuts.iterdir():
+        found.add(start_finds(cut / "journal.db"))
+    assert found == {"old", "new"} | ({"refused"} if refused else set())
+    assert name_of(cuts / "end" / "journal.db") == "new"
+
+
+@pytest.mark.parametrize("made", [stopped_cleanly, killed])
+def test_what_was_in_its_place_is_whole(tmp_path: Path, made: Callable[[Path], Path]) -> None:
+    path = made(tmp_path)
+    aside = restore(path, named(tmp_path / "copy.db", "new"))
+    assert (name_of(aside), name_of(path)) == ("old", "new")
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_file_longer_than(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_cannot_be_written_is_not_the_backups_fault_and_leaves_nothing(tmp_path: Path) -> None:
+    path, copy = stopped_cleanly(tmp_path), named(tmp_path / "copy.db", "new")
+    with (
+        no_file_longer_than(INDEX_BYTES),
+        pytest.raises(JournalUnwritable, match=r"journal\.db: the backup cannot be put in its place"),
+    ):
+        restore(path, copy)
+    assert not list(tmp_path.glob("*.new*"))
+    assert name_of(path) == "old"
+
+
+def test_what_cannot_be_copied_for_a_check_is_not_the_journals_fault(tmp_path: Path) -> None:
+    path, beside = stopped_cleanly(tmp_path), tmp_path / "beside"
+    beside.mkdir()
+    with no_file_longer_than(INDEX_BYTES), pytest.raises(Failed, match="cannot be copied") as found:
+        copy_beside(path, beside / "journal.db")
+    assert not isinstance(found.value, JournalRefused)
+    assert not list(beside.iterdir())

@@ -9,8 +9,6 @@ import pytest
 from kit.service import Agent, Cluster, Running, running
 
 from cosched.wire import messages as wire
-from space_scheduler.service.access import accounts
-from space_scheduler.service.access.accounts import Remembered
 from space_scheduler.service.link import bans as link_bans
 
 NUMBERS = {"bob": 1002, "eve": 1003, "zoe": 1004}
@@ -85,7 +83,7 @@ async def test_a_directory_that_is_away_takes_no_ban_back(cluster: Cluster, dire
 async def test_who_is_not_found_is_looked_for_again(
     cluster: Cluster, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounts, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(link_bans, "_LASTS_S", 0.0)
     monkeypatch.setattr(link_bans, "_APART_S", 0.0)
     directory.away = True
     async with running(cluster) as service, at_desk(service, "bob"):
@@ -125,32 +123,3 @@ async def test_the_same_names_are_looked_up_once_and_others_not_at_once(
         entry = service.service.book.entry("n1")
         await service.until(lambda: entry.word.cpu_ratio == 0.25, "heard")
         assert directory.asked == ["bob"]
-
-
-async def test_what_is_remembered_is_bounded_and_asked_again_in_time() -> None:
-    now_s = [0.0]
-    asked: list[str] = []
-
-    def look_up(name: str) -> int | None:
-        asked.append(name)
-        return NUMBERS.get(name)
-
-    remembered = Remembered(look_up, lambda: now_s[0])
-    assert remembered.due(("bob", "stranger")) == ("bob", "stranger")
-    await remembered.look_up(("bob", "stranger"))
-    assert (remembered.get("bob"), remembered.get("stranger")) == (1002, None)
-    assert remembered.due(("bob", "stranger")) == ()
-    now_s[0] = accounts._AGAIN_S
-    assert remembered.due(("bob", "stranger")) == ("stranger",)
-    now_s[0] = accounts._FRESH_S
-    assert remembered.due(("bob",)) == ("bob",)
-    del NUMBERS["bob"]
-    try:
-        await remembered.look_up(("bob",))
-    finally:
-        NUMBERS["bob"] = 1002
-    assert remembered.get("bob") == 1002, "what was found once is not forgotten for a failure"
-    await remembered.look_up(tuple(f"nobody-{n}" for n in range(accounts._MOST)))
-    assert remembered.get("bob") is None
-    assert len(remembered._again_s) == accounts._MOST
-    remembered.close()

@@ -11,7 +11,7 @@ from kit.page import entered, events
 from kit.service import ME, Cluster, Running, running
 from kit.waiting import BOUND_S
 
-from space_scheduler.service.access import operators
+from space_scheduler.service.access import lookups, operators
 from space_scheduler.service.access.lookups import LASTS_S, Lookups
 from space_scheduler.service.api import api
 from space_scheduler.service.page import streams
@@ -50,6 +50,34 @@ async def test_a_question_that_fails_is_asked_again() -> None:
         with pytest.raises(ZeroDivisionError):
             await known.learn("0")
     assert known.get("0") is None
+
+
+async def test_what_failed_leaves_the_answer_before_and_is_due_again_in_time() -> None:
+    now_s, numbers = [0.0], {"bob": 1002}
+    known: Lookups[str, int] = Lookups(numbers.__getitem__, lambda: now_s[0], lasts_s=60)
+    assert known.due(("bob", "stranger")) == ["bob", "stranger"]
+    assert await known.learn("bob") == 1002
+    with pytest.raises(KeyError):
+        await known.learn("stranger")
+    assert known.due(("bob", "stranger")) == []
+    now_s[0] = 60
+    assert known.due(("bob", "stranger")) == ["bob", "stranger"]
+    del numbers["bob"]
+    with pytest.raises(KeyError):
+        await known.learn("bob")
+    assert known.get("bob") == 1002
+    assert known.due(("bob",)) == []
+    known.close()
+
+
+async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "_MOST", 3)
+    known: Lookups[int, int] = Lookups(abs)
+    for key in range(5):
+        await known.learn(key)
+    assert [known.get(key) for key in range(5)] == [None, None, 2, 3, 4]
+    assert known.due(range(5)) == [0, 1]
+    known.close()
 
 
 async def test_while_a_directory_is_silent_others_are_answered(

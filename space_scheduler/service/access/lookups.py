@@ -1,13 +1,14 @@
 """What the host's name services (NSS) say, which may be a directory of the whole site: slow, or silent for a while.
 
-They are asked in threads of their own, and the event loop reads what is known. An answer counts for :data:`LASTS_S`, so
-a change is seen within that time, and no flood of requests reaches the directory: of each key there is one question at
-a time, for whom several may wait.
+They are asked in threads of their own, and the event loop reads what is known. An answer counts for a while, so a
+change is seen within that time, and no flood of requests reaches the directory: of each key there is one question at a
+time, for whose answer several may wait. A question that fails leaves the answer before: a service that is away, and one
+that knows a key no more, say the same.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
@@ -18,29 +19,41 @@ _THREADS: Final = 4
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class Lookups(Generic[Key, Found]):
-    """Answers by key, the one that was asked for first at the beginning."""
+    """Answers by key, the one that was asked for first at the beginning. All methods are called on one event loop."""
 
-    def __init__(self, ask: Callable[[Key], Found], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, ask: Callable[[Key], Found], now_s: Callable[[], float] = time.monotonic, lasts_s: float = LASTS_S
+    ) -> None:
+        """``ask`` raises what :meth:`learn` is to raise; an answer counts for ``lasts_s``."""
         self._ask = ask
         self._now_s = now_s
+        self._lasts_s = lasts_s
         self._known: dict[Key, tuple[float, Found]] = {}
+        self._asked_s: dict[Key, float] = {}
         self._asking: dict[Key, asyncio.Future[Found]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "names")
 
     async def learn(self, key: Key) -> Found:
         """Have an answer that is not too old; that answer."""
         known = self._known.get(key)
-        if known is not None and self._now_s() - known[0] < LASTS_S:
+        if known is not None and self._now_s() - known[0] < self._lasts_s:
             return known[1]
         asking = self._asking.get(key)
         if asking is None:
             asking = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, key)
             self._asking[key] = asking
+            _put(self._asked_s, key, self._now_s())
             asking.add_done_callback(lambda answered: self._answered(key, answered))
         return await asyncio.shield(asking)  # others wait for it, too
+
+    def due(self, keys: Iterable[Key]) -> list[Key]:
+        """Those that nobody has asked for, in vain or not, for as long as an answer counts."""
+        now_s = self._now_s()
+        return [key for key in keys if now_s - self._asked_s.get(key, now_s - self._lasts_s) >= self._lasts_s]
 
     def get(self, key: Key) -> Found | None:
         """The last answer, however old; None where nobody has asked."""
@@ -51,7 +64,16 @@ class Lookups(Generic[Key, Found]):
         del self._asking[key]
         if answered.cancelled() or answered.exception() is not None:
             return
-        self._known.pop(key, None)
-        self._known[key] = self._now_s(), answered.result()
-        if len(self._known) > _MOST:
-            del self._known[next(iter(self._known))]
+        _put(self._known, key, (self._now_s(), answered.result()))
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _put(kept: dict[Key, Value], key: Key, value: Value) -> None:
+    """As the newest; the oldest goes where there are too many."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _MOST:
+        del kept[next(iter(kept))]

@@ -6,12 +6,13 @@ banned, but for users whose name is known and is not in the word any more.
 """
 
 import asyncio
+import pwd
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from cosched.wire import messages as wire
-from space_scheduler.service.access.accounts import Remembered, name_of, number_of
+from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.launch.inputs import AnyInput, OwnerSaid
 from space_scheduler.service.launch.nodes import NodeBook
 from space_scheduler.service.link.session import Session
@@ -20,6 +21,8 @@ from space_scheduler.service.link.session import Session
 _WAIT_S: Final = 2.0
 #: Names of one session are looked up so often at most.
 _APART_S: Final = 1.0
+#: How long an answer counts, and how long after a question in vain there is another.
+_LASTS_S: Final = 60.0
 
 
 class Bans:
@@ -31,14 +34,14 @@ class Bans:
         self._feed = feed
         self._sessions = sessions
         self._closed = False
-        self.numbers = Remembered(number_of)
-        self.names = Remembered(name_of)
+        self._numbers: Lookups[str, int] = Lookups(_number_of, lasts_s=_LASTS_S)
+        self._names: Lookups[int, str] = Lookups(_name_of, lasts_s=_LASTS_S)
 
     async def said(self, session: Session, word: wire.OwnersWord) -> None:
         """Hand on a word; within a moment, with what is known by then."""
         session.word = word
         if asked := self._ask(session, word):
-            await asyncio.wait(asked, timeout=_WAIT_S)
+            await asyncio.wait([asked], timeout=_WAIT_S)
         if session.word is word and self._sessions.get(session.name) is session and not self._closed:
             self._tell(session, word)
 
@@ -53,40 +56,45 @@ class Bans:
     def close(self) -> None:
         """Look up nothing more."""
         self._closed = True
-        self.numbers.close()
-        self.names.close()
+        self._numbers.close()
+        self._names.close()
 
-    def _ask(self, session: Session, word: wire.OwnersWord) -> list[asyncio.Future[object]]:
+    def _ask(self, session: Session, word: wire.OwnersWord) -> "asyncio.Future[list[object]] | None":
         """Have looked up what is due, if it is time."""
         now_s = time.monotonic()
-        names = self.numbers.due(word.bans)
-        numbers = self.names.due(self._recorded(session)) if self._unknown(word) else ()
+        names = self._numbers.due(word.bans)
+        numbers = self._names.due(self._recorded(session)) if self._unknown(word) else []
         if not (names or numbers) or now_s - session.looked_up_s < _APART_S:
-            return []
+            return None
         session.looked_up_s = now_s
-        asked: list[asyncio.Future[object]] = []
-        if names:
-            asked.append(asyncio.ensure_future(self.numbers.look_up(names)))
-        if numbers:
-            asked.append(asyncio.ensure_future(self.names.look_up(numbers)))
-        return asked
+        return asyncio.gather(
+            *map(self._numbers.learn, names), *map(self._names.learn, numbers), return_exceptions=True
+        )
 
     def _tell(self, session: Session, word: wire.OwnersWord) -> None:
         session.banned = self._banned(session, word)
         self._feed(OwnerSaid(session.name, word, session.banned))
 
     def _banned(self, session: Session, word: wire.OwnersWord) -> tuple[int, ...]:
-        found = {number for name in word.bans if (number := self.numbers.get(name)) is not None}
+        found = {number for name in word.bans if (number := self._numbers.get(name)) is not None}
         if self._unknown(word):
             found.update(each for each in self._recorded(session) if self._may_be_meant(each, word))
         return tuple(sorted(found))
 
     def _unknown(self, word: wire.OwnersWord) -> bool:
-        return any(self.numbers.get(name) is None for name in word.bans)
+        return any(self._numbers.get(name) is None for name in word.bans)
 
     def _may_be_meant(self, number: int, word: wire.OwnersWord) -> bool:
-        name = self.names.get(number)
+        name = self._names.get(number)
         return name is None or name in word.bans
 
     def _recorded(self, session: Session) -> tuple[int, ...]:
         return self._book.entry(session.name).recorded_bans
+
+
+def _number_of(name: str) -> int:
+    return pwd.getpwnam(name).pw_uid
+
+
+def _name_of(number: int) -> str:
+    return pwd.getpwuid(number).pw_name

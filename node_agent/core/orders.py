@@ -126,6 +126,10 @@ class OrderRules:
 
     def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
         key, memory = order_key(message), self._memory
+        if attempt is not None and attempt.forgotten:
+            # to a scheduler whose journal was put back a number is free that a job had which it knows no more
+            self._groups.discard(key)
+            attempt = None
         if attempt is not None and not attempt.found:
             return (yield from renewed(memory, message, attempt))
         yield from fitting_grant(memory.node, message, message.user)

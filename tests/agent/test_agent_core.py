@@ -286,6 +286,34 @@ def test_what_was_forgotten_without_a_kill_is_not_mentioned_again(world: World) 
     assert world.heard == before
 
 
+@pytest.mark.parametrize("by_kill", [True, False])
+def test_a_scheduler_whose_journal_was_put_back_may_give_the_number_of_a_job_that_is_forgotten(
+    world: World, by_kill: bool
+) -> None:
+    """What the job before has written goes: nobody knows of it. Late orders of that job are refused as ever."""
+    started(world)
+    world.guard_ends(KEY, wire.Exit(0))
+    if by_kill:
+        world.order(kill())
+    world.settle()
+    world.order(order(wire.Forget, 4))
+    world.settle()
+    world.output_removed.clear()
+    again = wire.OrderId(*KEY, 11)
+    world.order(prepare(FENCE, again))
+    world.settle()
+    assert world.heard[-1] == wire.Prepared(again)
+    assert world.output_removed == [KEY]
+    world.order(run(2))
+    assert world.heard[-1] == wire.Refused(run(2).order, "stale", "order 11 was obeyed already")
+    world.order(run(12))
+    world.settle()
+    assert world.heard[-1] == wire.Started(run(12).order, 4711)
+    world.order(kill(13))
+    world.settle()
+    assert world.heard[-1] == END
+
+
 def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:
     started(world)
     world.order(order(wire.Forget, 3))

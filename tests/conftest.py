@@ -66,32 +66,41 @@ _left_out = pytest.StashKey[Counter[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="two minutes: no labs, no agents, nothing slow")
+    parser.addoption("--whole", action="store_true", help="also what is marked slow; so is it where tests are chosen")
     parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
     parser.addoption("--long", action="store_true", help="also the tests that take minutes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = Counter()
+    option = config.option
+    if not hasattr(config, "workerinput"):  # a worker has been told
+        chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
+        option.whole = bool(option.whole or option.long or chosen)
     if config.getoption("--quick") and "HYPOTHESIS_PROFILE" not in os.environ:
         hypothesis.settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--quick"):
-        kept = []
-        for item in items:
-            folder = folder_of(item)
-            slow = item.get_closest_marker("slow") is not None
-            if folder in QUICK_FOLDERS and not slow:
-                kept.append(item)
-            else:
-                config.stash[_left_out][f"{folder} (slow)" if folder in QUICK_FOLDERS else folder] += 1
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        items[:] = kept
+    left_out = [item for item in items if not wanted(config, item)]
+    if left_out:
+        for item in left_out:
+            slow = item.get_closest_marker("slow") and (not config.option.quick or folder_of(item) in QUICK_FOLDERS)
+            config.stash[_left_out][f"{folder_of(item)} (slow)" if slow else folder_of(item)] += 1
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if wanted(config, item)]
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)  # who must run one by one begins first
     for item in items:
         if item.get_closest_marker("oracle"):
             item.user_properties.append(("oracle", True))  # travels in the reports, also between processes
+
+
+def wanted(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether the options leave the item in."""
+    slow = item.get_closest_marker("slow") is not None
+    if config.option.quick:
+        return folder_of(item) in QUICK_FOLDERS and not slow
+    return config.option.whole or not slow
 
 
 def folder_of(item: pytest.Item) -> str:
@@ -166,20 +175,20 @@ def oracle_dir() -> Path:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was not run and why, and whether the oracle was asked. Pytest's own closing line stays the last."""
-    tell_quick(terminalreporter)
+    tell_left_out(terminalreporter)
     tell_skipped(terminalreporter)
     tell_oracle(terminalreporter)
 
 
-def tell_quick(reporter: pytest.TerminalReporter) -> None:
-    """What --quick left out, by folder; the process that ran no tests itself has to count them anew."""
-    if not reporter.config.getoption("--quick"):
-        return
-    left_out = reporter.config.stash[_left_out]
+def tell_left_out(reporter: pytest.TerminalReporter) -> None:
+    """What --quick or the want of --whole left out, by folder; a process that ran no tests itself has no numbers."""
+    option, left_out = reporter.config.option, reporter.config.stash[_left_out]
     counts = ", ".join(f"{folder} {number}" for folder, number in sorted(left_out.items()))
-    names = ", ".join(QUICK_FOLDERS)
-    what = counts or f"all but {names}, and there what is marked slow"
-    reporter.write_line(f"quick: left out: {what}. Properties had 20 examples. All of it: ./run test")
+    if option.quick:
+        what = counts or f"all but {', '.join(QUICK_FOLDERS)}, and there what is marked slow"
+        reporter.write_line(f"quick: left out: {what}. Properties had 20 examples. All of it: ./run test --whole")
+    elif not option.whole:
+        reporter.write_line(f"left out: {counts or 'what is marked slow'}. With it, as in CI: ./run test --whole")
 
 
 def tell_skipped(reporter: pytest.TerminalReporter) -> None:

@@ -25,6 +25,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], list[tuple[dict[str, int], bo
     return layout, [({f"n{node}": cpus for node, cpus in enumerate(each)}, waits) for each, waits in maps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_row_meets_every_step_once_after_any_maps(tmp_path: Path, system: str) -> None:
     program = counting(system, tmp_path)

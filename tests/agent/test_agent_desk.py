@@ -123,6 +123,7 @@ async def test_sources_that_fail_are_named_and_the_desk_counts_as_occupied(
         assert scheduler.beats["a"].armed
 
 
+@pytest.mark.slow
 async def test_nobody_is_overlooked_where_nothing_is_heard(cluster: Cluster) -> None:
     """Without events a key is seen at the next look, twice a second however seldom the agent looks otherwise.
 

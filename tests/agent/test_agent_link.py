@@ -201,6 +201,7 @@ async def test_what_was_never_prepared_is_empty_at_once_guard_or_none(cluster: C
         assert (await scheduler.next("a", wire.Refused)).code == "stale"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_heartbeat_says_that_the_guard_does_not_answer(cluster: Cluster, how: signal.Signals) -> None:
     node = cluster.node("a")

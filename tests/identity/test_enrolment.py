@@ -168,6 +168,7 @@ def office() -> Iterator[Office]:
         made.close()
 
 
+@pytest.mark.slow
 def test_a_host_becomes_a_node_runs_a_job_and_ceases_to_be_one(office: Office) -> None:
     status, (outcome,), error = office.node("add", "desk1=127.0.0.1")
     assert (status, outcome["problem"], outcome["notes"]) == (0, "", []), (outcome, error)
@@ -239,6 +240,7 @@ def test_a_host_key_that_is_not_known_or_has_changed_is_refused_with_what_to_do(
     assert not (office.base / "desk2").exists()
 
 
+@pytest.mark.slow
 def test_what_fails_on_the_way_is_told_and_leaves_nobody_admitted(office: Office, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger], check=True, timeout=BOUND_S)

@@ -100,6 +100,7 @@ async def test_who_calls_again_with_it_is_not_taken_for_renewed_meanwhile() -> N
         files.close()
 
 
+@pytest.mark.slow
 async def test_it_expires_while_the_link_is_open(files: Cluster) -> None:
     issue(files.identity, "node", "n1", files.path / "node-n1", life=timedelta(seconds=4))
     async with running(files) as service, service.agent("n1") as agent:

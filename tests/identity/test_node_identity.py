@@ -90,6 +90,7 @@ def test_a_certificate_of_another_key_changes_nothing(office: Path, tmp_path: Pa
     assert {path.name: path.read_bytes() for path in (etc / "identity").iterdir()} == before
 
 
+@pytest.mark.slow
 def test_what_was_never_asked_for_is_not_accepted(office: Path, tmp_path: Path) -> None:
     request = node("request", "desk1", "--etc", tmp_path / "one").stdout
     signed = node("sign", "desk1", "--cluster", office, given=request).stdout

@@ -60,6 +60,7 @@ def test_clusters_are_apart_by_the_delay_and_the_rate_and_leave_nothing(tier: in
         assert bench.left() == []
 
 
+@pytest.mark.slow
 def test_a_link_is_cut_between_two_clusters_of_three_and_mended(root_bench: Bench) -> None:
     bench = root_bench
     bench.up("--clusters", "1,1,1")

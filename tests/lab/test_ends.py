@@ -22,6 +22,7 @@ def gone(bench: Bench) -> bool:
     return bench.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_up_that_is_interrupted_at_any_moment_leaves_nothing(tiered_bench: Tiered, number: signal.Signals) -> None:
     bench, tier = tiered_bench
@@ -125,6 +126,7 @@ def test_a_service_that_dies_at_once_is_told_with_its_log_and_nothing_is_left(ro
     assert gone(root_bench)
 
 
+@pytest.mark.slow
 def test_a_checkout_under_tmp_with_spaces_in_its_path_works(root_bench: Bench) -> None:
     checkout = root_bench.runtime.parent / "a checkout with spaces"
     checkout.mkdir()
@@ -144,6 +146,7 @@ def test_a_checkout_under_tmp_with_spaces_in_its_path_works(root_bench: Bench) -
     assert told["nodes"][0]["services"] == {"guard": "running", "agent": "running", "user": "running"}
 
 
+@pytest.mark.slow
 def test_the_user_at_a_desk_is_seen_as_present(tiered_bench: Tiered) -> None:
     bench, tier = tiered_bench
     if tier == 3:

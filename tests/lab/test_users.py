@@ -13,6 +13,7 @@ from cosched.apps.lab.plan import PEER_PORT, USER_PORT
 from local_load.schedule import recorded
 
 
+@pytest.mark.slow
 @pytest.mark.system("curl")
 def test_users_come_and_go_by_a_trace_hold_what_the_contract_leaves_and_talk_to_the_head(root_bench: Bench) -> None:
     bench = root_bench

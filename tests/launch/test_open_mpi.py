@@ -88,6 +88,7 @@ def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how
     wait_for(lambda: processes_in(system.hosts) == [], "the end of all ranks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tasks", "moments_ms"),
     [([2], (0, *range(50, 150, 10))), ([1, 1], (0, 20, 60))],

@@ -56,6 +56,7 @@ def renew_all(lab: Lab, cluster: Path) -> None:
         until(lambda: all(node.state == "up" for node in client.nodes()), "all nodes to be up")
 
 
+@pytest.mark.slow
 def test_a_running_mpi_job_survives_the_whole_rotation(tmp_path_factory: pytest.TempPathFactory) -> None:
     shared = tmp_path_factory.mktemp("rotation")
     with Lab.up(nodes=2, cpus=1, name=f"rotation-{os.getpid()}", keep=[shared]) as lab, lab.client() as client:

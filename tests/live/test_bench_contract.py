@@ -18,6 +18,7 @@ _MODULE = ("-m", "cosched.apps.cli.main")
 _COMMAND = ("bench", "contract", "--tasks=1", "--rounds=1", "--seconds=2", "--reactions=1", "--tries=3")
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("live")
 @pytest.mark.parametrize(
     "desk", [*(pytest.param(each, marks=pytest.mark.long) for each in ("made for it", "a lab's")), "this machine's"]

@@ -21,6 +21,7 @@ _CELL = ("yield, 1 ms", "one computing task")
 _COMMAND = ("--works", _CELL[0], "--beside", "one", "--rounds=1", "--seconds=0.5", "--tries=3")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["made for it", "a lab"])
 def test_a_short_round_of_one_cell(tmp_path: Path, place: str) -> None:

@@ -13,6 +13,7 @@ from kit.needs import need_root
 pytestmark = pytest.mark.xdist_group("live")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("desks", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_short_round(tmp_path: Path, desks: int) -> None:
     pytest.importorskip("mpi4py")

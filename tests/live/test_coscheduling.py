@@ -102,6 +102,7 @@ def raised(client: Client) -> dict[str, float]:
     return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in lines}
 
 
+@pytest.mark.slow
 def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     before = raised(client)
@@ -203,6 +204,7 @@ def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> 
     assert not levers(shared)
 
 
+@pytest.mark.slow
 def test_whether_a_program_computes_or_communicates_is_measured_and_remembered(on_shared: Jobs) -> None:
     client = on_shared.client
     scripts = {"comm": (f"exec mpirun {PULSE} --rounds 6000", 2), "cpu": (f"{COMPUTES} --rounds 6000", 1)}

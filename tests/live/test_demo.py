@@ -154,11 +154,13 @@ def test_the_demo_ends_well_and_leaves_nothing(place: Place, tier: int) -> None:
     assert told["user"]["calls"]["key"]["count"] > 20
 
 
+@pytest.mark.slow
 def test_a_short_demo_of_root_ends_well_and_leaves_nothing(place: Place) -> None:
     need_tier(1)
     short(place, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", [2, 3])
 def test_a_short_demo_of_an_ordinary_user_ends_well_and_leaves_nothing(users_place: Place, tier: int) -> None:
     short(users_place, tier, *(["--tier", "3"] if tier == 3 else []))
@@ -209,6 +211,7 @@ INTERRUPTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("who", "tier", "late_s"), INTERRUPTED)
 def test_an_interrupted_demo_leaves_nothing(request: pytest.FixtureRequest, who: str, tier: int, late_s: float) -> None:
     need_tier(tier if who == "root" else 3)

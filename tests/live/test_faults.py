@@ -9,6 +9,7 @@ from cosched.apps.lab import tiers
 pytestmark = pytest.mark.xdist_group("faults")
 
 
+@pytest.mark.slow
 def test_whoever_is_killed_every_job_ends_once_and_nothing_is_left() -> None:
     need_tier_1()
     tried = [
@@ -25,6 +26,7 @@ def test_whoever_is_killed_every_job_ends_once_and_nothing_is_left() -> None:
     assert sum(hit.values()) == len(tried)
 
 
+@pytest.mark.slow
 def test_who_is_looked_for_late_is_still_met_in_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a busy machine: after three seconds, of a program that usually computes for one."""
     need_tier_1()

@@ -9,6 +9,7 @@ from cosched.apps.lab import tiers
 pytestmark = pytest.mark.xdist_group("faults")
 
 
+@pytest.mark.slow
 def test_a_job_is_folded_for_the_head_and_gets_its_processors_back_whoever_is_killed() -> None:
     if (possible := tiers.best(1)).tier != 1:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
@@ -18,6 +19,7 @@ def test_a_job_is_folded_for_the_head_and_gets_its_processors_back_whoever_is_ki
     assert came["guard met"] == 1
 
 
+@pytest.mark.slow
 def test_a_malleable_job_gives_up_processors_and_gets_them_back_whoever_is_killed() -> None:
     if (possible := tiers.best(1)).tier != 1:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")

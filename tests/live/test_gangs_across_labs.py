@@ -134,6 +134,7 @@ def test_users_are_told_where_components_lie(two_labs: Lab, jobs: Jobs) -> None:
 OTHERS = (("prepare", False), ("launch", False), ("launch", True), ("run", True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "requeue"),
     [("prepare", True), ("run", False), *(pytest.param(*each, marks=pytest.mark.long) for each in OTHERS)],
@@ -178,6 +179,7 @@ def test_a_link_cut_at_any_moment_leaves_one_end_no_half_gang_and_nothing(
     wait_until_clean(two_labs, before)
 
 
+@pytest.mark.slow
 def test_a_scheduler_cut_off_from_a_lab_adopts_what_ran_wholly_there_and_starts_nothing_there(
     two_labs: Lab, jobs: Jobs, systems: Systems
 ) -> None:

@@ -83,6 +83,7 @@ def hung(lab: Lab) -> Iterator[Hung]:
     made.wake()
 
 
+@pytest.mark.slow
 def test_a_hung_guard_holds_no_job_at_any_step(lab: Lab, hung: Hung) -> None:
     with lab.client() as client:
         steps = {"run": in_state(client, "running"), "end": in_state(client, "running")}

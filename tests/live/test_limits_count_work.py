@@ -27,6 +27,7 @@ def shared() -> Iterator[Lab]:
         yield up
 
 
+@pytest.mark.slow
 def test_a_job_beside_another_runs_until_it_has_done_the_work_of_its_limit(shared: Lab) -> None:
     with shared.client() as client:
         jobs = Jobs(client, {"PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin"})

@@ -13,6 +13,7 @@ from cosched.apps.lab import tiers
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("live")
 def test_one_round_of_one_checkout_finds_every_cost() -> None:
     if (possible := tiers.best(1)).tier != 1:

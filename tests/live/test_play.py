@@ -99,6 +99,7 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
     return pq.read_table(tmp_path / "out.parquet").to_pylist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_play_of_real_jobs_that_was_killed_goes_on_and_all_of_their_work_is_done(
     begin: Begin, client: Client, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ while time.process_time() < float(os.environ["PLAY_SECONDS"]):
 """
 
 
+@pytest.mark.slow
 def test_what_a_job_held_over_time_is_in_its_row(tmp_path: Path) -> None:
     """The third, backfilled beside the first, is folded for the second, and has its CPUs again when that has ended."""
     if (possible := tiers.best(1)).tier != 1:

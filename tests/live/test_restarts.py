@@ -100,6 +100,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield Bench(lab, shared, client)
 
 
+@pytest.mark.slow
 def test_the_scheduler_restarted_twice_and_while_it_recovers_adopts_what_runs(bench: Bench) -> None:
     jobs = bench.four_running("scheduler")
     before = bench.processes(jobs)

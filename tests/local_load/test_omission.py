@@ -66,6 +66,7 @@ def _sleeps(process: "subprocess.Popen[Any]") -> int:
     return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
+@pytest.mark.slow
 def test_the_probe_sees_what_an_independent_program_sees_and_a_closed_loop_hides(
     running: tuple[Probed, dict[str, "subprocess.Popen[str]"]],
 ) -> None:

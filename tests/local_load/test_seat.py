@@ -173,6 +173,7 @@ def test_a_profile_is_held_for_five_minutes(profile: str, seed: str) -> None:
     assert document["probe"]["within_budget"]
 
 
+@pytest.mark.slow
 def test_what_he_says_of_cpu_and_memory_is_what_the_kernel_accounts() -> None:
     with user("--profile", "internet", "--seconds", "600", "--json", "--memory", "512MiB") as process:
         wait_until_he_types(process)
@@ -266,6 +267,7 @@ def test_a_nodes_memory_is_its_control_groups(small_group: Path) -> None:
     assert int((small_group / "memory.failcnt").read_text()) == 0
 
 
+@pytest.mark.slow
 def test_a_recorded_presence_is_replayed(tmp_path: Path) -> None:
     """Present for a while, away, present again: as many sessions, and only then a terminal."""
     trace = tmp_path / "trace.csv"

@@ -9,6 +9,7 @@ from cosched.monitoring import alerts
 pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("live")]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_stops_is_told_alone_and_then_no_more() -> None:
     need_root()
     told: list[str] = []

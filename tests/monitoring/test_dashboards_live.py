@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.system("prometheus"), pytest.mark.xdist_group("live")]
 NO_ALERT = {(CLUSTER.uid, "Alerts that fire")}
 
 
+@pytest.mark.slow
 def test_a_lab_without_a_fault_fills_the_panels_of_cluster_and_desk() -> None:
     need_root()
     with (

@@ -107,6 +107,7 @@ def test_the_sum_of_the_packed_log_is_that_of_the_archives_file(log_path: Path) 
         pytest.skip(f"needs the log as the archive packs it: this copy was packed anew ({packed})")
 
 
+@pytest.mark.slow
 def test_the_starts_have_the_digest_kept(kept: dict[str, str], log_path: Path) -> None:
     outcome = run(log_path, kept["preset"], estimate=kept["estimate"])
     assert digest_of_starts(starts_s(outcome)) == kept["sha256_starts"]

@@ -74,6 +74,7 @@ def test_a_program_can_run_for_a_time_instead(tmp_path: Path) -> None:
     assert report["verified"]
 
 
+@pytest.mark.slow
 def test_a_program_tells_how_far_it_is_until_it_is_ended(tmp_path: Path) -> None:
     ended = mpirun(tmp_path, 2, "timeout", "8", *PROGRAM, "cg", "--tell", "0.3")
     assert ended.status != 0

@@ -90,6 +90,7 @@ async def node(guard: RealGuard) -> AsyncIterator[Node]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_turns_are_kept_while_the_scheduler_is_heard_and_end_with_its_silence(node: Node) -> None:
     node.told()
     await node.until(True)
@@ -160,6 +161,7 @@ async def test_a_mode_of_a_newer_scheduler_is_plain_linux(node: Node) -> None:
     assert not node.coscheduler.raises
 
 
+@pytest.mark.slow
 async def test_a_guard_that_hangs_is_given_up_and_found_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard_module, "_PATIENCE_S", 0.2)
     pid = node.guard.pid

@@ -67,6 +67,7 @@ def eased(guard: RealGuard) -> set[int]:
     return {pid for place in places(f"{guard.group}-{ENDINGS}") for pid in read_pids_below(str(place))}
 
 
+@pytest.mark.slow
 def test_a_launcher_without_ranks_is_eased_once_for_half_a_second_of_cpu(guard: RealGuard) -> None:
     rank = started(guard)
     launcher = number(guard.work / "launcher.pid")

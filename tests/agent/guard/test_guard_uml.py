@@ -77,6 +77,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.system("user-mode-linux")
 @pytest.mark.system("gcc")
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_guard_and_agent_are_services_of_systemds(memory: Path, kills: int) -> N
     assert passed == 7, output
 
 
+@pytest.mark.slow
 @pytest.mark.system("user-mode-linux")
 @pytest.mark.system("gcc")
 def test_a_kernel_that_can_delay_packets_carries_the_link_between_a_labs_clusters(memory: Path) -> None:

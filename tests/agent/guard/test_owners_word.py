@@ -134,6 +134,7 @@ def test_a_banned_users_jobs_are_refused_until_they_are_allowed_across_guards(gu
     guard.prepare()
 
 
+@pytest.mark.slow
 def test_a_ban_with_an_end_ends_by_itself(guard: RealGuard) -> None:
     desk(guard, "ban", user="bob", seconds=1)
     assert guard.event("desk")["word"]["bans"] == ["bob"]

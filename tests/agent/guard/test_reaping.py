@@ -103,6 +103,7 @@ def test_a_status_is_not_lost_and_orphans_are_reaped_now_and_then(groups: Cgroup
     assert apart(supervise) == 0
 
 
+@pytest.mark.slow
 def test_a_guards_supervisors_go_there(make_guard) -> None:
     guard: RealGuard = make_guard()
     guard.prepare(1)

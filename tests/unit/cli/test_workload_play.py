@@ -191,6 +191,7 @@ def test_a_play_that_was_killed_goes_on_and_submits_nothing_twice(call: Call, cl
     assert [{**row, "part": 0} for row in rows()] == [{**row, "part": 0} for row in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--resume", "--force"])
 def test_two_cannot_play_the_same(call: Call, client: Client, option: str) -> None:
     with begun("--scale", "0.2") as playing:
@@ -203,6 +204,7 @@ def test_two_cannot_play_the_same(call: Call, client: Client, option: str) -> No
     assert len(names(client)) == 5
 
 
+@pytest.mark.slow
 def test_a_service_that_is_restarted_is_waited_for(call: Call, service: Live) -> None:
     with begun("--scale", "0.2") as playing:
         wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
@@ -215,6 +217,7 @@ def test_a_service_that_is_restarted_is_waited_for(call: Call, service: Live) ->
     assert kinds()["part"] == 1
 
 
+@pytest.mark.slow
 def test_a_service_that_stays_away_ends_the_play_which_keeps_what_there_is(call: Call, service: Live) -> None:
     with begun("--scale", "0.2", "--patience", "100ms") as playing:
         wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")
@@ -246,6 +249,7 @@ def test_an_interrupt_cancels_the_jobs_of_the_play_alone(call: Call, client: Cli
     assert [job.job_id for job in client.jobs()] == [other]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_play_whose_service_is_away(call: Call, service: Live) -> None:
     with begun("--scale", "0.2") as playing:
         wait_for(lambda: kinds()["submitted"] >= 1, "a job to be submitted")

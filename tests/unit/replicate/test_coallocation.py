@@ -222,6 +222,7 @@ def test_a_run_on_its_way_is_that_of_its_first_jobs(cell: Cell) -> None:
 # the result
 
 
+@pytest.mark.slow
 def test_every_table_figure_and_claim_is_there(result: Result) -> None:
     assert set(result.tables) == {
         *("table1", "components", "figure1", "figure2", "fairness", "figure3", "figure4", "runs"),
@@ -237,6 +238,7 @@ def test_every_table_figure_and_claim_is_there(result: Result) -> None:
     assert {each.id for each in predicates} == set(ids)
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_precise_are_told_of(result: Result) -> None:
     rows = result.tables["runs"].as_dicts()
     assert len(rows) == len(dict.fromkeys(cells.every(SMALL)))

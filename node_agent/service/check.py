@@ -15,7 +15,7 @@ from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
-from cosched.identity.names import SCHEDULER
+from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
@@ -42,12 +42,25 @@ class Finding(msgspec.Struct, frozen=True):
 
 def findings(config: NodeConfig) -> Iterator[Finding]:
     """Look at everything an agent with these settings needs."""
+    yield from _asker(config)
     yield from _identity(config)
     yield _scheduler(config)
     yield _port(config)
     yield _rsh(config)
     yield from _enforcement(config)
     yield from _presence(config)
+
+
+def _asker(config: NodeConfig) -> Iterator[Finding]:
+    """Who asks, where that is neither root nor the agent's account: what such a one finds is not what holds here."""
+    _, key = certificate("node", Path(config.paths.identity))
+    try:
+        key.open("rb").close()
+    except PermissionError:
+        found = "not the agent's account: below is what this user could do here, not what the guard does; ask as root"
+        yield Finding("asked by", "warn", found)
+    except OSError:
+        return  # the certificate's line tells it
 
 
 def _identity(config: NodeConfig) -> Iterator[Finding]:

@@ -275,6 +275,16 @@ async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, clu
             await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
 
 
+async def test_a_long_reason_breaks_no_other_word(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        await page.service.post(f"/v1/nodes/{NODES[3]}/drain", {"reason": "a disk that fails " * 12})
+        await page.tab.until(f"({rows('nodes')}).some((text) => text.includes('that fails a disk'))")
+        jobs = "[...document.querySelectorAll('#nodes td[data-head=Jobs]')].filter((each) => each.innerText === 'none')"
+        tall = "(each) => { const range = document.createRange(); range.selectNodeContents(each); return range; }"
+        lines = await page.tab.js(f"{jobs}.map({tall}).map((range) => range.getClientRects().length)")
+        assert set(lines) == {1}
+
+
 async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(browser: Chromium, cluster: Cluster) -> None:
     async with shown(browser, cluster) as page:
         said = "document.getElementById('state').innerText"

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
+from node_agent.service import check
 from node_agent.service.check import findings
 
 
@@ -67,6 +69,18 @@ def test_who_is_not_the_agents_account_is_told_that_it_is_not_what_holds_here(
     monkeypatch.setattr(Path, "open", refused)
     first = next(findings(settings))
     assert (first.what, first.level, "ask as root" in first.found) == ("asked by", "warn", True)
+
+
+def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_node(cluster.node("a", start=False).config)
+    settings = msgspec.structs.replace(settings, presence=msgspec.structs.replace(settings.presence, sources=["input"]))
+    monkeypatch.setattr(check, "Terminals", None)  # neither can be asked
+    monkeypatch.setattr(check.sessions, "active", None)
+    found = {each.what: each.found for each in check.findings(settings)}
+    for source in ("terminals", "sessions"):
+        assert found[f"presence: {source}"] == "left out of presence.sources: not looked at"
+    assert "left out" not in found["presence: input"]
+    assert "presence: keys" not in found
 
 
 def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:

@@ -132,9 +132,9 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
     if only_list and duration is not None:
         raise BadInput("--for", "with --list", "--list alone")
     if user is not None:
+        _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
         if not _known(user):
             click.echo(f"no user of this computer is called {user}: is the name right?", err=True)
-        _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
         return
     bans = ask(path, {"do": "status"})["word"].get("bans")
     if bans is None:

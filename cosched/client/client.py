@@ -197,9 +197,9 @@ class Client:
         """POST /v1/certificates/revoke: they count no more."""
         return self._document("POST", "/v1/certificates/revoke", RevokedDoc, request)
 
-    def cluster(self) -> ClusterDoc:
-        """GET /v1/cluster."""
-        return self._document("GET", "/v1/cluster", ClusterDoc)
+    def cluster(self, timeout_s: float = ANSWER_S) -> ClusterDoc:
+        """GET /v1/cluster, for at most so long."""
+        return self._document("GET", "/v1/cluster", ClusterDoc, timeout_s=timeout_s)
 
     def metrics(self) -> str:
         """GET /metrics: what Prometheus scrapes."""

@@ -38,14 +38,14 @@ class Reach(NamedTuple):
     """What the desk can do to the rest of the guard.
 
     ``hold(held, since_us)`` stops and frees all jobs, for a time that began then; ``share(cpu_ratio)`` has the
-    contract follow the owner's word, ``probe(on)`` the wake-up probe; ``jobs()`` are shown, ``end(job)`` ends one
-    (None: all), ``ended()`` are those that were; ``is_job(pid)``: whether a process is one's. ``limits()`` is part of
-    the status, ``changed()`` is called after each decision.
+    contract follow the owner's word, ``probe(on)`` the wake-up probe, and says whether that may run; ``jobs()`` are
+    shown, ``end(job)`` ends one (None: all), ``ended()`` are those that were; ``is_job(pid)``: whether a process is
+    one's. ``limits()`` is part of the status, ``changed()`` is called after each decision.
     """
 
     hold: Callable[[bool, int], None]
     share: Callable[[float | None], None]
-    probe: Callable[[bool], None]
+    probe: Callable[[bool], bool]
     jobs: Callable[[], list[dict[str, Any]]]
     end: Callable[[int | None], list[int]]
     ended: Callable[[], list[list[int]]]
@@ -186,7 +186,8 @@ class Desk:
             self._word.set_hours(ask.windows)
         elif ask.do == "probe":
             self._word.allow_probe(ask.on)
-            self._to.probe(ask.on)
+            if not self._to.probe(ask.on) and ask.on:
+                raise Refusal("user", "node.toml allows no probe here (monitoring.wakeups, parallel)")
         else:
             self._word.share(ask.ratio)
             self._to.share(ask.ratio)

@@ -33,13 +33,14 @@ class WakeupProbe:
         self.problem = ""
         self.allow(True)
 
-    def allow(self, on: bool) -> None:
-        """The owner's word: whether it may run, where it is wanted."""
+    def allow(self, on: bool) -> bool:
+        """The owner's word: whether it may run, where it is wanted. Whether it may then."""
         self._next_us = 0 if on and self._wanted else None
         self.problem = ""
         if self._next_us is None:
             self.stop()
             self.problem = "the owner has switched it off" if self._wanted else "not wanted (monitoring.wakeups)"
+        return self._next_us is not None
 
     def due_us(self) -> int | None:
         """When :meth:`tick` is wanted; None: it is not."""

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
-from cosched.identity.names import SCHEDULER
+from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
@@ -42,12 +42,25 @@ class Finding(msgspec.Struct, frozen=True):
 
 def findings(config: NodeConfig) -> Iterator[Finding]:
     """Look at everything an agent with these settings needs."""
+    yield from _asker(config)
     yield from _identity(config)
     yield _scheduler(config)
     yield _port(config)
     yield _rsh(config)
     yield from _enforcement(config)
     yield from _presence(config)
+
+
+def _asker(config: NodeConfig) -> Iterator[Finding]:
+    """Who asks, where that is neither root nor the agent's account: what such a one finds is not what holds here."""
+    _, key = certificate("node", Path(config.paths.identity))
+    try:
+        key.open("rb").close()
+    except PermissionError:
+        found = "not the agent's account: below is what this user could do here, not what the guard does; ask as root"
+        yield Finding("asked by", "warn", found)
+    except OSError:
+        return  # the certificate's line tells it
 
 
 def _identity(config: NodeConfig) -> Iterator[Finding]:
@@ -135,7 +148,11 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:
-    for reading in _readings():
+    asked = config.presence.sources
+    for source in ("terminals", "sessions", "input"):
+        if source not in asked:
+            yield Finding(f"presence: {source}", "ok", "left out of presence.sources: not looked at")
+    for reading in _readings(asked):
         if reading.error:
             yield Finding(f"presence: {reading.source}", "warn", f"{reading.error}; unknown counts as present")
         elif reading.idle_s is None:
@@ -143,7 +160,8 @@ def _presence(config: NodeConfig) -> Iterator[Finding]:
         else:
             idle = "nobody" if reading.idle_s == float("inf") else f"last sign {reading.idle_s:.0f} s ago"
             yield Finding(f"presence: {reading.source}", "ok", idle)
-    yield _keys(config)
+    if "terminals" in asked:
+        yield _keys(config)
     pressure = Pressure(config.cgroup.mount, config.cgroup.desk)
     pressure.look(0.0)
     yield Finding("owner in pain", "warn" if pressure.problem else "ok", pressure.problem or pressure.sources)
@@ -163,18 +181,21 @@ def _keys(config: NodeConfig) -> Finding:
     return Finding("presence: keys", "ok", f"seen at once, by {by} on /dev/pts")
 
 
-def _readings() -> Iterator[Reading]:
-    """What the sources that can be asked from here see, each once."""
-    yield Terminals().reading(set)
-    try:
-        yield sessions.reading(sessions.active(), lambda _: None)
-    except OSError as error:
-        yield Reading("sessions", None, f"{error.filename}: {error.strerror}")
-    devices = Devices()
-    try:
-        yield devices.reading(0.0)
-    finally:
-        devices.close()
+def _readings(asked: Collection[str]) -> Iterator[Reading]:
+    """What those sources see that can be asked from here, each once."""
+    if "terminals" in asked:
+        yield Terminals().reading(set)
+    if "sessions" in asked:
+        try:
+            yield sessions.reading(sessions.active(), lambda _: None)
+        except OSError as error:
+            yield Reading("sessions", None, f"{error.filename}: {error.strerror}")
+    if "input" in asked:
+        devices = Devices()
+        try:
+            yield devices.reading(0.0)
+        finally:
+            devices.close()
 
 
 def _load(config: NodeConfig) -> Finding:

@@ -205,8 +205,9 @@ class Service:
     def _measured(self, core: Timed, jobs: Iterable[JobRecord]) -> Metrics:
         """What counts, and is told what to count."""
         metrics = Metrics(
-            core, self.config, self.book, self.link, self.launches.suspects.counted, self.host.path, self.certificates
-        )
+            core, self.host.clock.now_us, self.config, self.book, self.link, self.launches.suspects.counted,
+            self.host.path, self.certificates,
+        )  # fmt: skip
         core.journalled = metrics.service.commit.observe
         self.host.tell_passes(metrics.service.passes.observe)
         metrics.jobs.recovered(jobs)

@@ -1,13 +1,21 @@
 """``cosched agent --check`` and how an agent that cannot start says so."""
 
 import asyncio
+import errno
 import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
 from kit.agents import DEADLINE_S, Cluster, until
+
+from cosched.config.node import load_node
+from node_agent.service import check
+from node_agent.service.check import findings
 
 
 def cosched(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -44,6 +52,35 @@ def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None
     assert lines["grant key"].startswith("fail")
     assert lines["scheduler"].startswith("fail")
     assert lines["guard"].startswith("fail")
+
+
+def test_who_is_not_the_agents_account_is_told_that_it_is_not_what_holds_here(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def refused(self: Path, *given: Any) -> Any:
+        if self.name == "node.key":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(self, *given)
+
+    settings = load_node(cluster.node("a", start=False).config)
+    assert next(findings(settings)).what == "certificate"
+    monkeypatch.setattr(Path, "open", refused)
+    first = next(findings(settings))
+    assert (first.what, first.level, "ask as root" in first.found) == ("asked by", "warn", True)
+
+
+def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_node(cluster.node("a", start=False).config)
+    settings = msgspec.structs.replace(settings, presence=msgspec.structs.replace(settings.presence, sources=["input"]))
+    monkeypatch.setattr(check, "Terminals", None)  # neither can be asked
+    monkeypatch.setattr(check.sessions, "active", None)
+    found = {each.what: each.found for each in check.findings(settings)}
+    for source in ("terminals", "sessions"):
+        assert found[f"presence: {source}"] == "left out of presence.sources: not looked at"
+    assert "left out" not in found["presence: input"]
+    assert "presence: keys" not in found
 
 
 def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:

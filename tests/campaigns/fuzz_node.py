@@ -49,7 +49,7 @@ def desk(rng: random.Random, random_count: int, shaped_count: int) -> Counter[st
         reach = Reach(
             lambda *_: None,
             lambda _: None,
-            lambda _: None,
+            lambda on: on,
             list,
             lambda _: [],
             list,

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from cosched.apps.cli.monitoring import command
 from cosched.monitoring import alerts
+from space_scheduler.reasons import Why
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guide"
 METRICS, RUNBOOKS = "metrics", "runbooks"
@@ -27,6 +28,16 @@ def test_every_alert_has_a_runbook_that_says_what_it_means_what_to_look_at_and_w
         assert "**It means**" in section, name
         assert "**Do**" in section, name
         assert "**Look at**" in section or "as in [" in section, name
+
+
+def test_a_queue_that_is_stuck_is_told_in_the_words_that_the_runbook_goes_by() -> None:
+    section = (GUIDE / f"{RUNBOOKS}.md").read_text().split("## CoschedQueueStuck")[1].split("\n## ")[0]
+    named = [
+        words for line in re.findall(r"^- (.*?):", section, re.MULTILINE) for words in re.findall(r"\*(.+?)\*", line)
+    ]
+    assert len(named) >= 5
+    for words in named:
+        assert any(words in why.value for why in Why), words
 
 
 def test_files_are_rendered_for_a_site(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Counted:
         return found | dict.fromkeys(["sum"] * len(sums), sum(sums))
 
     def cpu(self) -> dict[str, float]:
-        (family,) = [each for each in self.series.collect(View(), []) if each.name == "cosched_user_cpu_seconds"]
+        (family,) = [each for each in self.series.collect(View(), [], 0) if each.name == "cosched_user_cpu_seconds"]
         return {each.labels["user"]: each.value for each in family.samples}
 
 
@@ -130,6 +130,6 @@ def test_cpu_is_counted_by_user_and_of_the_hundred_and_first_with_all_others() -
 
 def test_the_oldest_wait_is_of_those_that_may_start() -> None:
     held, old, new = record(1, JobState.HELD), record(2, JobState.QUEUED, submit_us=10 * S), record(3, JobState.QUEUED)
-    view = View(now_us=70 * S, jobs={1: held, 2: old, 3: new}, alive={JobState.QUEUED: 2, JobState.HELD: 1})
-    assert oldest_wait_s(view) == 60
-    assert oldest_wait_s(View(now_us=70 * S, jobs={1: held}, alive={JobState.HELD: 1})) == 0
+    view = View(now_us=20 * S, jobs={1: held, 2: old, 3: new}, alive={JobState.QUEUED: 2, JobState.HELD: 1})
+    assert oldest_wait_s(view, 70 * S) == 60, "by the clock, though nothing has happened for 50 s"
+    assert oldest_wait_s(View(jobs={1: held}, alive={JobState.HELD: 1}), 70 * S) == 0

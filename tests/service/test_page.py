@@ -131,8 +131,19 @@ async def test_who_sits_where_is_not_told(service: Running) -> None:
             _, whole = await stream.next("all")
     said = [node_of(whole, name)["availability"] for name in ("n1", "n2", "n3")]
     assert said == ["limited", "free", "not available"]
-    assert node_of(whole, "n3")["note"] == ""
+    assert node_of(whole, "n3")["note"] == "paused: its owner has paused parallel work there"
     assert not [word for word in ("dentist", "present", "away", "tty") if word in str(whole["nodes"])]
+
+
+async def test_a_guard_that_does_not_answer_is_told(service: Running) -> None:
+    visit = await entered(service)
+    async with service.agent("n1") as agent:
+        await service.until(lambda: bool(service.service.book.entry("n1").size), "up")
+        await agent.beat(guard="the guard has not answered 'status' for 5 s")
+        await service.until(lambda: service.service.book.entry("n1").drained, "drained")
+        async with events(service, visit) as stream:
+            _, whole = await stream.next("all")
+    assert node_of(whole, "n1")["note"] == "guard: the guard has not answered 'status' for 5 s"
 
 
 async def test_an_operators_word_is_told(service: Running) -> None:

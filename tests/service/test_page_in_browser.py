@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -272,6 +273,32 @@ async def test_used_links_and_ended_visits_say_what_to_do(browser: Chromium, clu
         await tab.until("document.getElementById('state').innerText.includes('Not connected')")
         async with running(cluster):
             await tab.until("document.getElementById('state').innerText.includes('This visit has ended')")
+
+
+async def test_a_long_reason_breaks_no_other_word(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        await page.service.post(f"/v1/nodes/{NODES[3]}/drain", {"reason": "a disk that fails " * 12})
+        await page.tab.until(f"({rows('nodes')}).some((text) => text.includes('that fails a disk'))")
+        jobs = "[...document.querySelectorAll('#nodes td[data-head=Jobs]')].filter((each) => each.innerText === 'none')"
+        tall = "(each) => { const range = document.createRange(); range.selectNodeContents(each); return range; }"
+        lines = await page.tab.js(f"{jobs}.map({tall}).map((range) => range.getClientRects().length)")
+        assert set(lines) == {1}
+
+
+async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(browser: Chromium, cluster: Cluster) -> None:
+    async with shown(browser, cluster) as page:
+        said = "document.getElementById('state').innerText"
+        ahead = "const now = Date.now; self.ahead = 0; Date.now = () => now() + self.ahead; 0"
+        await page.tab.js(ahead)
+        heard = await page.service.submit(hold=True, name="heard")
+        await page.tab.until(f"({rows('mine')}).some((text) => text.trim().startsWith('{heard} '))")
+        before = await page.tab.js("new Date().toTimeString().slice(0, 5)")
+        await page.tab.js("self.ahead = 600_000; 0")  # ten minutes later
+        await page.service.service.stop()
+        text = await page.tab.until(f"{said}.includes('Not connected') && {said}")
+        hour, minute = map(int, re.findall(r"(\d\d):(\d\d)", text)[0])
+        late = (hour * 60 + minute - int(before[:2]) * 60 - int(before[3:])) % (24 * 60)
+        assert late <= 2, (text, before)
 
 
 async def test_axe_finds_nothing_serious(browser: Chromium, cluster: Cluster, tmp_path: Path) -> None:

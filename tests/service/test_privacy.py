@@ -15,8 +15,7 @@ from cosched.model.contract import SocialContract
 from cosched.model.desk import ContractReason, DeskReport
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
-from space_scheduler.service.api.privacy import BY_ITS_OWNER
-from space_scheduler.service.launch.owners import PAUSED
+from space_scheduler.service.launch.owners import BY_ITS_OWNER, PAUSED
 
 USAGE = wire.Usage(0.5, 1.25, 0.125, 1 << 20, 3 << 20, 1 << 21, 1 << 28, 2.5)
 REPORTED = wire.DeskReported(DeskReport(ContractReason.PRESSURE, 1.0))

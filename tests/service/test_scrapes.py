@@ -50,6 +50,12 @@ async def scraped(service: Running) -> dict[tuple[str, str], float]:
     return {(each.name, each.labels.get("state", "")): each.value for family in families for each in family.samples}
 
 
+async def test_a_queue_in_which_nothing_happens_waits_longer_and_longer(service: Running) -> None:
+    await service.submit(tasks=1)
+    service.service.metrics._now_us = lambda: service.service.host.clock.now_us() + 3600 * 10**6
+    assert 3600 <= (await scraped(service))["cosched_queue_oldest_wait_seconds", ""] < 3600 + BOUND_S
+
+
 async def fill(service: Running, *, hold: bool) -> None:
     """Ten thousand jobs."""
     host = service.service.host

@@ -1,5 +1,6 @@
 """``cosched desk``: what the person at this desk decides, without the scheduler: it talks to this machine's guard."""
 
+import pwd
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 #: Between two looks at what jobs use: the guard tells how much it was so far.
 _BETWEEN_S = 0.4
 _US_PER_S = 1_000_000
+#: What the guard takes at most, and at least.
+_LONGEST_S = 366 * 24 * 3600
+_LEAST_SHARE = 0.001
 
 _socket_option = click.option(
     "--socket",
@@ -61,6 +65,8 @@ def status_command(path: Path, as_json: bool) -> None:
     if before["jobs"]:
         time.sleep(_BETWEEN_S)
     _tell(ask(path, {"do": "status"}) if before["jobs"] else before, as_json, before)
+    if not before["jobs"] and not as_json:
+        click.echo("no job is here")
 
 
 @command.command("pause")
@@ -123,8 +129,12 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
     """
     if (user is None) == (not only_list):
         raise BadInput("USER", "none given" if user is None else "with --list", "a user's name, or --list alone")
+    if only_list and duration is not None:
+        raise BadInput("--for", "with --list", "--list alone")
     if user is not None:
         _tell(ask(path, {"do": "ban", "user": user, "seconds": _seconds(duration)}), as_json)
+        if not _known(user):
+            click.echo(f"no user of this computer is called {user}: is the name right?", err=True)
         return
     answer = ask(path, {"do": "status"})
     bans = answer["word"].get("bans")
@@ -209,9 +219,18 @@ def _seconds(duration: str | None) -> float | None:
     if duration is None:
         return None
     seconds = duration_us(duration, "--for") / _US_PER_S
-    if seconds <= 0:
-        raise BadInput("--for", f"found {duration}", "a time above 0")
+    if not 0 < seconds <= _LONGEST_S:
+        raise BadInput("--for", f"found {duration}", "a time above 0, up to 366d")
     return seconds
+
+
+def _known(user: str) -> bool:
+    """Whether there is such a user: names are the same on all computers of a cluster."""
+    try:
+        pwd.getpwnam(user)
+    except (KeyError, ValueError):
+        return False
+    return True
 
 
 def _share(text: str) -> float:
@@ -219,8 +238,8 @@ def _share(text: str) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value <= 1:
-        raise BadInput("SHARE", f"{text[:40]!r}", "a part of the CPU such as 0.25, above 0 and up to 1, or contract")
+    if not _LEAST_SHARE <= value <= 1:
+        raise BadInput("SHARE", f"{text[:40]!r}", "a part of the CPU such as 0.25, from 0.001 to 1, or contract")
     return value
 
 

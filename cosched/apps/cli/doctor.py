@@ -27,6 +27,8 @@ from cosched.wire.messages import EXPIRED, NO_GUARD
 
 _CLUSTER: Final = Path("/etc/cosched/cluster.yaml")
 _MOST_USERS: Final = 50
+#: A service that lets the first and smallest question wait for longer hangs, or is so slow that it comes to the same.
+_PATIENCE_S: Final = 10.0
 _FREE_WARN_BYTES: Final = 1 << 30
 _FREE_FAIL_BYTES: Final = 100 << 20
 
@@ -95,12 +97,13 @@ def _checks(
     try:
         with connect(server, lab) as client:
             asked = datetime.now(UTC)
-            cluster = client.cluster()
+            cluster = client.cluster(timeout_s=_PATIENCE_S)
             yield from _service(client, cluster, asked)
             yield from _nodes(client.nodes())
             yield from _agreement(client, cluster, users)
     except (BadInput, Failed) as error:
-        yield Check("service", "fail", str(error), "start it, or name it: --server, --lab (docs/guide/operate.md)")
+        advice = "start it, start it anew where it hangs (docs/guide/runbooks.md), or name it: --server, --lab"
+        yield Check("service", "fail", str(error), advice)
     yield from _settings(config, node_config)
     yield from _programs()
 

@@ -12,10 +12,8 @@ from cosched.model.node import Usage
 from cosched.wire.api import NodeDoc, PausedDoc, Step
 from space_scheduler.service.access.callers import Caller
 from space_scheduler.service.launch.nodes import NodeBook
-from space_scheduler.service.launch.owners import PAUSED
+from space_scheduler.service.launch.owners import BY_ITS_OWNER, public_reason
 
-#: In place of the words of a desk, which name the owner.
-BY_ITS_OWNER: Final = "its owner has paused parallel work there"
 #: Events that name a desk whose owner came or went, as causes of decisions.
 _OWNERS: Final = ("OwnerCame", "OwnerLeft")
 _SOMEWHERE: Final = "an owner came or left"
@@ -48,7 +46,7 @@ def _public(node: NodeDoc, book: NodeBook) -> NodeDoc:
         usage = Usage(cpu_parallel=usage.cpu_parallel, memory_parallel_bytes=usage.memory_parallel_bytes)
     return msgspec.structs.replace(
         node,
-        reason=PAUSED + BY_ITS_OWNER if node.reason.startswith(PAUSED) else node.reason,
+        reason=public_reason(node.reason),
         presence=None,
         presence_source="",
         blind=[],

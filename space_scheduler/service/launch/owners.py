@@ -18,6 +18,8 @@ from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
 
 PAUSED: Final = "paused: "
+#: In place of the words of a desk, which name the owner.
+BY_ITS_OWNER: Final = "its owner has paused parallel work there"
 
 #: In what steps the core is told of the CPU that an owner uses, in thousandths of one, and of the memory, in parts of
 #: the node's.
@@ -108,6 +110,11 @@ class Owners:
             return None
         self._asked[entry.name] = asks
         return ev.NodeDrained(entry.name, why) if why else ev.NodeResumed(entry.name)
+
+
+def public_reason(reason: str) -> str:
+    """Why a node is out of service, as everybody may know it."""
+    return PAUSED + BY_ITS_OWNER if reason.startswith(PAUSED) else reason
 
 
 def drained_by_node(entry: NodeEntry) -> bool:

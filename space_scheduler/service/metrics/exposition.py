@@ -1,7 +1,7 @@
 """All series together, as the text that Prometheus reads."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
@@ -44,6 +44,7 @@ class Metrics(Collector):
     def __init__(
         self,
         core: Viewed,
+        now_us: Callable[[], int],
         config: ClusterConfig,
         book: NodeBook,
         link: Link,
@@ -51,8 +52,9 @@ class Metrics(Collector):
         journal: Path,
         certificates: Certificates,
     ) -> None:
-        """``set_aside`` counts by cause; ``journal`` is a file's path."""
+        """``now_us`` is the core's clock; ``set_aside`` counts by cause; ``journal`` is a file's path."""
         self._core = core
+        self._now_us = now_us
         self._registry = CollectorRegistry()
         self._made: dict[bool, tuple[bytes, float]] = {}  # with owners' use or without, and when
         self.jobs = JobSeries(self._registry)
@@ -86,7 +88,7 @@ class Metrics(Collector):
         """What is read at the moment of asking."""
         view = self._core.view()
         held = [record.allocation for record in view.jobs.values() if record.allocation is not None]
-        yield from self.jobs.collect(view, held)
+        yield from self.jobs.collect(view, held, self._now_us())
         yield from self._nodes.collect(held)
         yield from self._decisions.collect()
         yield from self.service.collect(view)

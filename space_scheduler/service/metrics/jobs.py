@@ -63,8 +63,8 @@ class JobSeries:
             user = record.user if known else OTHERS
             self._cpu_s[user] = self._cpu_s.get(user, 0.0) + used_us / US_PER_S
 
-    def collect(self, view: View, held: Sequence[Allocation]) -> Iterator[Family]:
-        """What is read at the moment of asking; ``held`` is what jobs hold."""
+    def collect(self, view: View, held: Sequence[Allocation], now_us: int) -> Iterator[Family]:
+        """What is read at the moment of asking, which is ``now_us``; ``held`` is what jobs hold."""
         jobs, ended = family(series.JOBS), family(series.JOBS_ENDED)
         for state in JobState:
             if state in TERMINAL:
@@ -74,16 +74,19 @@ class JobSeries:
         yield from (jobs, ended)
         yield family(series.JOB_PROCESSES, sum(each.processes for each in held))
         yield family(series.JOB_PROCS, sum(each.procs for each in held))
-        yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view))
+        yield family(series.QUEUE_OLDEST_WAIT, oldest_wait_s(view, now_us))
         used = family(series.USER_CPU)
         for user, seconds in self._cpu_s.items():
             used.add_metric([user], seconds)
         yield used
 
 
-def oldest_wait_s(view: View) -> float:
-    """For how long the job has waited that was submitted first of those that may start."""
+def oldest_wait_s(view: View, now_us: int) -> float:
+    """For how long the job has waited that was submitted first of those that may start.
+
+    By the clock: where nothing happens, as with a queue that is stuck, the view stays as it was.
+    """
     if not view.alive.get(JobState.QUEUED, 0):
         return 0.0
     first = next(record for record in view.jobs.values() if record.state is JobState.QUEUED)  # numbers rise with time
-    return max(0, view.now_us - first.submit_us) / US_PER_S
+    return max(0, now_us - first.submit_us) / US_PER_S

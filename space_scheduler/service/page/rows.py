@@ -17,7 +17,7 @@ from cosched.model.job import JobState
 from cosched.model.time import FOREVER_US
 from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
-from space_scheduler.service.launch.owners import drained_by_node
+from space_scheduler.service.launch.owners import public_reason
 
 #: So many jobs that have not ended are sent, those that hold nodes first; of nodes the first by name.
 MOST_JOBS: Final = 2000
@@ -158,12 +158,11 @@ class Rows:
         hello, state = entry.hello, entry.state(busy=busy)
         contract = self._config.contract.stricter(hello.owner) if hello is not None else self._config.contract
         size = entry.size or (entry.offers(self._config.contract) if hello is not None else None)
-        note = "" if drained_by_node(entry) else entry.reason  # what its owner said of it is not for everybody
         return NodeRow(
             entry.name,
             state,
             entry.availability.value.replace("_", " "),
-            shown(note),
+            "" if entry.asleep else shown(public_reason(entry.reason)),  # the state says it
             0 if size is None else size.cpus or size.procs,
             0 if size is None else size.memory_bytes,
             contract.cpu_ratio,

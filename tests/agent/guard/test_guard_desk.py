@@ -241,7 +241,7 @@ def test_the_command_says_what_holds_here(guard: RealGuard) -> None:
         command = [sys.executable, "-m", "cosched.apps.cli.main", "desk", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
-    assert cosched("status").stdout == "parallel work: no limit on CPU, beside everything of yours\n"
+    assert cosched("status").stdout == ("parallel work: no limit on CPU, beside everything of yours\nno job is here\n")
     assert cosched("pause", "--for", "2h").stdout.startswith("paused: root has paused parallel work at this desk, for ")
     assert json.loads(cosched("status", "--json").stdout)["paused_for_s"] > 3600
     assert cosched("resume").returncode == 0

@@ -344,6 +344,12 @@ def test_the_command_tells_and_decides(guard: RealGuard) -> None:
     assert 0 <= job["cpus_used"] < 64
     assert job["since"] < job["until"]
     assert cosched("share", "0.25").stdout.splitlines()[-1] == "share: 0.25 of the CPU while somebody is here"
+    unheard_of = cosched("ban", "bob-unheard-of", "--for", "7d")
+    assert "no user of this computer is called bob-unheard-of" in unheard_of.stderr
+    assert "banned: bob-unheard-of until " in unheard_of.stdout, "an account may come yet"
+    assert cosched("allow", "bob-unheard-of").returncode == 0
+    assert cosched("ban", "root").stderr == ""
+    assert cosched("allow", "root").returncode == 0
     assert "banned: bob until " in cosched("ban", "bob", "--for", "7d").stdout
     assert cosched("ban", "--list").stdout.startswith("banned: bob until ")
     assert cosched("allow", "bob").returncode == 0
@@ -357,7 +363,10 @@ def test_the_command_tells_and_decides(guard: RealGuard) -> None:
         ["hours", "18"],
         ["hours", "8:00-9:00", "noon"],
         ["end", "x"],
+        ["share", "0.0001"],
+        ["pause", "--for", "367d"],
         ["ban"],
+        ["ban", "--list", "--for", "7d"],
     ):
         answer = cosched(*bad)
         assert (answer.returncode, answer.stdout) == (2, ""), bad

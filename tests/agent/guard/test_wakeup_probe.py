@@ -132,6 +132,10 @@ def test_there_is_none_by_the_owners_word(make_guard: MakeGuard, key: str) -> No
     guard.top["parallel"] = key != "parallel"
     guard.start()
     assert guard.status()["probe"] == {"wakeups": None, "problem": "not wanted (monitoring.wakeups)"}
+    assert (
+        at_desk(guard, "probe", on=True)["message"] == "node.toml allows no probe here (monitoring.wakeups, parallel)"
+    )
+    assert at_desk(guard, "probe", on=False)["word"]["probe"] is False
 
 
 @pytest.mark.parametrize(

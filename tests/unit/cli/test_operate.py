@@ -1,12 +1,14 @@
 """``init`` and ``doctor``, and the settings' bad input as an administrator meets it."""
 
 import json
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from kit.command import Call
 
+from cosched.apps.cli import doctor
 from cosched.config.cluster import load_cluster
 from cosched.config.node import load_node
 from cosched.identity import authority
@@ -249,6 +251,19 @@ def test_doctor_without_a_service_says_what_to_do_and_goes_on(cosched: Call) -> 
     assert first.startswith("fail   service: no scheduler answers")
     assert "--server" in second
     assert any("python: 3." in line for line in rest)
+
+
+def test_doctor_tells_soon_of_a_service_that_hangs(
+    cosched: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "mute"))
+        listener.listen()
+        ended = cosched("doctor", "--server", tmp_path / "mute")
+    assert ended.status == 1
+    assert "it takes too long" in ended.out
+    assert "start it anew where it hangs" in ended.out
 
 
 def test_doctor_foretells_expiry(cosched: Call, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ const chart = new Chart(data, (id) => story.open(id));
 const tables = new Tables(data, soon);
 const state = document.getElementById("state");
 let heardMs = 0;
+/** The server's time when it was heard last: what is shown is as of then. */
+let asOfMs = null;
 let asked = false;
 let source = null;
 
@@ -80,12 +82,22 @@ function say(text, live) {
   state.classList.toggle("off", !live);
 }
 
+function live() {
+  heardMs = performance.now();
+  asOfMs = data.nowMs();
+  say("Live", true);
+}
+
+function silent(words) {
+  const asOf = asOfMs === null ? "" : `. As of ${moment(asOfMs, data.nowMs())}`;
+  say(`${words}${asOf}`, false);
+}
+
 function heard(frame, whole) {
   performance.mark("frame");
-  heardMs = performance.now();
   data.apply(frame, whole);
   performance.measure("applied", "frame");
-  say("Live", true);
+  live();
   soon();
 }
 
@@ -98,35 +110,35 @@ function connect() {
     data.applyOwn(JSON.parse(event.data));
     soon();
   });
-  source.addEventListener("still", () => {
-    heardMs = performance.now();
-    say("Live", true);
-  });
+  source.addEventListener("still", live);
   source.addEventListener("replaced", () => {
     source.close();
     say("Stopped: this page is open in too many tabs. Reload to see it here.", false);
   });
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) refused();
-    else say(`Not connected; trying again. As of ${moment(data.nowMs(), data.nowMs())}`, false);
+    else silent("Not connected; trying again");
   });
 }
 
 /** The stream was refused: the visit is over, or it is to be tried later. */
 async function refused() {
-  let words = "Not connected; trying again.";
+  let ended = false;
   try {
-    if ((await fetch("./")).status === 403) words = "This visit has ended: cosched page opens another.";
+    ended = (await fetch("./")).status === 403;
   } catch {
     // nobody answers: that is tried again, too
   }
-  say(words, false);
-  if (words.startsWith("Not")) setTimeout(connect, AGAIN_MS);
+  if (ended) say("This visit has ended: cosched page opens another.", false);
+  else {
+    silent("Not connected; trying again");
+    setTimeout(connect, AGAIN_MS);
+  }
 }
 
 setInterval(() => {
   if (!data.cluster || document.hidden) return;
-  if (source.readyState === EventSource.OPEN && performance.now() - heardMs > SILENT_MS) say("Nothing was heard for a while", false);
+  if (source.readyState === EventSource.OPEN && performance.now() - heardMs > SILENT_MS) silent("Nothing was heard for a while");
   soon(); // the line of now goes on
 }, 1000);
 

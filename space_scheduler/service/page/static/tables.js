@@ -154,7 +154,7 @@ export class Tables {
       { head: "Node", kind: "name", of: (each) => each.name },
       { head: "Availability", kind: "short", of: (each) => each.availability },
       { head: "State", kind: "", of: (each) => (each.note ? `${each.state}: ${each.note}` : each.state) },
-      { head: "Jobs", kind: "", of: (each) => places((this.onNode.get(each.name) ?? []).map(String), 3) || "none" },
+      { head: "Jobs", kind: "words", of: (each) => places((this.onNode.get(each.name) ?? []).map(String), 3) || "none" },
       { head: "CPUs", kind: "number", of: (each) => (each.cpus ? `${each.cpus}` : "") },
       { head: "Memory", kind: "short wide", of: (each) => (each.memoryBytes ? size(each.memoryBytes) : "") },
       { head: "Contract beside its owner", kind: "wide", of: contract },

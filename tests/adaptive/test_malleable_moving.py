@@ -16,6 +16,7 @@ def said(running: Running) -> dict[int, float]:
     return {int(rank): float(what) for rank, what in (line.split() for line in out.splitlines())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("socket", ["", "none-there"], ids=["by hand", "without an agent"])
 def test_a_slow_rank_gets_fewer_rows_also_where_nothing_is_resized(tmp_path: Path, socket: str) -> None:
     changes = {"COSCHED_JOB_SOCKET": socket, "WITHOUT": "0"}

@@ -23,6 +23,7 @@ def run(directory: Path, *words: str | Path, ranks: int) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_the_example_has_the_same_answer_whatever_the_rehearsal_draws(tmp_path: Path, seed: str) -> None:
     rigid = run(tmp_path, WHEEL, "-n", "2", sys.executable, RIGID, STEPS, ranks=2)

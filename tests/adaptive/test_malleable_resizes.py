@@ -54,6 +54,7 @@ def enabled(layout: Sequence[int], shares: dict[str, int]) -> list[int]:
     return [rank for node in range(len(layout)) for rank in range(first[node], first[node] + shares[f"n{node}"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("heat", 24), ("molecules", 27)])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_half_of_the_ranks_and_back_give_the_same_bits_as_a_rigid_run(

@@ -46,6 +46,7 @@ def away(beat: wire.Heartbeat | None) -> bool:
     return beat is not None and beat.presence is Presence.AWAY and not beat.armed
 
 
+@pytest.mark.slow
 async def test_a_jobs_own_terminal_is_nobody(cluster: Cluster, desk: tuple[Node, Callable[[], None]]) -> None:
     node, _ = desk
     async with cluster.scheduler() as scheduler:

@@ -42,6 +42,7 @@ def restart(scheduler: Scheduler, node: Node, how: int = signal.SIGKILL) -> None
     node.start_agent()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_streams_go_on_over_restarts_of_both_agents_and_nothing_is_lost_or_doubled(
     cluster: Cluster, pair: tuple[Node, Node], how: signal.Signals

@@ -234,6 +234,7 @@ async def test_an_ordinary_users_job_reaches_its_nodes_as_that_user(cluster: Clu
         assert lines == [user, user, user, "127.0.0.1 slots=1", "127.0.0.1 slots=1"]
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_not_there_is_told(cluster: Cluster) -> None:
     a, b = cluster.node("a"), cluster.node("b")
     async with cluster.scheduler() as scheduler:

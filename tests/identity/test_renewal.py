@@ -57,6 +57,7 @@ async def shown_by(service: Running) -> int:
         del reader
 
 
+@pytest.mark.slow
 async def test_the_scheduler_takes_its_renewed_certificate_without_a_restart(files: Cluster, tmp_path: Path) -> None:
     async with running(files) as service, service.agent("n1") as agent:
         await service.until(lambda: bool(service.service.book.entry("n1").size), "up")

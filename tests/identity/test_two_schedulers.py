@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from kit.agents import Cluster as Nodes
 from kit.agents import free_port, until
@@ -166,6 +167,7 @@ def pids_of(nodes: Nodes, what: str) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.slow
 async def test_an_old_scheduler_that_wakes_up_is_refused_and_changes_nothing(stage: tuple[Nodes, Address]) -> None:
     nodes, address = stage
     old = Scheduler(nodes, "old")
@@ -239,6 +241,7 @@ async def test_two_on_one_journal_and_a_copy_of_it(stage: tuple[Nodes, Address])
             assert [node.state for node in client.nodes()] == ["unknown"]
 
 
+@pytest.mark.slow
 async def test_a_fresh_journal_drives_an_existing_lab_only_when_it_is_told_to(stage: tuple[Nodes, Address]) -> None:
     nodes, address = stage
     old, fresh = Scheduler(nodes, "old"), Scheduler(nodes, "fresh")

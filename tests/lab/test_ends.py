@@ -66,6 +66,7 @@ def test_a_lab_whose_maker_is_killed_cleans_up(tiered_bench: Tiered, whole: bool
     assert gone(bench)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["status", "up", "down"])
 def test_a_holder_that_is_killed_takes_all_with_it_and_any_command_cleans_up(tiered_bench: Tiered, after: str) -> None:
     bench, tier = tiered_bench
@@ -94,6 +95,7 @@ def test_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:
         assert bench.left() == []
 
 
+@pytest.mark.slow
 def test_several_labs_live_side_by_side_and_all_go_down(root_bench: Bench) -> None:
     names = [root_bench.name, f"{root_bench.name}-b"]
     for name in names:

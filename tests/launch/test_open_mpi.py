@@ -70,6 +70,7 @@ def test_a_job_on_one_node_needs_no_network_no_name_and_no_remote_shell(system: 
     assert not calls.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["exit", "early", "leave", "abort", "invalid", "crash", "kill"])
 def test_the_rank_that_failed_is_named_with_its_node_and_why(system: System, how: str) -> None:
     ended = system.run(TASKS, system.program, how, "2")

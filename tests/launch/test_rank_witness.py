@@ -63,6 +63,7 @@ def test_a_program_has_no_child_that_it_did_not_start(tmp_path: Path, cosched_ra
     assert len(children) <= 1, "cat itself, and nobody else"
 
 
+@pytest.mark.slow
 def test_mpirun_that_sleeps_on_although_a_rank_is_gone_is_killed_and_the_rank_named(
     tmp_path: Path, cosched_rank: Path
 ) -> None:

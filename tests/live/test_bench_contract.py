@@ -59,6 +59,7 @@ def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     assert "last key to the whole node back" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("live")
 def test_a_cluster_whose_jobs_could_start_elsewhere_is_refused() -> None:
     with tempfile.TemporaryDirectory(prefix="cosched-") as runtime, pytest.MonkeyPatch.context() as patch:

@@ -143,6 +143,7 @@ def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab
     assert "not seen: shared memory on the node (not visible)" in explained(shared, job_id)
 
 
+@pytest.mark.slow
 def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     job_id = beside(on_shared, f"exec mpirun {PULSE}")
@@ -161,6 +162,7 @@ def test_a_polling_job_takes_turns_with_its_neighbours_until_it_ends(shared: Lab
     wait_for(lambda: not levers(shared), "groups as they were made", _LONG_S)
 
 
+@pytest.mark.slow
 def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_other(
     shared: Lab, on_shared: Jobs
 ) -> None:
@@ -187,6 +189,7 @@ def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_oth
     wait_for(share_is(0.5), "the owner to be gone", _LONG_S)
 
 
+@pytest.mark.slow
 def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     for _ in range(2):

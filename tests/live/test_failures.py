@@ -46,6 +46,7 @@ def shown(lab: Lab, job_id: int) -> list[str]:
     return ended.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("launched", LAUNCHERS)
 def test_a_rank_that_ends_badly(lab: Lab, jobs: Jobs, launched: Launched, end: str) -> None:

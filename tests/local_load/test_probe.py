@@ -84,6 +84,7 @@ def test_the_calls_are_those_that_they_are_named_for(start: Start, tmp_path: Pat
         probed.process.terminate()
 
 
+@pytest.mark.slow
 def test_a_probe_that_was_stopped_counts_every_moment_that_it_missed(start: Start) -> None:
     """Three seconds without the CPU are six hundred late samples, not one; those too late are not made, and marked."""
     probed = start(("nanosleep", "getpid"), 200.0, seconds=6.0)

@@ -84,6 +84,7 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^# (p50|p95|p99|share above 400 ms): .*\n(.+)$", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_documented_queries_give_the_right_numbers_for_a_known_input(
     server: Server, exporter: Exporter, measured: Measured
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_documented_queries_give_the_right_numbers_for_a_known_input(
     assert summary["pipe"] == pytest.approx(0.950, rel=0.04)
 
 
+@pytest.mark.slow
 def test_a_real_user_is_scraped_and_prometheus_finds_nothing_to_complain_about(tmp_path: Path) -> None:
     with user("--seconds", "600", "--json", "--memory", "512MiB", "--listen", "127.0.0.1:0") as process:
         assert process.stderr

@@ -17,6 +17,7 @@ from local_load.record import Recorded, fitted
 NODE = 512 << 20
 
 
+@pytest.mark.slow
 def test_who_is_recorded_is_found_again(tmp_path: Path, cosched: Call) -> None:
     """Memory, network, the rhythm of keys; CPU as the kernel has it (how much he gets is the machine's affair)."""
     with user("--profile", "internet", "--seconds", "600", "--memory", "512MiB") as process:

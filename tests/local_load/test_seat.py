@@ -154,6 +154,7 @@ def alone(*arguments: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.system("iproute2")
 def test_what_he_says_of_the_network_is_what_the_interface_counted() -> None:
     document = alone("--profile", "internet", "--seconds", "6", "--json", "--memory", "512MiB")

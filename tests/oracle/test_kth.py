@@ -128,6 +128,7 @@ def test_wait_and_slowdown_are_the_oracles_to_three_decimals(kept: dict[str, flo
     assert round(summary.utilization, 5) == kept["utilization"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "select", "ties", "differ", "bounded_slowdown"),
     [

@@ -97,6 +97,7 @@ class Watch:
         self.held[start.job.id] = widths
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 1 << 20),
     sizes=st.lists(st.integers(2, 9), min_size=2, max_size=5),
@@ -153,6 +154,7 @@ def test_in_every_selection(
         assert longer[row] == (-(-run_us * (1_000_000 + cost_ppm) // 1_000_000) if apart else run_us)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "sharing"), [("easy", None), ("3dbf-light", Sharing(Mode.NONE))])
 @given(seed=st.integers(0, 1 << 20), partition=st.sampled_from(PARTITIONS))
 @settings(max_examples=30)

@@ -140,6 +140,7 @@ def test_a_start_without_a_question_has_a_place_of_its_own_or_is_refused(kind: s
 # --- who is on a node when --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["normal", "normal(overcommit=1)", "uniform-light", "uniform-hard"])
 @given(seed=seeds)
 def test_a_place_is_chosen_beside_those_who_will_be_there(place: str, seed: int) -> None:

@@ -15,6 +15,7 @@ _POLICIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_whatever_happens(policy: str) -> None:
     fired = explore(policy)
@@ -31,6 +32,7 @@ def test_whatever_happens_where_jobs_may_run_on() -> None:
     explore("easy", kill_at_limit=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["easy", "conservative(none)"])
 def test_whatever_is_measured_of_running_jobs(policy: str) -> None:
     fired = explore(policy, of=WhateverIsMeasured)

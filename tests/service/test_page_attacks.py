@@ -140,6 +140,7 @@ async def test_direction_marks_are_no_names(service: Running) -> None:
         assert "printable" in (await service.post("/v1/jobs", made, 400))["message"]
 
 
+@pytest.mark.slow
 async def test_a_thousand_streams_are_a_few(service: Running) -> None:
     visit = await entered(service)
     looked = service.service.streams

@@ -131,6 +131,7 @@ async def test_a_heartbeat_tells_of_the_clock_and_of_what_jobs_do(node: Node) ->
     assert not await node.levers()
 
 
+@pytest.mark.slow
 async def test_ceilings_are_in_step_under_every_mode_for_as_long_as_the_scheduler_is_heard(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

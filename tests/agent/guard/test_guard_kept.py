@@ -101,6 +101,7 @@ def test_the_contract_is_armed_again_and_jobs_are_taken_over(
     wait_for(lambda: guard.status()["armed"], "it to say so")
 
 
+@pytest.mark.slow
 def test_one_that_fails_at_its_first_start_is_started_again_and_told_of(tmp_path: Path) -> None:
     """It fails until a file is there, as a guard whose directory comes late does."""
     started: list[subprocess.Popen[bytes]] = []

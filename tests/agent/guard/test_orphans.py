@@ -51,6 +51,7 @@ def test_a_visit_reaps_no_more_than_so_many_and_the_command_first(groups: Cgroup
     assert apart(supervise) == 0
 
 
+@pytest.mark.slow
 def test_an_endless_number_of_orphans_does_not_hold_who_reaps_them(groups: Cgroups) -> None:
     groups.create("job-1.1", None, 512)
 

@@ -86,6 +86,7 @@ def test_an_ended_job_is_told_as_the_owners_word_before_anything_that_comes_of_i
     assert guard.status()["word"]["ended"] == []
 
 
+@pytest.mark.slow
 def test_all_are_ended_also_while_they_are_paused_and_one_that_is_not_here_is_told(any_guard: RealGuard) -> None:
     guard = any_guard
     for job in (1, 2):

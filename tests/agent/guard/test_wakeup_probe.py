@@ -117,6 +117,7 @@ def test_it_dies_with_the_guard_that_is_killed(guard: RealGuard) -> None:
     wait_for(lambda: not alive(pid), "the probe to die with its guard")
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_is_told_of_and_its_counts_stay(guard: RealGuard) -> None:
     wait_for(lambda: guard.status()["probe"]["wakeups"] is not None, "it to have counted")
     (pid,) = there(guard)

@@ -262,6 +262,7 @@ def _removed(group: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_jobs_get_a_small_share_of_a_busy_disk(side: str, disk: str) -> None:
     if not Path(MOUNT, "blkio/cgroup.procs").exists():
         pytest.skip("needs the controller blkio of cgroup version 1")

@@ -66,6 +66,7 @@ def test_on_this_machine_without_a_lab_the_hypervisor_alone_is_seen() -> None:
     assert (clocks.used_s, clocks.ours_s) == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_others_use_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_use(path: str) -> float:
         assert path == "cosched-lab/mine"

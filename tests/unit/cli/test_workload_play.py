@@ -356,6 +356,7 @@ def test_a_log_that_is_none_is_told(call: Call) -> None:
     assert "log.swf" in ended.err
 
 
+@pytest.mark.slow
 def test_what_is_there_is_neither_replaced_nor_mixed(call: Call) -> None:
     done(call)
     kept = Path("out.parquet").read_bytes()

@@ -186,6 +186,7 @@ def test_what_waits_in_a_long_run_is_a_small_part_of_it() -> None:
     assert not Measured((), run(KINDS).blocks, Reached(1, 1, 10_000, steady=False), grows).unstable
 
 
+@pytest.mark.slow
 def test_runs_are_as_long_as_they_must_be() -> None:
     adaptive = cells.at_jumps(10, Partition.ADAPTIVE)
     found = setup.measured(adaptive, Lengths(precision=0.5, first=11_000, most=88_000))

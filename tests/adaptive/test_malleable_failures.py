@@ -10,6 +10,8 @@ import pytest
 from kit.malleable import SYSTEMS, WHEELS, Agents, Running, agents, counting, mpirun, program_of
 from kit.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("mpi4py")
 
 ALL, ONE, OTHER = {"n0": 2, "n1": 2}, {"n0": 1, "n1": 0}, {"n0": 0, "n1": 1}

@@ -14,6 +14,8 @@ from cosched.workload.rules import AtLimit, Workload
 from space_scheduler.policy.presets import PRESETS, compose
 from space_scheduler.simulator.host import Ties, simulate
 
+pytestmark = pytest.mark.slow
+
 KEYS: dict[str, Callable[[Job], object]] = {
     "fcfs": lambda job: job.number,
     "sjf": lambda job: (job.estimate, job.number),

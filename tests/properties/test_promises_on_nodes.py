@@ -29,6 +29,8 @@ from space_scheduler.policy.interface import Plan, PlannedStart, Policy, Snapsho
 from space_scheduler.policy.place import PLACES
 from space_scheduler.simulator import host
 
+pytestmark = pytest.mark.slow
+
 #: These start the same jobs at the same times on alike nodes as on as many counted processors.
 AS_COUNTED = ["fcfs", "sjf", "ljf", "bestfit", "fpfs(0)", "fpfs(2)", "firstfit", "easy", "sjbf"]
 #: These do so on one node: their reservations lie on nodes and stay there, so on several a hole can be too short.

@@ -34,6 +34,8 @@ from space_scheduler.progress import Sharing
 from space_scheduler.reasons import Why
 from space_scheduler.simulator.host import Site
 
+pytestmark = pytest.mark.slow
+
 SELECTIONS = [
     "jfirst", "bestfit", "fpfs(0)", "fpfs(2)", "backfill(0)", "backfill(1)", "backfill(1,shortest)", "backfill(3)",
     "conservative(none)", "conservative(anew)", "conservative(schedule)", "conservative(arrival)",

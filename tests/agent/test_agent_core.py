@@ -299,17 +299,21 @@ def test_a_scheduler_whose_journal_was_put_back_may_give_the_number_of_a_job_tha
     world.order(order(wire.Forget, 4))
     world.settle()
     world.output_removed.clear()
-    again = wire.OrderId(*KEY, 11)
+    lost = wire.OrderId(*KEY, 11)  # a scheduler that has lost its last moments: the script has run
+    world.order(prepare(FENCE, lost))
+    assert world.heard[-1] == wire.Refused(lost, "busy", "job 5.1 is still here")
+    first = wire.TAKE_OVER_EPOCH << 20
+    again = wire.OrderId(*KEY, first + 1)
     world.order(prepare(FENCE, again))
     world.settle()
     assert world.heard[-1] == wire.Prepared(again)
     assert world.output_removed == [KEY]
     world.order(run(2))
-    assert world.heard[-1] == wire.Refused(run(2).order, "stale", "order 11 was obeyed already")
-    world.order(run(12))
+    assert world.heard[-1] == wire.Refused(run(2).order, "stale", f"order {first + 1} was obeyed already")
+    world.order(run(first + 2))
     world.settle()
-    assert world.heard[-1] == wire.Started(run(12).order, 4711)
-    world.order(kill(13))
+    assert world.heard[-1] == wire.Started(run(first + 2).order, 4711)
+    world.order(kill(first + 3))
     world.settle()
     assert world.heard[-1] == END
 

@@ -1,10 +1,8 @@
 """The rules of orders: the fence first, then the number, then the deed, then the answer (``wire.messages``)."""
 
 from collections.abc import Callable
-from typing import Final
 
 from cosched.wire.messages import (
-    TAKE_OVER_EPOCH,
     Adapt,
     Discard,
     Forget,
@@ -26,9 +24,6 @@ from node_agent.core.maps import adapting, shown
 from node_agent.core.memory import Memory
 from node_agent.core.reshaping import fitting_grant, opened, renewed, reshaped
 from node_agent.core.works import GUARD_WAIT_US, GuardAway, GuardWait, Refusal, Steps, Unable, asked
-
-#: From here on orders are numbered by a scheduler that took over (numbers begin with its epoch).
-_TAKEN_OVER: Final = TAKE_OVER_EPOCH << 20
 
 
 def order_key(order: Order) -> Key:
@@ -131,11 +126,6 @@ class OrderRules:
 
     def _prepare(self, message: Prepare, attempt: Attempt | None) -> Steps[Answer]:
         key, memory = order_key(message), self._memory
-        if attempt is not None and attempt.forgotten and attempt.last_order < _TAKEN_OVER <= message.order.n:
-            # to a scheduler whose journal was put back a number is free that a job had which it knows no more; any
-            # other that asks again may have lost a start that it was told of: the script must not run a second time
-            self._groups.discard(key)
-            attempt = None
         if attempt is not None and not attempt.found:
             return (yield from renewed(memory, message, attempt))
         yield from fitting_grant(memory.node, message, message.user)

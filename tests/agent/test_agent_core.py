@@ -287,10 +287,8 @@ def test_what_was_forgotten_without_a_kill_is_not_mentioned_again(world: World) 
 
 
 @pytest.mark.parametrize("by_kill", [True, False])
-def test_a_scheduler_whose_journal_was_put_back_may_give_the_number_of_a_job_that_is_forgotten(
-    world: World, by_kill: bool
-) -> None:
-    """What the job before has written goes: nobody knows of it. Late orders of that job are refused as ever."""
+def test_what_is_forgotten_is_not_made_ready_again(world: World, by_kill: bool) -> None:
+    """A scheduler that asks for it has lost its last moments: the script has run."""
     started(world)
     world.guard_ends(KEY, wire.Exit(0))
     if by_kill:
@@ -298,24 +296,13 @@ def test_a_scheduler_whose_journal_was_put_back_may_give_the_number_of_a_job_tha
     world.settle()
     world.order(order(wire.Forget, 4))
     world.settle()
-    world.output_removed.clear()
-    lost = wire.OrderId(*KEY, 11)  # a scheduler that has lost its last moments: the script has run
-    world.order(prepare(FENCE, lost))
-    assert world.heard[-1] == wire.Refused(lost, "busy", "job 5.1 is still here")
-    first = wire.TAKE_OVER_EPOCH << 20
-    again = wire.OrderId(*KEY, first + 1)
+    again = wire.OrderId(*KEY, 11)
     world.order(prepare(FENCE, again))
-    world.settle()
-    assert world.heard[-1] == wire.Prepared(again)
-    assert world.output_removed == [KEY]
-    world.order(run(2))
-    assert world.heard[-1] == wire.Refused(run(2).order, "stale", f"order {first + 1} was obeyed already")
-    world.order(run(first + 2))
-    world.settle()
-    assert world.heard[-1] == wire.Started(run(first + 2).order, 4711)
-    world.order(kill(first + 3))
+    assert world.heard[-1] == wire.Refused(again, "busy", "job 5.1 is still here")
+    world.order(kill(12))
     world.settle()
     assert world.heard[-1] == END
+    assert world.guard.started[KEY, 0] == 1
 
 
 def test_an_attempt_is_forgotten_only_when_nothing_runs(world: World) -> None:

@@ -56,7 +56,6 @@ class World:
         self.hung_up: list[str] = []
         self.commands: dict[int, Reply] = {}
         self.files_removed: list[Key] = []
-        self.output_removed: list[Key] = []
         self.maps: list[fx.OfferMap] = []  # that ranks were told
         self.answers: list[fx.AnswerRanks] = []
         self.ranks_there = True
@@ -128,8 +127,6 @@ class World:
             case fx.Drop(key):
                 self.records.pop(key, None)
                 self.history.append(effect)
-            case fx.RemoveOutput(key):
-                self.output_removed.append(key)
             case fx.RemoveFiles(key):
                 self.files_removed.append(key)
             case fx.Tell(message):

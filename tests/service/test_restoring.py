@@ -1,5 +1,6 @@
 """A copy of the journal put back: by root in another account's directory, and wherever the power fails meanwhile."""
 
+import gzip
 import os
 import pwd
 import resource
@@ -19,6 +20,7 @@ from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.schema import JournalRefused, JournalUnwritable, create
 from space_scheduler.service.rehearsal import _copy as copy_beside
 
+KEPT = Path(__file__).parents[1] / "kept"
 SECRET = b"root:secret"
 #: Of the index of latest events, which every reader has made: a journal is longer.
 INDEX_BYTES = 32_768
@@ -192,6 +194,38 @@ def test_what_was_in_its_place_is_whole(tmp_path: Path, made: Callable[[Path], P
     path = made(tmp_path)
     aside = restore(path, named(tmp_path / "copy.db", "new"))
     assert (name_of(aside), name_of(path)) == ("old", "new")
+
+
+# --- the numbers of jobs ----------------------------------------------------------------------------------------------
+
+
+def next_number(path: Path) -> int:
+    journal = Journal(path)
+    try:
+        return journal.next_job_id
+    finally:
+        journal.close()
+
+
+def test_numbers_that_the_journal_before_has_given_are_not_given_again(tmp_path: Path) -> None:
+    """Nodes still have the output of jobs that had them. So it goes on when another copy is put back later."""
+    path = tmp_path / "journal.db"
+    path.write_bytes(gzip.decompress((KEPT / "easy-desks.db.gz").read_bytes()))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        last = db.execute("SELECT max(job_id) FROM jobs").fetchone()[0]
+        db.execute("PRAGMA user_version = 99")  # of software that this one does not know
+    assert last > 1
+    for name in ("first", "second"):
+        restore(path, named(tmp_path / f"{name}.db", name)).unlink()
+        assert name_of(path) == name
+        assert next_number(path) == last + 1
+
+
+def test_a_journal_that_cannot_be_read_is_replaced_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"no journal" * 1000)
+    restore(path, named(tmp_path / "copy.db", "new"))
+    assert (name_of(path), next_number(path)) == ("new", 1)
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A copy of a journal put back in its place, by who goes back to older software.
 
-What is put back knows nothing of what came after it: nodes then obey the scheduler by ``--take-over`` alone.
+What is put back knows nothing of what came after it: nodes then obey the scheduler by ``--take-over`` alone. Only the
+numbers of jobs go on where the journal before was: nodes still have output of jobs that had these numbers.
 
 Root opens the copy, which may lie where no other account reads, and is then the owner of the journal's directory for
 all that is done there: a link that the owner has put there leads root no further than its owner can go.
@@ -19,6 +20,7 @@ from space_scheduler.service.journal.schema import (
     JournalUnwritable,
     Lock,
     connect,
+    last_job_id,
     readable,
 )
 
@@ -83,6 +85,7 @@ def _put_back(path: Path, source: sqlite3.Connection) -> Path:
     aside = path.with_name(f"{path.name}.replaced.{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     write_copy(source, made)
     try:
+        _count_on(made, after=path)
         _set_aside(path, aside)
         os.replace(made, path)
         sync(path.parent)
@@ -91,6 +94,19 @@ def _put_back(path: Path, source: sqlite3.Connection) -> Path:
             made.unlink(missing_ok=True)
         raise
     return aside
+
+
+def _count_on(made: Path, *, after: Path) -> None:
+    """Have jobs be numbered as if that journal were still there; one that cannot be read is passed over."""
+    last = 0
+    # a reader makes a file of latest events, and leaves it, unless it is told that nobody writes
+    how = "mode=ro" if after.with_name(after.name + "-wal").exists() else "immutable=1"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{after.absolute().as_uri()}?{how}", uri=True)) as before:
+        last = last_job_id(before)
+    with closing(sqlite3.connect(made, isolation_level=None)) as into:
+        known = max(last, last_job_id(into))
+        into.execute("INSERT OR REPLACE INTO meta VALUES ('last_job_id', ?)", (str(known),))
+    sync(made)
 
 
 def _set_aside(path: Path, aside: Path) -> None:

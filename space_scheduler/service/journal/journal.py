@@ -35,6 +35,7 @@ from space_scheduler.service.journal.schema import (
     checksum,
     connect,
     create,
+    last_job_id,
     refused,
 )
 
@@ -77,7 +78,7 @@ class Journal:
         self.seq, self.chain, self.last_us = found
         self.snapshot_us: int = newest[2] if newest else 0  # when the last one was of, as the journal was opened
         self.droppable_us = self._droppable_us()
-        self.next_job_id: int = self._db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()[0]
+        self.next_job_id: int = last_job_id(self._db) + 1
         self._steps: int = self._db.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()[0]
 
     def begin_run(

@@ -186,6 +186,15 @@ def format_of(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def last_job_id(connection: sqlite3.Connection) -> int:
+    """The highest number that was given to a job, also by a journal in whose place this one was put (``meta``)."""
+    found: int = connection.execute(
+        "SELECT max(coalesce((SELECT max(job_id) FROM jobs), 0),"
+        " coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'last_job_id'), 0))"
+    ).fetchone()[0]
+    return found
+
+
 def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Make a copy of the journal as it is, whole or not at all. Raises :class:`JournalUnwritable`.
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.agents import CLUSTER, Cluster, until
+from kit.agents import CLUSTER, Cluster, Scheduler, until
 from kit.kept_frames import known
 
 from cosched.wire import messages as wire
@@ -239,20 +239,25 @@ async def test_a_scheduler_that_does_not_want_the_node_is_asked_again(cluster: C
         await until(lambda: "a" in scheduler.beats, "the agent to be welcome")
 
 
+def make_older(scheduler: Scheduler, version: int, expected: str) -> None:
+    """Have it know that version alone of those that are offered, and refuse others with these words."""
+    welcome = scheduler.welcome
+
+    def of_before(hello: wire.Hello) -> wire.Welcome | wire.Rejected:
+        if hello.version != version:
+            return wire.Rejected(f"hello: version: found {hello.version}; expected {expected}")
+        found = welcome(hello)
+        assert isinstance(found, wire.Welcome)
+        return msgspec.structs.replace(found, version=version)
+
+    scheduler.welcome = of_before
+
+
 async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster: Cluster) -> None:
     """It refuses a hello of a later one with words that the next hello follows; its orders are numbered by kind."""
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        welcome = scheduler.welcome
-
-        def of_before(hello: wire.Hello) -> wire.Welcome | wire.Rejected:
-            if hello.version != 1:
-                return wire.Rejected(f"hello: version: found {hello.version}; expected 1")
-            found = welcome(hello)
-            assert isinstance(found, wire.Welcome)
-            return msgspec.structs.replace(found, version=1)
-
-        scheduler.welcome = of_before
+        make_older(scheduler, 1, "1")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
         assert [hello.version for hello in scheduler.hellos] == [3, 2, 1]
@@ -274,16 +279,7 @@ async def test_a_scheduler_of_version_2_is_told_nothing_that_it_does_not_know(cl
     """What its decoder knew is kept: anything else it refuses, and leaves who says too much of that."""
     cluster.node("a")
     async with cluster.scheduler() as scheduler:
-        welcome = scheduler.welcome
-
-        def of_before(hello: wire.Hello) -> wire.Welcome | wire.Rejected:
-            if hello.version > 2:
-                return wire.Rejected(f"hello: version: found {hello.version}; expected one from 1 to 2")
-            found = welcome(hello)
-            assert isinstance(found, wire.Welcome)
-            return msgspec.structs.replace(found, version=2)
-
-        scheduler.welcome = of_before
+        make_older(scheduler, 2, "one from 1 to 2")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
         said = len(scheduler.payloads)

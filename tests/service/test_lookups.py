@@ -80,6 +80,19 @@ async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     known.close()
 
 
+async def others_are_answered(
+    service: Running, waiting: "asyncio.Task[int]", asked: threading.Event, go: threading.Event
+) -> None:
+    """While one waits for what was asked; then it may go on."""
+    try:
+        assert await asyncio.to_thread(asked.wait, BOUND_S)
+        for _ in range(5):
+            await service.get("/v1/cluster")
+        assert not waiting.done()
+    finally:
+        go.set()
+
+
 async def test_while_a_directory_is_silent_others_are_answered(
     make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,13 +115,7 @@ async def test_while_a_directory_is_silent_others_are_answered(
     async with running(make_cluster(operators=[ME, "@admins"])) as service:
         monkeypatch.setattr(operators, "_is_member", member)
         waiting = asyncio.create_task(status(service))
-        try:
-            assert await asyncio.to_thread(asked.wait, BOUND_S)
-            for _ in range(5):
-                await service.get("/v1/cluster")
-            assert not waiting.done()
-        finally:
-            go.set()
+        await others_are_answered(service, waiting, asked, go)
         assert await waiting == 200
 
 
@@ -125,13 +132,7 @@ async def test_a_submission_waits_for_its_users_number_and_nobody_else(
     monkeypatch.setattr(api, "user_number", number)
     async with running(make_cluster()) as service:
         waiting = asyncio.create_task(service.submit(hold=True))
-        try:
-            assert await asyncio.to_thread(asked.wait, BOUND_S)
-            for _ in range(5):
-                await service.get("/v1/cluster")
-            assert not waiting.done()
-        finally:
-            go.set()
+        await others_are_answered(service, waiting, asked, go)
         job_id = await waiting
         assert service.service.host.view().jobs[job_id].job.user == 4711
 

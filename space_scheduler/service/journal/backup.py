@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from space_scheduler.service.journal.copies import sync, write_copy
+from cosched.durable import sync
+from space_scheduler.service.journal.copies import write_copy
 from space_scheduler.service.journal.schema import (
     JournalRefused,
     JournalUnwritable,

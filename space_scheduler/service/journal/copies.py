@@ -5,6 +5,8 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from cosched.durable import sync
+
 
 def write_copy(source: sqlite3.Connection, made: Path) -> None:
     """A new file with what the source has, for its owner alone, and on the disk; where that fails, there is no file.
@@ -21,12 +23,3 @@ def write_copy(source: sqlite3.Connection, made: Path) -> None:
         with suppress(OSError):
             made.unlink(missing_ok=True)
         raise
-
-
-def sync(path: Path) -> None:
-    """Have what was written to a file or directory be on the disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from cosched.durable import sync
 from cosched.errors import Failed
-from space_scheduler.service.journal.copies import sync, write_copy
+from space_scheduler.service.journal.copies import write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Format 1 had a table ``launches`` besides, which only tests wrote: it goes when the journal is opened to be written.

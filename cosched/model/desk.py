@@ -1,4 +1,4 @@
-"""What a node says of its contract, and of what its owner's processes feel; and which of it others than he may know."""
+"""What a node says of its contract, of what its owner's processes feel, and of how it is woken; who may know what."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -10,6 +10,8 @@ MOST_BUCKETS: Final = 32
 _Share = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Cpus = Annotated[float, msgspec.Meta(ge=0, le=1 << 20)]
+_OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 24 * 3600)]
 
 
 class ContractReason(StrEnum):
@@ -69,11 +71,25 @@ class Wakeups(msgspec.Struct, frozen=True, gc=False):
     late_us: _Count
 
 
+class Wakeable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine that is about to sleep may be woken for jobs that wait, by its owner's word, and how.
+
+    ``mac`` is the Ethernet address of the interface by which others reach it, ``broadcast`` the IPv4 address of all
+    machines of that network. In seconds from now, it may be woken from ``after_s`` on and before ``before_s`` (None: at
+    any time).
+    """
+
+    mac: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")]
+    broadcast: Annotated[str, msgspec.Meta(pattern=rf"^({_OCTET}\.){{3}}{_OCTET}\Z")]
+    after_s: _Seconds = 0.0
+    before_s: _Seconds | None = None
+
+
 class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """With a heartbeat. ``contract_cpus``: the contract's ceiling in CPUs while somebody is there; None: it has none.
 
     ``pauses``: how often parallel work was paused since the guard started. ``pressure``, ``wakeups``: None where they
-    cannot be had, or are not wanted.
+    cannot be had, or are not wanted. ``wakeable``: with the last report before a sleep; None: it is not to be woken.
     """
 
     reason: ContractReason
@@ -81,3 +97,4 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     pauses: _Count = 0
     pressure: Pressure | None = None
     wakeups: Wakeups | None = None
+    wakeable: Wakeable | None = None

@@ -177,6 +177,9 @@ NODE_LINK_VERSION: Final = _gauge("cosched_node_link_version", "Of the link's me
 NODE_CLUSTER: Final = _gauge(
     "cosched_node_cluster", "1 for its cluster, where it is another than the scheduler's own.", _NODE, Label("lab")
 )
+NODE_WAKE_CALLS: Final = _counter(
+    "cosched_node_wake_calls_total", "How often it was called from its sleep, since the scheduler started.", _NODE
+)
 NODES_SET_ASIDE: Final = _counter(
     "cosched_nodes_set_aside_total", "Nodes that the scheduler drained.", Label("cause", SET_ASIDE_CAUSES)
 )

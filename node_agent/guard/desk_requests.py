@@ -2,9 +2,9 @@
 
 ``{do, ...}``: ``status``, ``resume``; ``pause`` ``{seconds}``; ``end`` ``{job}`` (null: all); ``ban`` ``{user,
 seconds}``; ``allow`` ``{user}``; ``hours`` ``{windows}`` (null: any time, else as ``guard.hours``); ``share``
-``{cpu_ratio}`` (null: the contract's); ``probe`` ``{on}``. ``seconds`` null: until it is taken back. ``inhibited``
-``{seconds}``: a program of the one who says so, on this machine's own screen, keeps the desktop from being idle, and
-will be heard of again within that time.
+``{cpu_ratio}`` (null: the contract's); ``probe`` and ``wake`` ``{on}``. ``seconds`` null: until it is taken back.
+``inhibited`` ``{seconds}``: a program of the one who says so, on this machine's own screen, keeps the desktop from
+being idle, and will be heard of again within that time.
 """
 
 import json
@@ -15,7 +15,7 @@ from node_agent.guard.owners_word import LONGEST_NAME
 from node_agent.guard.pause import LONGEST_PAUSE_S
 from node_agent.guard.requests import Refusal
 
-WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share", "probe", "inhibited")
+WORDS: Final = ("status", "pause", "resume", "end", "ban", "allow", "hours", "share", "probe", "wake", "inhibited")
 _MOST_JOB: Final = 10**18
 
 
@@ -29,7 +29,7 @@ class Ban(NamedTuple):
 class Ask(NamedTuple):
     """What was asked. ``job`` None: all; ``windows`` none: any time; ``ratio`` None: the contract's share.
 
-    ``on``: whether the wake-up probe may run.
+    ``on``: whether the wake-up probe may run, or the machine may be woken for jobs.
     """
 
     do: str
@@ -60,7 +60,7 @@ def asked(packet: bytes) -> Ask:
             return ask._replace(windows=windows_of(found["windows"]))
         except ValueError as error:
             raise Refusal("unknown", f"windows: {error}") from None
-    if do == "probe":
+    if do in {"probe", "wake"}:
         return ask._replace(on=_on(found.get("on")))
     return ask._replace(ratio=_ratio(found.get("cpu_ratio"))) if do == "share" else ask
 

@@ -115,7 +115,15 @@ class Desk:
         word = self._word.status_fields(whole=True)
         said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
         inhibited = {"inhibited_until_us": self._inhibited_until_us}
-        return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said}
+        return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said, "wake": self._wake()}
+
+    def _wake(self) -> dict[str, Any] | None:
+        """From when on and until when this machine may be woken for jobs, in seconds from now; None: it may not."""
+        until_us = self._until_us()
+        if not self._word.wake or (self.why and until_us is None):
+            return None
+        after_s = max(0.0, (until_us - process.boottime_us()) / process.US_PER_S) if self.why and until_us else 0.0
+        return {"after_s": after_s, "before_s": self._word.closes_in_s(after_s)}
 
     def _paused(self) -> dict[str, Any]:
         return {"paused": self.why, "paused_until_us": self._until_us(), "problems": self._problems()}
@@ -184,6 +192,8 @@ class Desk:
                 self._word.allow(ask.ban.user)
         elif ask.do == "hours":
             self._word.set_hours(ask.windows)
+        elif ask.do == "wake":
+            self._word.allow_wake(ask.on)
         elif ask.do == "probe":
             self._word.allow_probe(ask.on)
             if not self._to.probe(ask.on) and ask.on:

@@ -63,5 +63,20 @@ def opens_in(windows: Sequence[Window], weekday: int, minute: int) -> int:
     return min((day * MINUTES + each.begin - now) % week for each in windows for day in each.days)
 
 
+def closes_in(windows: Sequence[Window], weekday: int, minute: int) -> int | None:
+    """In how many minutes of local time the last of those ends that follow each other from now on; None: never.
+
+    0 outside of all of them.
+    """
+    passed = 0
+    while passed < _DAYS * MINUTES:
+        day, now = divmod(weekday * MINUTES + minute + passed, MINUTES)
+        lasting = [(each.end - now) % MINUTES or MINUTES for each in windows if each.includes(day % _DAYS, now)]
+        if not lasting:
+            return passed
+        passed += max(lasting)
+    return None
+
+
 def _clock(minute: int) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}"

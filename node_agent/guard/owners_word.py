@@ -1,6 +1,7 @@
-"""What the desk's owner has said here, beside a pause: less CPU, users who are not taken, hours, no probe.
+"""What the desk's owner has said here, beside a pause: less CPU, users who are not taken, hours, probe, waking.
 
-Within what root allows in ``node.toml``: it makes parallel work less and never more. It is on record, durable, in the
+Within what root allows in ``node.toml``: it makes parallel work less and never more, but for who agrees that the
+machine is woken for jobs that wait. It is on record, durable, in the
 guard's own directory, and outlives the guard and the machine. Times of it are of the wall clock.
 """
 
@@ -8,7 +9,7 @@ import contextlib
 import time
 from typing import Any, Final, NamedTuple
 
-from node_agent.guard.hours import Window, opens_in, windows_of
+from node_agent.guard.hours import Window, closes_in, opens_in, windows_of
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Refusal
 
@@ -40,6 +41,7 @@ class OwnersWord:
         self.bans: dict[str, Ban] = {}
         self.windows: tuple[Window, ...] = ()
         self.probe = True
+        self.wake = False  # whether the machine may be woken for jobs
         self._spare, self._spare_s = float(MOST_AT_ONCE), time.monotonic()
         self.problem = ""
         try:
@@ -55,6 +57,10 @@ class OwnersWord:
     def allow_probe(self, on: bool) -> None:
         """Whether the wake-up probe may run here. Raises :class:`Refusal`, OSError."""
         self._keep(probe=on)
+
+    def allow_wake(self, on: bool) -> None:
+        """Whether the machine may be woken for jobs that wait. Raises :class:`Refusal`, OSError."""
+        self._keep(wake=on)
 
     def ban(self, user: str, by: str, seconds: float | None) -> None:
         """That user's jobs are not taken here. Raises :class:`Refusal` for too many, OSError."""
@@ -95,9 +101,19 @@ class OwnersWord:
         minutes = self._opens_in() if self.windows else 0
         return minutes * _S_PER_MINUTE - time.localtime().tm_sec if minutes else None
 
+    def closes_in_s(self, after_s: float) -> float | None:
+        """In how many seconds the hours end that hold in ``after_s`` seconds; None: they never end."""
+        if not self.windows:
+            return None
+        time.tzset()
+        then = time.localtime(time.time() + after_s)
+        minutes = closes_in(self.windows, then.tm_wday, then.tm_hour * 60 + then.tm_min)
+        return None if minutes is None else after_s + max(0, minutes * _S_PER_MINUTE - then.tm_sec)
+
     def status_fields(self, *, whole: bool) -> dict[str, Any]:
         """For ``status``. ``whole``: with the users who are banned, for who decides here."""
-        fields = {"cpu_ratio": self.cpu_ratio, "hours": _as_lists(self.windows), "probe": self.probe}
+        hours = _as_lists(self.windows)
+        fields = {"cpu_ratio": self.cpu_ratio, "hours": hours, "probe": self.probe, "wake": self.wake}
         bans = {user: {"by": ban.by, "until_s": ban.until_s} for user, ban in self.bans.items()}
         return {**fields, "bans": bans} if whole else fields
 
@@ -113,6 +129,7 @@ class OwnersWord:
         bans = {str(user): Ban(str(by), None if until is None else float(until)) for user, by, until in found["bans"]}
         self.cpu_ratio = None if ratio is None else min(1.0, max(0.001, float(ratio)))
         self.windows, self.bans, self.probe = windows, bans, found.get("probe") is not False
+        self.wake = found.get("wake") is True
 
     def _afford(self) -> None:
         """Raises :class:`Refusal` where decisions follow each other too fast."""
@@ -129,6 +146,7 @@ class OwnersWord:
         bans: dict[str, Ban] | None = None,
         windows: tuple[Window, ...] | None = None,
         probe: bool | None = None,
+        wake: bool | None = None,
     ) -> None:
         """Have it on record first: what could not be written does not hold. Raises :class:`Refusal`, OSError."""
         self._afford()
@@ -136,15 +154,18 @@ class OwnersWord:
         bans = self.bans if bans is None else bans
         windows = self.windows if windows is None else windows
         probe = self.probe if probe is None else probe
+        wake = self.wake if wake is None else wake
         self._records.write_word(
             {
                 "cpu_ratio": ratio,
                 "bans": [[user, ban.by, ban.until_s] for user, ban in bans.items()],
                 "hours": _as_lists(windows),
                 "probe": probe,
+                "wake": wake,
             }
         )
-        self.cpu_ratio, self.bans, self.windows, self.probe, self.problem = ratio, bans, windows, probe, ""
+        self.cpu_ratio, self.bans, self.windows, self.probe = ratio, bans, windows, probe
+        self.wake, self.problem = wake, ""
 
 
 def _as_lists(windows: tuple[Window, ...]) -> list[list[Any]]:

@@ -49,6 +49,8 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
               probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
               inhibited_until_us: until then somebody at the desk watches something and touches nothing,
+              wake: {after_s, before_s}: from when on and until when (null: no end), in seconds from now, the owner
+              lets the machine be woken for jobs; null: never,
               word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
               jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events

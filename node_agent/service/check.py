@@ -19,6 +19,7 @@ from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
+from cosched.linux.interfaces import card_of, listens_asleep
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
@@ -135,6 +136,7 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
         can = status.get("can") or {}
         decoys = (status.get("decoys") or {}).get("problem", decoys)
         yield Finding("guard", "ok", f"answers at {path}")
+        yield _waking(config, agreed=status.get("wake") is not None)
     except (GuardGone, GuardRefused) as error:
         busy = "another agent is connected" in str(error)
         yield Finding("guard", "ok" if busy else "fail", f"serves this node's agent at {path}" if busy else str(error))
@@ -145,6 +147,18 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     if decoys:
         decoys = f"{decoys}: beside a ceiling the owner's processes may wait for a tick when they wake each other"
     yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
+
+
+def _waking(config: NodeConfig, *, agreed: bool) -> Finding:
+    """Whether this machine could be woken for jobs, where that is its owner's word."""
+    if not agreed:
+        return Finding("waking", "ok", "not woken for jobs: its owner has not agreed (cosched desk wake on)")
+    if (card := card_of(config.launch.address)) is None:
+        return Finding("waking", "warn", f"no Ethernet card has the address {config.launch.address}")
+    if not listens_asleep(card):
+        found = f"{card.name} does not listen while the machine sleeps: ethtool -s {card.name} wol g"
+        return Finding("waking", "warn", found)
+    return Finding("waking", "ok", f"by {card.name}, {card.mac}, at {card.broadcast}")
 
 
 def _presence(config: NodeConfig) -> Iterator[Finding]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
+from cosched.linux.interfaces import card_of
 from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from cosched.model.contract import SocialContract
-from cosched.model.desk import ContractReason, DeskReport, Wakeups
+from cosched.model.desk import ContractReason, DeskReport, Wakeable, Wakeups
 from cosched.model.desk import Pressure as PressureShares
 from cosched.model.node import Presence, Usage
 from cosched.model.presets import Habit
@@ -74,6 +75,7 @@ class Desk:
         self._shares: dict[str, float] = {}
         self._pauses = 0
         self._wakeups: Wakeups | None = None
+        self._may_wake: dict[str, Any] | None = None  # when the owner lets this machine be woken, as the guard says it
         self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
@@ -142,7 +144,20 @@ class Desk:
                 guarded=self._guard.ready.is_set(),
             )
         )
-        return DeskReport(reason, self._contract_cpus, self._pauses, _pressure(self._shares), self._wakeups)
+        return DeskReport(
+            reason,
+            self._contract_cpus,
+            self._pauses,
+            _pressure(self._shares),
+            self._wakeups,
+            self._wakeable() if self.asleep else None,
+        )
+
+    def _wakeable(self) -> Wakeable | None:
+        """How this machine is woken for jobs; None where its owner does not agree, or it has no Ethernet card."""
+        if (may := self._may_wake) is None or (card := card_of(self._config.launch.address)) is None:
+            return None
+        return Wakeable(card.mac, card.broadcast, float(may["after_s"]), may["before_s"])
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -287,6 +302,7 @@ class Desk:
         self.limited_cpus = _cpus(limits.get("cpus"))
         self._contract_cpus = _cpus(status.get("contract_cpus"))
         self._pauses = int(status.get("pauses") or 0)
+        self._may_wake = status.get("wake")
         self._wakeups = _wakeups((status.get("probe") or {}).get("wakeups"))
 
 

@@ -4,17 +4,29 @@ No rule is here. What the core does not take (a report of a job that has ended m
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from cosched.model.node import Node
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
 from space_scheduler.service.journal.records import Committed, Facts
-from space_scheduler.service.launch.effects import Annotate, CancelTimer, Cut, Effect, Post, Send, SetTimer
-from space_scheduler.service.launch.inputs import AnyInput, TimedOut
+from space_scheduler.service.launch.effects import (
+    Annotate,
+    AskWanted,
+    CancelTimer,
+    Cut,
+    Effect,
+    Post,
+    Send,
+    SetTimer,
+    Wake,
+)
+from space_scheduler.service.launch.inputs import AnyInput, TimedOut, Wanted
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.link.magic_packet import send_magic_packet
 from space_scheduler.service.log import Log
 
 
@@ -26,6 +38,9 @@ class Core(Protocol):
 
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job."""
+
+    async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
+        """On which of these nodes a job that waits would start, did they join now."""
 
 
 class Connections(Protocol):
@@ -50,6 +65,8 @@ class Shell:
         self._log = log
         self._timers: dict[tuple[int, int], asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: How a machine that sleeps is called, by its card's address and its network's.
+        self.call: Callable[[str, str], None] = send_magic_packet
         #: Who is told of each input, when it came, and what followed: a recorder.
         self.record: Callable[[float, AnyInput, list[Effect]], None] | None = None
 
@@ -77,11 +94,24 @@ class Shell:
                 timer.cancel()
         elif isinstance(effect, Cut):
             self.link.cut(effect.node, effect.after_s)
+        elif isinstance(effect, AskWanted):
+            self._run(self._ask_wanted(effect.nodes))
+        elif isinstance(effect, Wake):
+            self._wake(effect)
         else:
             (self._log.info if effect.level == "info" else self._log.warn)(effect.what, **effect.fields)
 
     async def _post(self, post: Post) -> None:
         await self._core.report(post.event, note=post.note, facts=post.facts)
+
+    async def _ask_wanted(self, nodes: Sequence[Node]) -> None:
+        self.feed(Wanted(await self._core.wanted(nodes)))
+
+    def _wake(self, call: Wake) -> None:
+        try:
+            self.call(call.mac, call.broadcast)
+        except OSError as error:
+            self._log.warn("node not called from its sleep", node=call.node, address=call.broadcast, why=str(error))
 
     def _timed_out(self, key: tuple[int, int]) -> None:
         self._timers.pop(key, None)

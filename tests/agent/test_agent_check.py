@@ -14,8 +14,11 @@ import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
+from cosched.linux.interfaces import Card, card_of, listens_asleep
 from node_agent.service import check
 from node_agent.service.check import findings
+
+CARD = Card("eth9", "52:54:00:12:34:56", "10.0.0.255")
 
 
 def cosched(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -124,3 +127,39 @@ def test_what_has_privileges_loads_the_standard_library_alone() -> None:
     loaded = ended.stdout.split()
     ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] not in sys.stdlib_module_names}
     assert ours == {"cosched", "cosched.linux", "node_agent", "node_agent.guard", "node_agent.programs"}
+
+
+@pytest.mark.parametrize(
+    ("agreed", "card", "listens", "expected"),
+    [
+        (False, None, False, ("ok", "not woken for jobs: its owner has not agreed (cosched desk wake on)")),
+        (True, None, False, ("warn", "no Ethernet card has the address 127.0.0.1")),
+        (True, CARD, False, ("warn", "eth9 does not listen while the machine sleeps: ethtool -s eth9 wol g")),
+        (True, CARD, True, ("ok", "by eth9, 52:54:00:12:34:56, at 10.0.0.255")),
+    ],
+)
+async def test_whether_the_machine_could_be_woken(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    agreed: bool,
+    card: Card | None,
+    listens: bool,
+    expected: tuple[str, str],
+) -> None:
+    node = cluster.node("a", start=False)
+    node.start_guard()
+    await until((node.run / "desk.sock").exists, "the guard")
+    if agreed:
+        told = await asyncio.to_thread(cosched, "desk", "wake", "on", "--socket", node.run / "desk.sock")
+        assert "wake: on" in told.stdout, told.stderr
+    monkeypatch.setattr(check, "card_of", lambda address: card)
+    monkeypatch.setattr(check, "listens_asleep", lambda card: listens)
+    found = next(each for each in findings(load_node(node.config)) if each.what == "waking")
+    assert (found.level, found.found) == expected
+
+
+def test_what_is_no_card_is_none() -> None:
+    assert card_of("127.0.0.1") is None, "the loopback interface has no Ethernet address"
+    assert card_of("no-such-host.invalid") is None
+    assert card_of("192.0.2.1") is None
+    assert not listens_asleep(CARD)

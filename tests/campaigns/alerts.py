@@ -27,6 +27,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from kit.processes import running_module, standing_still
 from kit.prometheus import LabPrometheus
 
 from cosched.apps.lab.lab import Lab
@@ -111,32 +112,13 @@ class Site:
 
     def pids(self, module: str, node: str = "") -> list[int]:
         """The processes that run a module for the lab, or for one of its nodes, as this machine numbers them."""
-        where = f"{self.lab.directory}/nodes/{node}/" if node else str(self.lab.directory)
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                name = (folder / "comm").read_text().strip()
-                children = name.startswith("cosched-")  # of a guard
-                if module in words and any(where in word for word in words) and not children:
-                    found.append(int(folder.name))
-        return found
+        return running_module(module, self.lab.directory / "nodes" / node if node else self.lab.directory)
 
-    @contextmanager
-    def stopped(self, pids: list[int]) -> Iterator[None]:
+    def stopped(self, pids: list[int]) -> AbstractContextManager[None]:
         """Processes that do nothing while the block lasts."""
         if not pids:
             raise Broken("there is no process to stop")
-        held = [os.pidfd_open(pid) for pid in pids]
-        try:
-            for pidfd in held:
-                signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
-            yield
-        finally:
-            for pidfd in reversed(held):
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
-                os.close(pidfd)
+        return standing_still(pids)
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:

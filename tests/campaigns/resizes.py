@@ -25,9 +25,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from kit.processes import standing_still
 
 from campaigns import _nodes
 from campaigns._rounds import Shapes, main, tried
@@ -130,7 +132,7 @@ class ResizeField(Field):
     def _halted(self, fault: Round, job_id: int) -> None:
         """All ranks stand still for longer than a resize may take."""
         ranks = self.pids("rank", job_id)
-        with _standing_still(ranks):
+        with standing_still(ranks):
             time.sleep(RESIZE_S + 3.0)
         fault.fired = bool(ranks)
 
@@ -150,7 +152,7 @@ class ResizeField(Field):
         node = nodes[-1] if for_guard else fault.random.choice(nodes)
         theirs = set(_nodes.processes(self.lab, node))
         waited_for = [pid for pid in self.pids("guard", 0) if pid in theirs] if for_guard else self.pids("rank", job_id)
-        with _standing_still(waited_for):
+        with standing_still(waited_for):
             yield
             until(lambda: client.explain(self._newest(client)).state == "starting", "B to wait for A")
             time.sleep(fault.random.uniform(*_MOMENTS_S))
@@ -210,22 +212,6 @@ class ResizeField(Field):
         fault.outcomes["A shrank" if any(each.cpus < NODES * CPUS for each in job.changes) else "A kept"] += 1
         if any(each.tasks != NODES * CPUS for each in job.changes):
             raise Broken(f"a rank of A came or went: {job.changes}")
-
-
-@contextmanager
-def _standing_still(pids: Sequence[int]) -> Iterator[None]:
-    """These processes are stopped in the block."""
-    _signal(pids, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        _signal(pids, signal.SIGCONT)
-
-
-def _signal(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 RESIZES = Shapes("resizes", ResizeField, PHASE, NODES, CPUS, POLICY)

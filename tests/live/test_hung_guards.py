@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kit.processes import running_module
 from kit.waiting import BOUND_S
 
 from cosched.apps.lab import tiers
@@ -43,12 +44,9 @@ def until(holds: Callable[[], object], what: str, within_s: float) -> None:
 def guard_of(lab: Lab, node: str) -> int:
     """The process of this machine that is the node's guard."""
     directory = next(each["directory"] for each in lab.state["nodes"] if each["name"] == node)
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            if "node_agent.guard" in words and any(word.startswith(f"{directory}/") for word in words):
-                return int(folder.name)
-    raise AssertionError(f"{node} has no guard")
+    found = running_module("node_agent.guard", directory)
+    assert found, f"{node} has no guard"
+    return found[0]
 
 
 class Hung:

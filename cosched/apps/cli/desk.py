@@ -215,6 +215,18 @@ def probe_command(path: Path, switch: str, as_json: bool) -> None:
     _tell(ask(path, {"do": "probe", "on": switch == "on"}), as_json)
 
 
+@command.command("wake")
+@click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+@_at_desk
+def wake_command(path: Path, switch: str, as_json: bool) -> None:
+    """Let this computer be woken from its sleep for jobs that wait, or not (as it is until you say so).
+
+    \b
+    Example: cosched desk wake on
+    """
+    _tell(ask(path, {"do": "wake", "on": switch == "on"}), as_json)
+
+
 def _seconds(duration: str | None) -> float | None:
     if duration is None:
         return None

@@ -77,6 +77,8 @@ def _word(word: dict[str, Any], contract: dict[str, Any]) -> list[str]:
         found.append(f"hours: {' and '.join(_window(*each) for each in word['hours'])}")
     if word.get("probe") is False:
         found.append("probe: off, how late programs wake up is not measured")
+    if word.get("wake"):
+        found.append("wake: on, this computer may be woken from its sleep for jobs that wait")
     for user, ban in sorted((word.get("bans") or {}).items()):
         found.append(f"banned: {user}{_until(ban['until_s'])}")
     return found

@@ -104,6 +104,12 @@ _NODES = (
         queries=(Query(total(series.NODES_SET_ASIDE, "cause"), "{{cause}}"),),
     ),
     Panel(
+        title="Nodes called from their sleep",
+        description="Since the scheduler's start, for jobs that wait, where their owners agree.",
+        unit="none",
+        queries=(Query(total(series.NODE_WAKE_CALLS), "calls"),),
+    ),
+    Panel(
         title="Agents",
         description="Agents that are connected, and nodes of the allow-list.",
         unit="none",

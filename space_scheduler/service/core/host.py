@@ -6,13 +6,14 @@ is handed on only when it is in the journal too.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cosched.model.components import Dividing
 from cosched.model.job import Job
+from cosched.model.node import Node
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
@@ -159,6 +160,10 @@ class CoreHost:
         ``owners``: what is used of nodes is told with what their owners use, which is for operators.
         """
         return await self._do(lambda core, _: core.explain(job_id, owners=owners), decides=False, reads=True)
+
+    async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
+        """On which of these nodes a job that waits would start, did they join now. Nothing changes by it."""
+        return await self._do(lambda core, now_us: core.wanted(nodes, now_us), decides=False, reads=True)
 
     async def job(self, job_id: int) -> JobRecord:
         """A job, alive or ended. Raises ``UnknownJob``."""

@@ -6,7 +6,7 @@ doubt, the state is built again from the journal.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ from cosched.errors import Failed
 from cosched.model.allocation import Allocation
 from cosched.model.components import Dividing
 from cosched.model.job import TERMINAL, Job, JobState
+from cosched.model.node import Node
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
@@ -388,6 +389,25 @@ class JournalledCore:
             raise UnknownJob(job_id)
         last = ended.history[-1]
         return Explained(ended.state, last.reason, last.now_us, last.cause, last.note)
+
+    def wanted(self, nodes: Sequence[Node], now_us: int) -> tuple[str, ...]:
+        """On which of these nodes, did they join now, a job that waits would start. Nothing changes by it.
+
+        Costs what a pass and a copy of the state cost. None while the policy fails: its own passes tell of that.
+        """
+        if not self.state.queue.line():
+            return ()
+        try:
+            trial = SchedulerState.restore(self.policy, self.rules, self.state.snapshot())
+            now_us = max(now_us, trial.now_us)
+            for node in nodes:
+                trial.handle(ev.NodeJoined(node), now_us)
+                trial.handle(ev.NodeResumed(node.name), now_us)
+            starts = [each for each in trial.handle(ev.Boundary(), now_us) if isinstance(each, Start)]
+        except Exception:
+            return ()
+        used = {share.node for start in starts for share in start.allocation.nodes}
+        return tuple(node.name for node in nodes if node.name in used)
 
     def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
         """All there is to see, as a value of its own."""

@@ -4,6 +4,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from cosched.model.node import Node
 from cosched.wire import messages as wire
 from space_scheduler.machine.events import Event
 from space_scheduler.service.journal.records import Facts
@@ -54,6 +55,20 @@ class CancelTimer(msgspec.Struct, frozen=True, tag=True):
     key: tuple[int, int]
 
 
+class AskWanted(msgspec.Struct, frozen=True, tag=True):
+    """Say which of these sleeping nodes a job that waits would start on, were they there (``inputs.Wanted``)."""
+
+    nodes: tuple[Node, ...]
+
+
+class Wake(msgspec.Struct, frozen=True, tag=True):
+    """Send a sleeping node's card a magic packet, by way of its network's broadcast address."""
+
+    node: str
+    mac: str
+    broadcast: str
+
+
 class Say(msgspec.Struct, frozen=True, tag=True):
     """A line for the log."""
 
@@ -62,7 +77,7 @@ class Say(msgspec.Struct, frozen=True, tag=True):
     fields: dict[str, Any] = {}
 
 
-Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | Say
+Effect = Post | Annotate | Send | Cut | SetTimer | CancelTimer | AskWanted | Wake | Say
 
 
 class Speaks(Protocol):

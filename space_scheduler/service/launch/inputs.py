@@ -106,6 +106,12 @@ class TimedOut(Input, frozen=True):
     key: tuple[int, int]
 
 
+class Wanted(Input, frozen=True):
+    """Jobs that wait would start on these sleeping nodes, were they there."""
+
+    nodes: tuple[str, ...]
+
+
 class Discarded(Input, frozen=True):
     """The output of an attempt is no longer kept."""
 
@@ -126,5 +132,6 @@ AnyInput = (
     | Ticked
     | InJournal
     | TimedOut
+    | Wanted
     | Discarded
 )

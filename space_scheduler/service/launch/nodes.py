@@ -8,7 +8,7 @@ import msgspec
 
 from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
-from cosched.model.desk import Availability, ContractReason, DeskReport
+from cosched.model.desk import Availability, ContractReason, DeskReport, Wakeable
 from cosched.model.node import Node, Owner, Presence
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
@@ -45,6 +45,9 @@ class NodeEntry:
         self.changes = 0  # of what it offers, since the last tick
         self.drained = False
         self.asleep = False  # its machine is suspended, by its agent's last word
+        self.wakeable: Wakeable | None = None  # how it is woken, if it may be, by its last report before it slept
+        self.slept_s = 0.0  # when that was (boot time)
+        self.called = 0  # how often it was called from its sleep, since the service started
         self.reason = ""
         self.heard_s: float | None = None
         self.heard_at: datetime | None = None

@@ -21,6 +21,7 @@ from space_scheduler.service.launch.effects import Cut, Effect, Say, Send
 from space_scheduler.service.launch.launches import Launches
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.orders import Orders
+from space_scheduler.service.launch.sleepers import Sleepers
 
 #: For how long a removed node's connection stays open, so that it hears of it.
 _LAST_WORDS_S = 2.0
@@ -36,6 +37,7 @@ class ServiceCore:
         self.book = NodeBook(nodes, lambda: self.now_s)
         self._started: dict[int, JobRecord] = {}
         self.launches = Launches(config, self.book, orders, self._started.__getitem__)
+        self.sleepers = Sleepers(self.book, config.contract)
         self.coscheduling = Coscheduling(config, self.book, self.launches.attempts)
         self.beat_s = config.time_us("heartbeat") / US_PER_S
         self.lease_s = config.time_us("lease") / US_PER_S
@@ -46,33 +48,26 @@ class ServiceCore:
         """Take in what has happened; what is to be done, in order."""
         self.now_s = now_s
         match happened:
-            case given.Heard():
-                self._heard(self.book.entry(happened.node), happened.message)
-            case given.OwnerSaid():
-                self._owner_said(happened)
             case given.InJournal():
                 self._in_journal(happened)
             case given.Ticked():
                 self._count_leases()
                 self.launches.ticked()
-            case given.Connected():
-                self._connected(happened)
-            case given.Disconnected(node):
-                entry = self.book.entry(node)
-                entry.connected = entry.agreed = False
-                self._say("agent disconnected", node=node)
+                self._effects += self.sleepers.look()
             case given.TimedOut(key):
                 self.launches.timed_out(key)
+            case given.Wanted(nodes):
+                self._effects += self.sleepers.wanted(nodes)
             case given.Discarded(node, job_id, attempt):
                 self.launches.discard(node, job_id, attempt)
             case given.Removed(node, revoked):
                 self._remove(node, revoked)
-            case given.CertificateExpired(node, since):
-                self.book.entry(node).expired = since
             case given.RevocationsChanged(revoked):
                 self._tell_revoked(revoked)
             case given.Started():
                 self._adopt(happened)
+            case _:
+                self._with_an_agent(happened)
         self._effects += self.launches.take()
         effects, self._effects = self._effects, []
         return effects
@@ -102,10 +97,29 @@ class ServiceCore:
 
     # agents
 
+    def _with_an_agent(
+        self,
+        happened: given.Connected | given.Heard | given.OwnerSaid | given.Disconnected | given.CertificateExpired,
+    ) -> None:
+        entry = self.book.entry(happened.node)
+        match happened:
+            case given.Heard():
+                self._heard(entry, happened.message)
+            case given.OwnerSaid():
+                self._owner_said(happened)
+            case given.Connected():
+                self._connected(happened)
+            case given.Disconnected():
+                entry.connected = entry.agreed = False
+                self._say("agent disconnected", node=entry.name)
+            case given.CertificateExpired(_, since):
+                entry.expired = since
+
     def _connected(self, called: given.Connected) -> None:
         entry, hello = self.book.entry(called.node), called.hello
         entry.connected, entry.agreed, entry.refused, entry.expired = True, False, "", ""
         entry.asleep = False
+        self.sleepers.came(entry)
         entry.hello, entry.serial = hello, called.serial
         entry.beat = entry.report = None
         entry.word, entry.banned = wire.NO_WORD, ()
@@ -143,6 +157,7 @@ class ServiceCore:
                 self._effects.append(Send(entry.name, self.coscheduling.answer(entry, message)))
         elif isinstance(message, wire.DeskReported):
             entry.report = message.report
+            self.sleepers.reported(entry, message.report)
         elif not isinstance(message, wire.OutputChunk | wire.Surveyed | wire.Hello):
             self.launches.take_report(entry, message)
 

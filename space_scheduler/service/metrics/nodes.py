@@ -54,14 +54,16 @@ class NodeSeries:
         states = family(series.NODE_STATE)
         running, limit = family(series.NODE_TASKS), family(series.NODE_TASKS_LIMIT)
         heard, belongs = family(series.NODE_LAST_HEARD), family(series.NODE_CLUSTER)
-        speaks, cpus, memory = (
-            family(each) for each in (series.NODE_LINK_VERSION, series.NODE_CPUS, series.NODE_MEMORY)
+        speaks, cpus, memory, calls = (
+            family(each)
+            for each in (series.NODE_LINK_VERSION, series.NODE_CPUS, series.NODE_MEMORY, series.NODE_WAKE_CALLS)
         )
         for entry, state in members:
             name = [entry.name]
             add_one_of(states, series.NODE_STATE, name, state)
             running.add_metric(name, tasks[entry.name])
             limit.add_metric(name, entry.size.procs if entry.size is not None else 0)
+            calls.add_metric(name, entry.called)
             heard.add_metric(name, entry.heard_at.timestamp() if entry.heard_at else 0)
             if entry.cluster:
                 belongs.add_metric([entry.name, entry.cluster], 1)
@@ -69,7 +71,7 @@ class NodeSeries:
                 speaks.add_metric(name, entry.version)
                 cpus.add_metric(name, entry.hello.procs)
                 memory.add_metric(name, entry.hello.memory_bytes)
-        yield from (states, running, limit, heard, belongs, speaks, cpus, memory)
+        yield from (states, running, limit, heard, belongs, speaks, cpus, memory, calls)
 
 
 def _used(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:

@@ -1,10 +1,11 @@
 """The host of the core, with the time that every event takes to get into the journal."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
 from cosched.model.job import Job
+from cosched.model.node import Node
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
 from space_scheduler.service.core.host import CoreHost
@@ -44,6 +45,10 @@ class Timed:
     async def annotate(self, job_id: int, facts: Facts) -> None:
         """Journal facts of a job."""
         await self._host.annotate(job_id, facts)
+
+    async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
+        """On which of these nodes a job that waits would start, did they join now (``CoreHost.wanted``)."""
+        return await self._host.wanted(nodes)
 
     def view(self) -> View:
         """The last published state."""

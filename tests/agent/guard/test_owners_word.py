@@ -15,7 +15,7 @@ from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
 from kit.waiting import wait_for
 
 from cosched.model.presets import hours_of
-from node_agent.guard.hours import MINUTES, Window, opens_in, windows_of
+from node_agent.guard.hours import MINUTES, Window, closes_in, opens_in, windows_of
 from node_agent.guard.owners_word import MOST_AT_ONCE, MOST_BANS
 
 IDLE = "while :; do sleep 0.05; done"
@@ -217,6 +217,7 @@ def test_a_share_makes_the_contract_less_and_never_more(make_guard: Any) -> None
 DECIDES = [
     {"do": "end"}, {"do": "end", "job": 1}, {"do": "ban", "user": "bob"}, {"do": "allow", "user": "bob"},
     {"do": "hours", "windows": None}, {"do": "share", "cpu_ratio": None}, {"do": "pause"}, {"do": "resume"},
+    {"do": "wake", "on": True},
 ]  # fmt: skip
 
 
@@ -277,6 +278,7 @@ def test_a_job_decides_nothing_though_it_runs_as_who_decides(make_guard: Any, co
         ({"do": "ban", "user": "bob", "seconds": 0}, "seconds: found 0; expected a number above 0, up to 31622400"),
         ({"do": "share", "cpu_ratio": 0}, "cpu_ratio: found 0; expected a share from 0.001 to 1"),
         ({"do": "share", "cpu_ratio": 1.5}, "cpu_ratio: found 1.5; expected a share from 0.001 to 1"),
+        ({"do": "wake", "on": 1}, "on: found 1; expected true or false"),
         ({"do": "hours", "windows": []}, "windows: expected 1 to 8 windows"),
         ({"do": "hours", "windows": [[0, 60, [7]]]}, "windows: expected days from 0 (Monday) to 6"),
         ({"do": "hours", "windows": [[60, 60, [1]]]}, "windows: expected two different minutes of the day, 0 to 1440"),
@@ -297,6 +299,29 @@ def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
     (Path(guard.directory) / "state/records/word").write_text('{"cpu_ratio": "much", "bans": [[1]], "hours": 3}')
     guard.start()
     assert guard.status()["word"] == {"cpu_ratio": None, "bans": [], "ended": []}
+
+
+# --- waking -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_machine_may_be_woken_only_by_its_owners_word_and_when_jobs_may_run(guard: RealGuard) -> None:
+    assert guard.status()["wake"] is None
+    assert desk(guard, "wake", on=True)["word"]["wake"] is True
+    guard.event("desk")
+    assert guard.status()["wake"] == {"after_s": 0.0, "before_s": None}
+    guard.kill()
+    guard.start()
+    assert guard.status()["wake"] == {"after_s": 0.0, "before_s": None}, "it outlives the guard"
+    desk(guard, "pause", seconds=3600)
+    assert 3500 < guard.status()["wake"]["after_s"] <= 3600
+    desk(guard, "pause")
+    assert guard.status()["wake"] is None, "a pause without an end"
+    desk(guard, "resume")
+    desk(guard, "hours", windows=outside_now())
+    found = guard.status()["wake"]
+    assert 0 < found["after_s"] < found["before_s"]
+    desk(guard, "wake", on=False)
+    assert guard.status()["wake"] is None
 
 
 # --- the hours themselves ---------------------------------------------------------------------------------------------
@@ -320,6 +345,17 @@ def test_hours_open_at_the_next_begin() -> None:
     assert opens_in([weekend], 6, 23 * 60) == 0
     assert opens_in([weekend], 0, 0) == 5 * MINUTES
     assert windows_of([[0, 60, [3, 3, 1]]]) == (Window(0, 60, (1, 3)),)
+
+
+def test_hours_close_at_the_end_of_the_last_that_follow_each_other() -> None:
+    nights, weekend = Window(18 * 60, 8 * 60, (0, 1, 2, 3, 4)), Window(0, MINUTES, (5, 6))
+    assert closes_in([nights], 0, 12 * 60) == 0
+    assert closes_in([nights], 0, 19 * 60) == 13 * 60
+    assert closes_in([nights], 1, 7 * 60 + 59) == 1
+    assert closes_in([nights, weekend], 4, 18 * 60) == (6 + 2 * 24) * 60, "Friday's night, Saturday, Sunday"
+    assert closes_in([weekend], 6, 23 * 60) == 60
+    assert closes_in([Window(0, MINUTES, (0, 1, 2, 3, 4, 5, 6))], 3, 5) is None
+    assert closes_in([Window(60, 59, tuple(range(7))), Window(0, 120, tuple(range(7)))], 0, 0) is None
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -357,10 +393,13 @@ def test_the_command_tells_and_decides(guard: RealGuard) -> None:
     assert cosched("ban", "--list").stdout == "nobody is banned here\n"
     assert "hours: 00:00-23:59 and sat,sun@00:00-24:00" in cosched("hours", "00:00-23:59", "sat,sun").stdout
     assert "hours" not in cosched("hours", "always").stdout
+    assert "wake: on, this computer may be woken from its sleep for jobs that wait" in cosched("wake", "on").stdout
+    assert "wake:" not in cosched("wake", "off").stdout
     assert cosched("share", "contract").returncode == 0
     for bad in (
         ["share", "2"],
         ["share", "much"],
+        ["wake", "up"],
         ["hours", "18"],
         ["hours", "8:00-9:00", "noon"],
         ["end", "x"],

@@ -19,12 +19,12 @@ from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
-from cosched.linux.interfaces import card_of, listens_asleep
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
+from node_agent.service.card import card_of, listens_asleep
 from node_agent.service.files import interpreter, open_to_all
 from node_agent.service.load import Load
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cosched.config.node import NodeConfig
-from cosched.linux.interfaces import card_of
 from cosched.linux.presence import terminals_of
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
@@ -30,6 +29,7 @@ from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
+from node_agent.service.card import card_of
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load

@@ -14,8 +14,8 @@ import pytest
 from kit.agents import DEADLINE_S, Cluster, until
 
 from cosched.config.node import load_node
-from cosched.linux.interfaces import Card, card_of, listens_asleep
 from node_agent.service import check
+from node_agent.service.card import Card, card_of, listens_asleep
 from node_agent.service.check import findings
 
 CARD = Card("eth9", "52:54:00:12:34:56", "10.0.0.255")

@@ -1,6 +1,7 @@
 """HTTP to the service, over its Unix socket or TLS with the user's certificate or token: the standard library alone."""
 
 import http.client
+import logging
 import os
 import select
 import socket
@@ -18,6 +19,10 @@ from cosched.identity.names import SCHEDULER, TOKEN, certificate, private
 _CONNECT_S: Final = 10.0
 #: The longest that an answer may take, beyond what a request itself asks to wait.
 ANSWER_S: Final = 60.0
+#: After so much of it a line says that there is none yet.
+_SLOW_S: Final = 10.0
+
+_log = logging.getLogger("cosched.client")
 
 
 class _Unix(HTTPConnection):
@@ -111,6 +116,10 @@ class Transport:
         self._connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, path, body, headers | _authorization(self._connection))
+        slow_s = timeout_s - ANSWER_S + _SLOW_S
+        if slow_s > 0 and not _readable(self._connection.sock, slow_s):
+            _log.warning("no answer yet from %s, asked %g s ago; 'cosched doctor' looks at it", self.server, slow_s)
+            self._connection.sock.settimeout(timeout_s - slow_s)
         response = self._connection.getresponse()
         return Answer(response.status, response.headers, response.read())
 
@@ -150,9 +159,14 @@ def _authorization(connection: HTTPConnection) -> dict[str, str]:
 
 def _ended(connection: socket.socket) -> bool:
     """Whether the service has closed a connection on which nothing was asked for a while."""
+    return _readable(connection, 0.0)
+
+
+def _readable(connection: socket.socket, within_s: float) -> bool:
+    """Whether there is something to read, or the end, at once or within that time."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(within_s * 1000))
 
 
 def _connection(server: str) -> HTTPConnection:

@@ -1,13 +1,16 @@
 """What the client makes of a service's answers, and of none."""
 
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from kit.scripted import Scripted, answer
 
+from cosched.client import transport
 from cosched.client.client import Client, NotNow
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer
@@ -122,6 +125,28 @@ def test_a_service_that_says_nothing_is_left(tmp_path: Path) -> None:
         listener.listen()
         with pytest.raises(NoAnswer, match="it takes too long"):
             Transport(str(tmp_path / "mute")).request("GET", "/v1/jobs", timeout_s=0.05)
+
+
+def test_a_service_that_is_slow_to_answer_is_named_before_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(transport, "_SLOW_S", 0.05)
+    path = str(tmp_path / "slow")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answers() -> None:
+            with listener.accept()[0] as connection:
+                while not caplog.messages:
+                    time.sleep(0.01)
+                connection.sendall(answer(200, JOB))
+
+        with ThreadPoolExecutor(1) as pool, client(Path(path)) as service:
+            answered = pool.submit(answers)
+            assert service.job(3).job_id == 3
+            answered.result()
+    assert caplog.messages == [f"no answer yet from {path}, asked 0.05 s ago; 'cosched doctor' looks at it"]
 
 
 def test_history_goes_on_where_a_page_ends(serve: Scripted) -> None:

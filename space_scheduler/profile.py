@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from cosched.model.time import FOREVER_US
 
-#: What was done to a profile: (start, end, processors) changed, or (now,) advanced to.
+#: What was done to a profile: (now,) advanced to; (start, end, processors) changed; (start, earlier, duration,
+#: processors) moved up.
 Step = tuple[int, ...]
 
 
@@ -69,9 +70,11 @@ class Profile:
     def take_step(self, step: Step) -> None:
         """Do again what was done to another profile."""
         if len(step) == 1:
-            self.advance(step[0])
-        else:
+            self.advance(*step)
+        elif len(step) == 3:
             self.change(*step)
+        else:
+            self.move_up(*step)
 
     def advance(self, now_us: int) -> None:
         """Forget what lies before ``now_us``; the profile then starts there."""
@@ -123,6 +126,9 @@ class Profile:
             self.settled = False
         if self.steps is not None:
             self.steps.append((start_us, end_us, delta_procs))
+        self._add(start_us, end_us, delta_procs)
+
+    def _add(self, start_us: int, end_us: int, delta_procs: int) -> None:
         times, free = self.times, self.free
         first = bisect_left(times, start_us)
         if first == len(times) or times[first] != start_us:
@@ -146,12 +152,16 @@ class Profile:
 
         While both times overlap nothing changes: what is left to do is most often short.
         """
-        if earlier_us + duration_us < start_us:
-            self.change(start_us, start_us + duration_us, procs)
-            self.change(earlier_us, earlier_us + duration_us, -procs)
+        self.settled = False
+        if self.steps is not None:
+            self.steps.append((start_us, earlier_us, duration_us, procs))
+        earlier_end_us = earlier_us + duration_us
+        if earlier_end_us < start_us:
+            self._add(start_us, start_us + duration_us, procs)
+            self._add(earlier_us, earlier_end_us, -procs)
         else:
-            self.change(earlier_us + duration_us, start_us + duration_us, procs)
-            self.change(earlier_us, start_us, -procs)
+            self._add(earlier_end_us, start_us + duration_us, procs)
+            self._add(earlier_us, start_us, -procs)
 
     def earlier(self, procs: int, duration_us: int, start_us: int, from_us: int) -> int:
         """Where a job that holds ``[start_us, start_us + duration_us)`` in this profile could start instead.

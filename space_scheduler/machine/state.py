@@ -211,11 +211,11 @@ class SchedulerState:
 
     def _apply(self, plan: Plan, event: ev.AnyEvent) -> list[Instruction]:
         machine = self.machine
-        jobs, now_us = machine.jobs, machine.now_us
+        records, now_us = machine.jobs.records, machine.now_us
         cause = machine.trigger or event
         instructions: list[Instruction] = []
         for change in plan.changes:
-            record = jobs.records[change.job.id]
+            record = records[change.job.id]
             record.reason, record.decided_us, record.cause = change.reason, now_us, cause
             if isinstance(change, PlannedStart):
                 allocation = change.allocation or Allocation(change.job.procs)
@@ -227,12 +227,12 @@ class SchedulerState:
             else:
                 instructions += holdings.requeue(machine, record, event)
         for job_id, promised_us, reason in plan.told:
-            record = jobs.records[job_id]
+            record = records[job_id]
             record.promise_us = promised_us
             if record.first_promise_us is None:
                 record.first_promise_us = promised_us
             record.reason, record.decided_us, record.cause = reason, now_us, cause  # thousands: without a call
-            instructions.append(Tell(job_id, promised_us, event, reason))
+        instructions += [Tell(job_id, promised_us, event, reason) for job_id, promised_us, reason in plan.told]
         if plan.wake_us is not None and plan.wake_us != machine.timer_us:
             machine.timer_us = plan.wake_us
             instructions.append(SetTimer(plan.wake_us, event, Reason(Why.WAKE)))

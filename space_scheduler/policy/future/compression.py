@@ -12,7 +12,6 @@ nobody's turn in between move together as far as the hole has room.
 """
 
 from bisect import bisect_left, bisect_right
-from itertools import groupby
 
 from cosched.model.time import FOREVER_US
 from space_scheduler.policy.future import reservations
@@ -58,9 +57,12 @@ def _by_shape(table: Reservations, queue: JobQueue, now_us: int) -> dict[int, in
     profile = table.profile
     shapes, moved = table.know(queue), dict[int, int]()
     times, free = profile.times, profile.free
-    for alike, turns in groupby(shapes.in_order(queue, table.starts_us)):
+    for run in shapes.in_order(queue, table.starts_us):
+        if not run.count:
+            continue
+        alike = run.alike
         index = alike.next
-        alike.next = end = index + len(list(turns))
+        alike.next = end = index + run.count
         procs, starts_us = alike.procs, alike.starts_us
         while index < end:
             start_us, count = starts_us[index], 1

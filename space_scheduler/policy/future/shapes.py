@@ -49,16 +49,27 @@ class Alike:
         return from_us
 
 
+class Run:
+    """Jobs of one shape that follow each other in the queue's order, with nobody else's turn in between: how many."""
+
+    __slots__ = ("alike", "count")
+
+    def __init__(self, alike: Alike) -> None:
+        self.alike, self.count = alike, 0
+
+
 class Shapes:
     """The shapes of reserved jobs; those at FOREVER_US have no place and are not among them."""
 
-    __slots__ = ("_by_shape", "_last", "_order", "_widths", "_within")
+    __slots__ = ("_by_shape", "_empty", "_last", "_order", "_runs", "_widths", "_within")
 
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, int], Alike] = {}
         self._widths: list[int] = []  # of the shapes, from the narrowest on
         self._within: dict[int, list[Alike]] = {}  # by width, from the shortest on
-        self._order: dict[int, Alike] | None = {}  # each job's shape, in queue order; None: to be made
+        self._order: dict[int, Run] | None = {}  # by job: the run that it is in; None: to be made
+        self._runs: list[Run] = []  # in queue order
+        self._empty = 0  # how many of them have nobody left
         self._last: Key | None = None  # no job in the order comes after this key
 
     @classmethod
@@ -89,16 +100,18 @@ class Shapes:
             self._order = None
             return
         self._last = key
-        self._order[job.id] = alike
-        alike.ids.append(job.id)
-        alike.starts_us.append(start_us)
+        self._append(self._order, alike, job.id, start_us)
 
     def remove(self, job: Job) -> None:
         """A reserved job has started, or waits no more."""
         alike = self._by_shape[job.procs, job.estimate_us]
         alike.count -= 1
         if self._order is not None:
-            del self._order[job.id]
+            run = self._order.pop(job.id)
+            run.count -= 1
+            self._empty += not run.count
+            if 2 * self._empty > len(self._runs):
+                self._order = None
             index = alike.ids.index(job.id)
             del alike.ids[index], alike.starts_us[index]
         if not alike.count:
@@ -109,14 +122,13 @@ class Shapes:
                 del self._within[job.procs]
                 del self._widths[bisect_left(self._widths, job.procs)]
 
-    def in_order(self, queue: JobQueue, starts_us: dict[int, int]) -> Iterable[Alike]:
-        """The shape of each reserved job, in queue order, each ready for a sweep."""
+    def in_order(self, queue: JobQueue, starts_us: dict[int, int]) -> Iterable[Run]:
+        """The reserved jobs in queue order, by runs of one shape, each ready for a sweep; some runs are empty."""
         if self._order is None:
             self._arrange(queue, starts_us)
         for alike in self._by_shape.values():
             alike.sweep()
-        assert self._order is not None
-        return self._order.values()
+        return self._runs
 
     def reopen(self, profile: Profile, hole_us: int, until_us: int, procs: int) -> None:
         """Processors have been given back over [hole_us, until_us): which shapes may have a hole with them.
@@ -125,7 +137,8 @@ class Shapes:
         around these processors in which it finds enough of them.
         """
         times, free, widths = profile.times, profile.free, self._widths
-        first, last, count = max(0, bisect_right(times, hole_us) - 1), bisect_left(times, until_us), len(times)
+        first, count = max(0, bisect_right(times, hole_us) - 1), len(times)
+        last = bisect_left(times, until_us, first)
         if last <= first:
             return
         if last - first == 1:
@@ -171,14 +184,23 @@ class Shapes:
     def _arrange(self, queue: JobQueue, starts_us: dict[int, int]) -> None:
         for alike in self._by_shape.values():
             alike.ids, alike.starts_us = [], []
-        self._order, self._last = {}, None
+        self._order, self._last, self._runs, self._empty = {}, None, [], 0
         for key, job in queue.line():
             start_us = starts_us.get(job.id, FOREVER_US)
             if start_us != FOREVER_US:
-                alike = self._order[job.id] = self._by_shape[job.procs, job.estimate_us]
-                alike.ids.append(job.id)
-                alike.starts_us.append(start_us)
+                self._append(self._order, self._by_shape[job.procs, job.estimate_us], job.id, start_us)
                 self._last = key
+
+    def _append(self, order: dict[int, Run], alike: Alike, job_id: int, start_us: int) -> None:
+        """A job that comes after all others."""
+        run = self._runs[-1] if self._runs else None
+        if run is None or run.alike is not alike or not run.count:
+            run = Run(alike)
+            self._runs.append(run)
+        run.count += 1
+        order[job_id] = run
+        alike.ids.append(job_id)
+        alike.starts_us.append(start_us)
 
 
 def _estimate_of(alike: Alike) -> int:

@@ -129,6 +129,8 @@ def ban_command(path: Path, user: str | None, duration: str | None, only_list: b
     """
     if (user is None) == (not only_list):
         raise BadInput("USER", "none given" if user is None else "with --list", "a user's name, or --list alone")
+    if user is not None and not user.strip():
+        raise BadInput("USER", f"{user!r}", "a user's name")
     if only_list and duration is not None:
         raise BadInput("--for", "with --list", "--list alone")
     if user is not None:

@@ -407,6 +407,7 @@ def test_the_command_tells_and_decides(guard: RealGuard) -> None:
         ["pause", "--for", "367d"],
         ["ban"],
         ["ban", "--list", "--for", "7d"],
+        ["ban", ""],
     ):
         answer = cosched(*bad)
         assert (answer.returncode, answer.stdout) == (2, ""), bad

@@ -116,12 +116,23 @@ class Transport:
         self._connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, path, body, headers | _authorization(self._connection))
-        slow_s = timeout_s - ANSWER_S + _SLOW_S
-        if slow_s > 0 and not _readable(self._connection.sock, slow_s):
-            _log.warning("no answer yet from %s, asked %g s ago; 'cosched doctor' looks at it", self.server, slow_s)
-            self._connection.sock.settimeout(timeout_s - slow_s)
-        response = self._connection.getresponse()
+        response = self._begun(timeout_s)
         return Answer(response.status, response.headers, response.read())
+
+    def _begun(self, timeout_s: float) -> HTTPResponse:
+        """The answer's head; a line of the log says when it is late (with TLS, something to read is no answer yet)."""
+        slow_s = timeout_s - ANSWER_S + _SLOW_S
+        if slow_s <= 0:
+            return self._connection.getresponse()
+        self._connection.sock.settimeout(slow_s)
+        try:
+            response = self._connection.getresponse()
+        except TimeoutError:
+            _log.warning("no answer yet from %s, asked %g s ago; 'cosched doctor' says more", self.server, slow_s)
+            self._connection.sock.settimeout(timeout_s - slow_s)
+            return self._connection.getresponse()
+        self._connection.sock.settimeout(timeout_s)
+        return response
 
     @contextmanager
     def opened(self, path: str, headers: Mapping[str, str], *, timeout_s: float = ANSWER_S) -> Iterator[HTTPResponse]:
@@ -159,14 +170,9 @@ def _authorization(connection: HTTPConnection) -> dict[str, str]:
 
 def _ended(connection: socket.socket) -> bool:
     """Whether the service has closed a connection on which nothing was asked for a while."""
-    return _readable(connection, 0.0)
-
-
-def _readable(connection: socket.socket, within_s: float) -> bool:
-    """Whether there is something to read, or the end, at once or within that time."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(within_s * 1000))
+    return bool(poll.poll(0))
 
 
 def _connection(server: str) -> HTTPConnection:

@@ -7,6 +7,8 @@ import msgspec
 
 #: Buckets of a histogram that travels, at most.
 MOST_BUCKETS: Final = 32
+#: Spans in which a machine may be woken, at most.
+MOST_SPANS: Final = 64
 _Share = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Cpus = Annotated[float, msgspec.Meta(ge=0, le=1 << 20)]
@@ -75,14 +77,12 @@ class Wakeable(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine that is about to sleep may be woken for jobs that wait, by its owner's word, and how.
 
     ``mac`` is the Ethernet address of the interface by which others reach it, ``broadcast`` the IPv4 address of all
-    machines of that network. In seconds from now, it may be woken from ``after_s`` on and before ``before_s`` (None: at
-    any time).
+    machines of that network. ``spans``: from when until when it may be woken, in seconds from this report.
     """
 
     mac: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")]
     broadcast: Annotated[str, msgspec.Meta(pattern=rf"^({_OCTET}\.){{3}}{_OCTET}\Z")]
-    after_s: _Seconds = 0.0
-    before_s: _Seconds | None = None
+    spans: Annotated[tuple[tuple[_Seconds, _Seconds], ...], msgspec.Meta(max_length=MOST_SPANS)] = ()
 
 
 class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):

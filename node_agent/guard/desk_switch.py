@@ -32,6 +32,8 @@ from node_agent.guard.requests import Refusal
 _LOOK_US: Final = 10 * process.US_PER_S
 #: For how long at most it is believed that somebody watches a film.
 _LONGEST_INHIBITED_S: Final = 120.0
+#: So many times in which the machine may be woken are told, the next ones.
+MOST_SPANS: Final = 64
 
 
 class Reach(NamedTuple):
@@ -117,13 +119,19 @@ class Desk:
         inhibited = {"inhibited_until_us": self._inhibited_until_us}
         return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said, "wake": self._wake()}
 
-    def _wake(self) -> dict[str, Any] | None:
-        """From when on and until when this machine may be woken for jobs, in seconds from now; None: it may not."""
-        until_us = self._until_us()
-        if not self._word.wake or (self.why and until_us is None):
+    def _wake(self) -> list[list[int]] | None:
+        """From when until when this machine may be woken for jobs, in microseconds since boot; None: it may not.
+
+        Of the coming days alone: one that sleeps for longer is left alone.
+        """
+        if not self._word.wake:
             return None
-        after_s = max(0.0, (until_us - process.boottime_us()) / process.US_PER_S) if self.why and until_us else 0.0
-        return {"after_s": after_s, "before_s": self._word.closes_in_s(after_s)}
+        if self._pause.why and self._pause.until_us is None:
+            return []
+        now_us = process.boottime_us()
+        from_us = max(now_us, self._pause.until_us or 0) if self._pause.why else now_us
+        spans = [[max(begin_us, from_us), end_us] for begin_us, end_us in self._word.open_spans_us(now_us)]
+        return [span for span in spans if span[0] < span[1]][:MOST_SPANS]
 
     def _paused(self) -> dict[str, Any]:
         return {"paused": self.why, "paused_until_us": self._until_us(), "problems": self._problems()}

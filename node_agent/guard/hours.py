@@ -63,19 +63,28 @@ def opens_in(windows: Sequence[Window], weekday: int, minute: int) -> int:
     return min((day * MINUTES + each.begin - now) % week for each in windows for day in each.days)
 
 
-def closes_in(windows: Sequence[Window], weekday: int, minute: int) -> int | None:
-    """In how many minutes of local time the last of those ends that follow each other from now on; None: never.
-
-    0 outside of all of them.
-    """
-    passed = 0
-    while passed < _DAYS * MINUTES:
-        day, now = divmod(weekday * MINUTES + minute + passed, MINUTES)
-        lasting = [(each.end - now) % MINUTES or MINUTES for each in windows if each.includes(day % _DAYS, now)]
-        if not lasting:
-            return passed
-        passed += max(lasting)
-    return None
+def open_spans(windows: Sequence[Window], weekday: int, minute: int, within: int) -> list[tuple[int, int]]:
+    """From when until when some of them hold, in minutes of local time from now, up to ``within``; none: always."""
+    if not windows:
+        return [(0, within)]
+    week = _DAYS * MINUTES
+    now = weekday * MINUTES + minute
+    found: list[tuple[int, int]] = []
+    each_of_them = (
+        (day * MINUTES + each.begin + weeks * week - now, (each.end - each.begin) % MINUTES or MINUTES)
+        for weeks in range(-1, within // week + 2)
+        for each in windows
+        for day in each.days
+    )
+    for begin, length in sorted(each_of_them):
+        end = min(begin + length, within)
+        if end <= max(begin, 0):
+            continue
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((max(begin, 0), end))
+    return found
 
 
 def _clock(minute: int) -> str:

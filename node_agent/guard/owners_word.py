@@ -9,12 +9,15 @@ import contextlib
 import time
 from typing import Any, Final, NamedTuple
 
-from node_agent.guard.hours import Window, closes_in, opens_in, windows_of
+from cosched.linux import process
+from node_agent.guard.hours import MINUTES, Window, open_spans, opens_in, windows_of
 from node_agent.guard.records import Records
 from node_agent.guard.requests import Refusal
 
 MOST_BANS: Final = 32
 LONGEST_NAME: Final = 64
+#: For so long it is foreseen when hours hold.
+FORESEEN_DAYS: Final = 14
 _S_PER_MINUTE: Final = 60
 #: Each decision is written to the disk before it holds: so many at once, and one more each second.
 MOST_AT_ONCE: Final = 64
@@ -101,14 +104,16 @@ class OwnersWord:
         minutes = self._opens_in() if self.windows else 0
         return minutes * _S_PER_MINUTE - time.localtime().tm_sec if minutes else None
 
-    def closes_in_s(self, after_s: float) -> float | None:
-        """In how many seconds the hours end that hold in ``after_s`` seconds; None: they never end."""
-        if not self.windows:
-            return None
+    def open_spans_us(self, now_us: int) -> list[tuple[int, int]]:
+        """From when until when nothing is said against jobs in the coming days, in microseconds since boot."""
         time.tzset()
-        then = time.localtime(time.time() + after_s)
-        minutes = closes_in(self.windows, then.tm_wday, then.tm_hour * 60 + then.tm_min)
-        return None if minutes is None else after_s + max(0, minutes * _S_PER_MINUTE - then.tm_sec)
+        now = time.localtime()
+        minute_us = now_us - now.tm_sec * process.US_PER_S
+        minutes = open_spans(self.windows, now.tm_wday, now.tm_hour * 60 + now.tm_min, FORESEEN_DAYS * MINUTES)
+        return [
+            (minute_us + begin * _S_PER_MINUTE * process.US_PER_S, minute_us + end * _S_PER_MINUTE * process.US_PER_S)
+            for begin, end in minutes
+        ]
 
     def status_fields(self, *, whole: bool) -> dict[str, Any]:
         """For ``status``. ``whole``: with the users who are banned, for who decides here."""

@@ -49,8 +49,8 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               pauses: how many have begun since the guard started, contract_cpus: the ceiling of the contract,
               probe: {wakeups: {counts, late_us} of ``cosched.linux.wakeups``, or null, problem},
               inhibited_until_us: until then somebody at the desk watches something and touches nothing,
-              wake: {after_s, before_s}: from when on and until when (null: no end), in seconds from now, the owner
-              lets the machine be woken for jobs; null: never,
+              wake: [[from_us, until_us]]: when the owner lets the machine be woken for jobs in the coming days (64
+              at most); null: never,
               word: what the desk's owner has said: {cpu_ratio: a share below the contract's, or null, bans: users whose
               jobs are refused (owner), ended: [[job, attempt]] that the owner has ended, not yet forgotten}}
 events
@@ -59,7 +59,7 @@ events
               ended (each time, where more are spawned later), and after ``kill``
     armed     {why}                                      the guard has armed by itself
     keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
-    desk      {paused, paused_until_us, inhibited_until_us, word}   somebody at the desk has said something: ``status``
+    desk      {paused, paused_until_us, inhibited_until_us, word, wake}   somebody at the desk has said something
 """
 
 from typing import Final

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cosched.client.desk_socket import SOCKET, ask
 from cosched.config.node import NodeConfig
-from cosched.errors import BadInput
+from cosched.errors import BadInput, Failed
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.names import SCHEDULER, certificate
@@ -50,6 +51,7 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield _rsh(config)
     yield from _enforcement(config)
     yield from _presence(config)
+    yield from _waking(config)
 
 
 def _asker(config: NodeConfig) -> Iterator[Finding]:
@@ -136,7 +138,6 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
         can = status.get("can") or {}
         decoys = (status.get("decoys") or {}).get("problem", decoys)
         yield Finding("guard", "ok", f"answers at {path}")
-        yield _waking(config, agreed=status.get("wake") is not None)
     except (GuardGone, GuardRefused) as error:
         busy = "another agent is connected" in str(error)
         yield Finding("guard", "ok" if busy else "fail", f"serves this node's agent at {path}" if busy else str(error))
@@ -149,10 +150,16 @@ def _enforcement(config: NodeConfig) -> Iterator[Finding]:
     yield Finding("hand-offs", "warn" if decoys else "ok", decoys or "decoys, while a ceiling is in force")
 
 
-def _waking(config: NodeConfig, *, agreed: bool) -> Finding:
+def _waking(config: NodeConfig) -> Iterator[Finding]:
     """Whether this machine could be woken for jobs, where that is its owner's word."""
-    if not agreed:
-        return Finding("waking", "ok", "not woken for jobs: its owner has not agreed (cosched desk wake on)")
+    try:
+        agreed = ask(Path(config.paths.run) / SOCKET.name, {"do": "status"})["word"]["wake"]
+    except (Failed, KeyError):  # no guard, which is told, or one of an older version
+        return
+    yield _woken(config) if agreed else Finding("waking", "ok", "its owner has not agreed (cosched desk wake on)")
+
+
+def _woken(config: NodeConfig) -> Finding:
     if (card := card_of(config.launch.address)) is None:
         return Finding("waking", "warn", f"no Ethernet card has the address {config.launch.address}")
     if not listens_asleep(card):

@@ -29,7 +29,7 @@ from node_agent.guard import requests
 from node_agent.guard.client import GuardGone, GuardRefused
 from node_agent.policy.backoff import Backoff, backed_off
 from node_agent.policy.contract import Arm, Relax, decided, judged, reason_of, unwatched
-from node_agent.service.card import card_of
+from node_agent.service.card import Card, card_of
 from node_agent.service.guard import Guard
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.load import Load
@@ -39,6 +39,7 @@ _log = logging.getLogger("cosched.agent")
 _US_PER_S = 1_000_000
 _KEEP_LOOKS = 3  # for how many looks a relaxation lasts, unless renewed
 _LONGEST_LOOK_S = 5.0
+_CARD_S = 60.0  # between two looks at the network card
 _REST_S = 1.0  # between two words of the owner's that end nothing
 _UNHEARD_S = 0.5  # somebody who comes is noticed within a second also where nothing is heard
 
@@ -75,7 +76,9 @@ class Desk:
         self._shares: dict[str, float] = {}
         self._pauses = 0
         self._wakeups: Wakeups | None = None
-        self._may_wake: dict[str, Any] | None = None  # when the owner lets this machine be woken, as the guard says it
+        self._may_wake: list[list[int]] | None = None  # when the owner lets this machine be woken, as the guard says it
+        self._card: Card | None = None  # by which it would be
+        self._carded_s = -_CARD_S
         self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
@@ -155,9 +158,17 @@ class Desk:
 
     def _wakeable(self) -> Wakeable | None:
         """How this machine is woken for jobs; None where its owner does not agree, or it has no Ethernet card."""
-        if (may := self._may_wake) is None or (card := card_of(self._config.launch.address)) is None:
+        if not self._may_wake or self._card is None:
             return None
-        return Wakeable(card.mac, card.broadcast, float(may["after_s"]), may["before_s"])
+        at_us = now_us()
+        spans = [((max(begin, at_us) - at_us) / _US_PER_S, (end - at_us) / _US_PER_S) for begin, end in self._may_wake]
+        return Wakeable(self._card.mac, self._card.broadcast, tuple(span for span in spans if span[0] < span[1]))
+
+    async def _look_for_card(self) -> None:
+        """Before it is needed, and beside: a name may take its time, and a report just before a sleep has none."""
+        if self._may_wake and time.monotonic() - self._carded_s >= _CARD_S:
+            self._carded_s = time.monotonic()
+            self._card = await asyncio.to_thread(card_of, self._config.launch.address)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -192,6 +203,7 @@ class Desk:
         self._judge(readings, now)
         self._feel()
         await self._tell_guard()
+        await self._look_for_card()
 
     def _habit(self) -> Habit:
         """What the preset means at this moment of local time."""
@@ -230,7 +242,7 @@ class Desk:
     async def _tell_guard(self) -> None:
         """Contract, limits, and then how they are."""
         if not self._guard.ready.is_set():
-            self.armed, self.limited_cpus, self._asked = False, None, None
+            self.armed, self.limited_cpus, self._asked, self._may_wake = False, None, None, None
             self.sources.guard_tells = False
             return
         keep_us = round(_KEEP_LOOKS * self._period_s * _US_PER_S)
@@ -275,6 +287,7 @@ class Desk:
         What was ended is told before anything that comes of it; else once a second is enough.
         """
         self._inhibited_until_us = int(status.get("inhibited_until_us") or 0)
+        self._may_wake = status.get("wake")
         word = _word(status.get("word") or {})
         if not self._config.parallel:  # this desk takes part in nothing: what is ended is told, and nothing else
             word = OwnersWord(ended=word.ended)
@@ -302,7 +315,6 @@ class Desk:
         self.limited_cpus = _cpus(limits.get("cpus"))
         self._contract_cpus = _cpus(status.get("contract_cpus"))
         self._pauses = int(status.get("pauses") or 0)
-        self._may_wake = status.get("wake")
         self._wakeups = _wakeups((status.get("probe") or {}).get("wakeups"))
 
 

@@ -5,6 +5,7 @@ No rule is here. What the core does not take (a report of a job that has ended m
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from cosched.model.node import Node
@@ -12,6 +13,7 @@ from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition, UnknownJob
+from space_scheduler.service.core.work import NotAccepting
 from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch.effects import (
     Annotate,
@@ -105,7 +107,8 @@ class Shell:
         await self._core.report(post.event, note=post.note, facts=post.facts)
 
     async def _ask_wanted(self, nodes: Sequence[Node]) -> None:
-        self.feed(Wanted(await self._core.wanted(nodes)))
+        with suppress(NotAccepting):  # it closes: it is asked again at its next start
+            self.feed(Wanted(await self._core.wanted(nodes)))
 
     def _wake(self, call: Wake) -> None:
         try:

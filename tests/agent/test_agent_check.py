@@ -132,7 +132,7 @@ def test_what_has_privileges_loads_the_standard_library_alone() -> None:
 @pytest.mark.parametrize(
     ("agreed", "card", "listens", "expected"),
     [
-        (False, None, False, ("ok", "not woken for jobs: its owner has not agreed (cosched desk wake on)")),
+        (False, None, False, ("ok", "its owner has not agreed (cosched desk wake on)")),
         (True, None, False, ("warn", "no Ethernet card has the address 127.0.0.1")),
         (True, CARD, False, ("warn", "eth9 does not listen while the machine sleeps: ethtool -s eth9 wol g")),
         (True, CARD, True, ("ok", "by eth9, 52:54:00:12:34:56, at 10.0.0.255")),

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from cosched.client import transport
 from cosched.client.client import Client, NotNow
 from cosched.client.transport import Transport
 from cosched.errors import BadInput, Failed, NoAnswer
+from cosched.identity.authority import create_authority, issue
+from cosched.identity.tls import server_context
 from cosched.wire.api import Problem, Submission
 
 JOB = (
@@ -127,26 +129,48 @@ def test_a_service_that_says_nothing_is_left(tmp_path: Path) -> None:
             Transport(str(tmp_path / "mute")).request("GET", "/v1/jobs", timeout_s=0.05)
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["by its socket", "by TLS"])
 def test_a_service_that_is_slow_to_answer_is_named_before_it_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tls: bool
 ) -> None:
-    monkeypatch.setattr(transport, "_SLOW_S", 0.05)
-    path = str(tmp_path / "slow")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
+    monkeypatch.setattr(transport, "_SLOW_S", 0.5)
+    listener, server, wrapped = slow_tls(tmp_path, monkeypatch) if tls else slow_socket(tmp_path)
 
-        def answers() -> None:
-            with listener.accept()[0] as connection:
-                while not caplog.messages:
-                    time.sleep(0.01)
-                connection.sendall(answer(200, JOB))
+    def answers() -> None:
+        with wrapped(listener.accept()[0]) as connection:
+            while not caplog.messages:
+                time.sleep(0.01)
+            connection.sendall(answer(200, JOB))
 
-        with ThreadPoolExecutor(1) as pool, client(Path(path)) as service:
-            answered = pool.submit(answers)
-            assert service.job(3).job_id == 3
-            answered.result()
-    assert caplog.messages == [f"no answer yet from {path}, asked 0.05 s ago; 'cosched doctor' looks at it"]
+    with listener, ThreadPoolExecutor(1) as pool, Client(Transport(server)) as service:
+        answered = pool.submit(answers)
+        assert service.job(3).job_id == 3
+        answered.result()
+    assert caplog.messages == [f"no answer yet from {server}, asked 0.5 s ago; 'cosched doctor' says more"]
+
+
+Slow = tuple[socket.socket, str, Callable[[socket.socket], socket.socket]]
+
+
+def slow_socket(directory: Path) -> Slow:
+    path = str(directory / "slow")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    return listener, path, lambda connection: connection
+
+
+def slow_tls(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """It sends session tickets at once, and an answer late."""
+    authority, user = directory / "authority", directory / "user"
+    create_authority(authority, "test")
+    issue(authority, "scheduler", "scheduler", authority, addresses=("127.0.0.1",))
+    issue(authority, "user", "ada", user)
+    monkeypatch.setenv("COSCHED_IDENTITY", str(user))
+    context = server_context(authority)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    return listener, server, lambda connection: context.wrap_socket(connection, server_side=True)
 
 
 def test_history_goes_on_where_a_page_ends(serve: Scripted) -> None:

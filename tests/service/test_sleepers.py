@@ -14,31 +14,37 @@ from test_owners import up
 from test_service_core import Rules
 
 from cosched.errors import BadInput
+from cosched.model.allocation import Allocation, Share
 from cosched.model.desk import ContractReason, DeskReport, Wakeable
-from cosched.model.job import Job
+from cosched.model.job import Job, JobState
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.instructions import Start
 from space_scheduler.policy.interface import Plan, Policy, Snapshot
+from space_scheduler.reasons import Reason, Why
+from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch.effects import AskWanted, Effect, Wake
 from space_scheduler.service.launch.inputs import Disconnected, Heard, InJournal, Ticked, Wanted
 from space_scheduler.service.launch.nodes import ASLEEP
 from space_scheduler.service.link.magic_packet import magic_packet, send_magic_packet
 
 MAC = "52:54:00:12:34:56"
-HOW = Wakeable(MAC, "127.255.255.255")
+DAY_S = 86400.0
+HOW = Wakeable(MAC, "127.255.255.255", ((0.0, 14 * DAY_S),))
 CALL = Wake("n1", MAC, "127.255.255.255")
 
 
-def sleeps(rules: Rules, how: Wakeable | None = HOW, reason: str = ASLEEP) -> None:
-    """The machine of n1 says that it sleeps, and is silent."""
-    rules.feed(Heard("n1", wire.DeskReported(DeskReport(ContractReason.ASLEEP, wakeable=how))))
-    rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY)))
-    rules.feed(InJournal(ev.NodeDrained("n1", reason), (), {}))
+def sleeps(rules: Rules, how: Wakeable | None = HOW, reason: str = ASLEEP, name: str = "n1") -> None:
+    """The machine says that it sleeps."""
+    rules.feed(Heard(name, wire.DeskReported(DeskReport(ContractReason.ASLEEP, wakeable=how))))
+    rules.feed(Heard(name, wire.Heartbeat(Usage(), Presence.AWAY)))
+    rules.feed(InJournal(ev.NodeDrained(name, reason), (), {}))
 
 
-def silent(rules: Rules) -> None:
-    rules.feed(Disconnected("n1"))
+def silent(rules: Rules, name: str = "n1") -> None:
+    rules.feed(Disconnected(name))
 
 
 def after(rules: Rules, seconds: float) -> list[Effect]:
@@ -76,9 +82,64 @@ def test_one_that_does_not_come_is_called_later_and_later_and_anew_when_it_came(
     assert calls_s[:4] == [0, 300, 900, 2100]
     assert calls_s[-1] - calls_s[-2] == 4 * 3600
     assert rules.core.book.entry("n1").called == len(calls_s)
-    rules.comes("n1")
+
+
+@pytest.mark.parametrize(("starts", "busy", "calls"), [(False, False, 8), (True, True, 8), (True, False, 30)])
+def test_one_that_wakes_in_vain_is_called_later_and_later_too(starts: bool, busy: bool, calls: int) -> None:
+    """It comes each time, and sleeps again after twenty minutes: for ten hours."""
+    rules = there("n1")
+    sleepers, entry = rules.core.sleepers, rules.core.book.entry("n1")
+    for _ in range(30):
+        if not busy:
+            rules.core.launches.attempts.clear()
+        sleeps(rules)
+        silent(rules)
+        for _ in range(2):
+            if asked(after(rules, 30)):
+                rules.feed(Wanted(("n1",)))
+        rules.comes("n1")
+        if starts:
+            sleepers.started(["n1"])
+        rules.now_s += 1200
+    assert entry.called == calls
+
+
+def test_a_job_that_starts_there_and_one_that_is_there_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = there("n1")
+    told: list[tuple[str, object]] = []
+    monkeypatch.setattr(rules.core.sleepers, "slept", lambda entry, busy: told.append((entry.name, busy)))
+    monkeypatch.setattr(rules.core.sleepers, "started", lambda names: told.append(("started", list(names))))
+    allocation = Allocation(1, nodes=(Share("n1", 1),))
+    job = Job(1, 1, 1, 0)
+    start = Start(job, allocation, None, ev.Boundary(), Reason(Why.RESERVED))
+    record = JobRecord(
+        job=job, user="ann", state=JobState.STARTING, submit_us=0, attempt=1, allocation=allocation,
+        submission=Submission(script="#!/bin/sh\n", directory="/", tasks=1),
+    )  # fmt: skip
+    rules.feed(InJournal(ev.Boundary(), (start,), {1: record}))
+    sleeps(rules)
+    assert told == [("started", ["n1"]), ("n1", True)]
+
+
+def test_one_that_is_on_its_way_is_counted_with_and_no_other_is_called_in_its_place() -> None:
+    rules = there("n1", "n2")
+    for name in ("n1", "n2"):
+        sleeps(rules, name=name)
+        silent(rules, name)
+    assert asked(after(rules, 1)) == ["n1", "n2"]
+    assert len(called(rules.feed(Wanted(("n1",))))) == 1
+    assert asked(after(rules, 30)) == ["n1", "n2"], "as if it were there"
+    assert called(rules.feed(Wanted(("n1",)))) == []
+    assert asked(after(rules, 180)) == ["n2"], "it has not come"
+
+
+def test_one_that_an_operator_drained_and_resumed_meanwhile_is_called() -> None:
+    rules = there("n1")
     sleeps(rules)
     silent(rules)
+    rules.feed(InJournal(ev.NodeDrained("n1", "new disk"), (), {}))
+    assert asked(after(rules, 30)) == []
+    rules.feed(InJournal(ev.NodeResumed("n1"), (), {}))
     assert asked(after(rules, 30)) == ["n1"]
 
 
@@ -88,8 +149,8 @@ def test_one_that_does_not_come_is_called_later_and_later_and_anew_when_it_came(
         (None, ASLEEP, False),
         (HOW, "new disk", False),
         (HOW, ASLEEP, True),
-        (msgspec.structs.replace(HOW, after_s=7200.0), ASLEEP, False),
-        (msgspec.structs.replace(HOW, before_s=600.0), ASLEEP, False),
+        (msgspec.structs.replace(HOW, spans=((7200.0, DAY_S),)), ASLEEP, False),
+        (msgspec.structs.replace(HOW, spans=((0.0, 600.0),)), ASLEEP, False),
     ],
     ids=["its owner has not agreed", "an operator has drained it", "it is awake", "not yet", "not any more"],
 )
@@ -105,12 +166,13 @@ def test_nobody_else_is_called(how: Wakeable | None, reason: str, comes: bool) -
 
 def test_between_its_owners_hours_it_is_called() -> None:
     rules = there("n1")
-    sleeps(rules, msgspec.structs.replace(HOW, after_s=600.0, before_s=1200.0))
+    sleeps(rules, msgspec.structs.replace(HOW, spans=((600.0, 1200.0), (DAY_S, DAY_S + 600))))
     silent(rules)
     assert asked(after(rules, 599)) == []
     assert asked(after(rules, 1)) == ["n1"]
     assert asked(after(rules, 599)) == ["n1"]
     assert asked(after(rules, 1)) == []
+    assert asked(after(rules, DAY_S - 1200)) == ["n1"], "the next night, too"
 
 
 def test_one_that_was_removed_is_called_no_more() -> None:
@@ -129,8 +191,9 @@ def test_one_that_was_removed_is_called_no_more() -> None:
         {"mac": MAC.upper().replace("52", "AB"), "broadcast": "10.0.0.255"},
         {"mac": MAC, "broadcast": "10.0.0.256"},
         {"mac": MAC, "broadcast": "desk.example.org"},
-        {"mac": MAC, "broadcast": "10.0.0.255", "after_s": -1},
-        {"mac": MAC, "broadcast": "10.0.0.255", "before_s": 1e12},
+        {"mac": MAC, "broadcast": "10.0.0.255", "spans": [[-1, 1]]},
+        {"mac": MAC, "broadcast": "10.0.0.255", "spans": [[0, 1e12]]},
+        {"mac": MAC, "broadcast": "10.0.0.255", "spans": [[0, 1]] * 65},
     ],
 )
 def test_what_is_no_address_is_refused(wakeable: dict[str, object]) -> None:
@@ -157,7 +220,10 @@ def test_the_policy_says_which_nodes_a_job_would_start_on(tmp_path: Path, policy
         driven.commit()
 
     assert core.wanted(sleeping, 0) == (), "nobody waits"
-    submit(4, 1)
+    core.submit(Job(0, 4, 60_000_000, 0), SCRIPT, "ann", 1)
+    assert core.wanted(sleeping, 1) == (), "it is about to start on the one that is there"
+    core.decide(1)
+    driven.commit()
     assert core.wanted(sleeping, 1) == (), "it has started on the one that is there"
     submit(7, 2)
     assert core.wanted(sleeping, 2) == (), "it would wait all the same"
@@ -221,7 +287,7 @@ async def test_a_desk_that_slept_is_woken_for_a_job_and_runs_it(cluster: Cluster
             calls.recv(1000)
         job_id = await service.submit()
         await service.passes(31)
-        await service.logged("node called from its sleep", "n1")
+        await service.logged("node is called from its sleep", "n1")
         assert calls.recv(1000) == magic_packet(MAC)
         async with service.http.get("/metrics") as answer:
             assert 'cosched_node_wake_calls_total{node="n1"} 1.0' in await answer.text()

@@ -393,13 +393,15 @@ class JournalledCore:
     def wanted(self, nodes: Sequence[Node], now_us: int) -> tuple[str, ...]:
         """On which of these nodes, did they join now, a job that waits would start. Nothing changes by it.
 
-        Costs what a pass and a copy of the state cost. None while the policy fails: its own passes tell of that.
+        What would start without them has started before they join. Costs two passes and a copy of the state. None where
+        the policy fails.
         """
         if not self.state.queue.line():
             return ()
         try:
             trial = SchedulerState.restore(self.policy, self.rules, self.state.snapshot())
             now_us = max(now_us, trial.now_us)
+            trial.handle(ev.Boundary(), now_us)
             for node in nodes:
                 trial.handle(ev.NodeJoined(node), now_us)
                 trial.handle(ev.NodeResumed(node.name), now_us)

@@ -13,7 +13,7 @@ from cosched.model.desk import ContractReason
 from cosched.model.time import US_PER_S
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
-from space_scheduler.machine.instructions import Instruction, SharePlan
+from space_scheduler.machine.instructions import Instruction, SharePlan, Start
 from space_scheduler.service.journal.records import JobRecord
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.coscheduling import Coscheduling
@@ -93,6 +93,8 @@ class ServiceCore:
         for instruction in instructions:
             if isinstance(instruction, SharePlan):
                 self.coscheduling.follow(instruction.turns)
+            elif isinstance(instruction, Start):
+                self.sleepers.started(share.node for share in instruction.allocation.nodes)
         self.launches.committed(happened.event, instructions)
 
     # agents
@@ -166,6 +168,9 @@ class ServiceCore:
         asleep = entry.report is not None and entry.report.reason is ContractReason.ASLEEP
         if asleep != entry.asleep:
             entry.asleep = asleep
+            if asleep:
+                held = (each.allocation.nodes for each in self.launches.attempts.values())
+                self.sleepers.slept(entry, busy=any(share.node == entry.name for nodes in held for share in nodes))
             self._say("node asleep" if asleep else "node awake", node=entry.name)
 
     def _agree(self, entry: NodeEntry) -> None:

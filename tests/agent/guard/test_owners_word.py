@@ -14,9 +14,10 @@ from kit.desk_socket import ask_as, asked_at_desk, desk
 from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
 from kit.waiting import wait_for
 
+from cosched.linux.process import boottime_us
 from cosched.model.presets import hours_of
-from node_agent.guard.hours import MINUTES, Window, closes_in, opens_in, windows_of
-from node_agent.guard.owners_word import MOST_AT_ONCE, MOST_BANS
+from node_agent.guard.hours import MINUTES, Window, open_spans, opens_in, windows_of
+from node_agent.guard.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
 
 IDLE = "while :; do sleep 0.05; done"
 ALL_DAYS = [0, 1, 2, 3, 4, 5, 6]
@@ -305,21 +306,30 @@ def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
 
 
 def test_the_machine_may_be_woken_only_by_its_owners_word_and_when_jobs_may_run(guard: RealGuard) -> None:
+    def spans() -> list[tuple[float, float]]:
+        """In seconds from now."""
+        now_us = boottime_us()
+        return [((begin - now_us) / US_PER_S, (end - now_us) / US_PER_S) for begin, end in guard.status()["wake"]]
+
     assert guard.status()["wake"] is None
     assert desk(guard, "wake", on=True)["word"]["wake"] is True
-    guard.event("desk")
-    assert guard.status()["wake"] == {"after_s": 0.0, "before_s": None}
-    guard.kill()
-    guard.start()
-    assert guard.status()["wake"] == {"after_s": 0.0, "before_s": None}, "it outlives the guard"
+    assert len(guard.event("desk")["wake"]) == 1
+    for _ in range(2):
+        ((begin_s, end_s),) = spans()
+        assert begin_s < 60
+        assert FORESEEN_DAYS - 1 < end_s / 86400 <= FORESEEN_DAYS
+        guard.kill()  # it outlives the guard
+        guard.start()
     desk(guard, "pause", seconds=3600)
-    assert 3500 < guard.status()["wake"]["after_s"] <= 3600
-    desk(guard, "pause")
-    assert guard.status()["wake"] is None, "a pause without an end"
-    desk(guard, "resume")
+    ((begin_s, _),) = spans()
+    assert 3500 < begin_s <= 3600
     desk(guard, "hours", windows=outside_now())
-    found = guard.status()["wake"]
-    assert 0 < found["after_s"] < found["before_s"]
+    found = spans()
+    assert len(found) == FORESEEN_DAYS
+    assert all(begin_s >= 3500 and end_s > begin_s for begin_s, end_s in found)
+    desk(guard, "pause")
+    assert spans() == [], "a pause without an end"
+    desk(guard, "resume")
     desk(guard, "wake", on=False)
     assert guard.status()["wake"] is None
 
@@ -347,15 +357,21 @@ def test_hours_open_at_the_next_begin() -> None:
     assert windows_of([[0, 60, [3, 3, 1]]]) == (Window(0, 60, (1, 3)),)
 
 
-def test_hours_close_at_the_end_of_the_last_that_follow_each_other() -> None:
+def test_hours_are_foreseen_as_spans() -> None:
+    week, all_days = 7 * MINUTES, tuple(range(7))
     nights, weekend = Window(18 * 60, 8 * 60, (0, 1, 2, 3, 4)), Window(0, MINUTES, (5, 6))
-    assert closes_in([nights], 0, 12 * 60) == 0
-    assert closes_in([nights], 0, 19 * 60) == 13 * 60
-    assert closes_in([nights], 1, 7 * 60 + 59) == 1
-    assert closes_in([nights, weekend], 4, 18 * 60) == (6 + 2 * 24) * 60, "Friday's night, Saturday, Sunday"
-    assert closes_in([weekend], 6, 23 * 60) == 60
-    assert closes_in([Window(0, MINUTES, (0, 1, 2, 3, 4, 5, 6))], 3, 5) is None
-    assert closes_in([Window(60, 59, tuple(range(7))), Window(0, 120, tuple(range(7)))], 0, 0) is None
+    assert open_spans([], 0, 0, week) == [(0, week)]
+    assert open_spans([nights], 0, 12 * 60, MINUTES) == [(6 * 60, 20 * 60)]
+    assert open_spans([nights], 1, 7 * 60, MINUTES) == [(0, 60), (11 * 60, MINUTES)], "Monday's night, and the next"
+    assert open_spans([nights], 5, 1, MINUTES) == [(0, 8 * 60 - 1)], "Friday's night began the day before"
+    assert open_spans([nights, weekend], 4, 18 * 60, 3 * MINUTES) == [(0, (6 + 2 * 24) * 60)]
+    assert open_spans([Window(0, MINUTES, all_days)], 3, 5, week) == [(0, week)]
+    assert open_spans([Window(60, 59, all_days), Window(0, 120, all_days)], 0, 0, week) == [(0, week)]
+    for windows, now, at in product(([nights], [weekend], [nights, weekend]), range(0, week, 601), range(0, week, 97)):
+        then = (now + at) % week
+        held = any(each.includes(*divmod(then, MINUTES)) for each in windows)
+        spans = open_spans(windows, *divmod(now, MINUTES), week)
+        assert held == any(begin <= at < end for begin, end in spans), (windows, now, at)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

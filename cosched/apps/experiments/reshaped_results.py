@@ -217,7 +217,7 @@ def _bfm(trials: Sequence[Trial]) -> list[Claim]:
         judging.judge_every(bfm.REAL_FIFO, beaten),
         judging.judge(bfm.REAL_NOBODY_ABORTED, float(sum(each.aborts for each in mine)), folds)
         if folded
-        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, f"no window expired: {folds}"),
+        else judging.cannot_judge(bfm.REAL_NOBODY_ABORTED, f"nobody was folded: {folds}"),
     ]
 
 

@@ -35,6 +35,7 @@ from cosched.apps.play.results import PlayedJob
 from cosched.apps.play.submissions import Base, PlannedJob, PlaySettings, planned
 from cosched.client.client import Client
 from cosched.errors import Failed
+from cosched.model.job import JobState
 from cosched.model.time import US_PER_S, us
 from cosched.wire.api import JobDoc
 from cosched.workload import shapes, swf
@@ -280,7 +281,9 @@ def _answers(client: Client, rows: Sequence[PlayedJob]) -> tuple[int, dict[str, 
 
 
 def _aborts(job: JobDoc) -> int:
-    return sum(step.reason is not None and step.reason.why == _ABORTED for step in job.history)
+    """How often it was queued again for that reason; it was ending for the same one before."""
+    again = (step.reason for step in job.history if step.state == JobState.QUEUED)
+    return sum(reason is not None and reason.why == _ABORTED for reason in again)
 
 
 def _predicted(

@@ -3,8 +3,8 @@
 *Adaptive*: the jobs of Kalé et al. 2002, malleable under equipartition, against the same jobs with one size each under
 first fit, on a node of four processors. *BFM*: those of Utrera et al. 2005 under FIFO, FJT1+BFA and FJT1+BFM, on two
 nodes of five: a fold leaves a quarter, so on eight, where the widest job takes all, folds never make room for it.
-Processors share this machine's CPUs. The policies of a seed follow each other, in an order of the seed's own. Each trial
-is written down when it is made (``trials.jsonl``), so that one campaign may take several days.
+Processors share this machine's CPUs. The policies of a seed follow each other, in an order of the seed's own. Each
+trial is written down when it is made (``trials.jsonl``), so that one campaign may take several days.
 """
 
 import random

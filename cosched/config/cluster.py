@@ -8,8 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from cosched.config.between import read_between
+from cosched.config.convert import convert
 from cosched.config.hosts import MAX_NODE_NAME, is_host, is_network
-from cosched.config.load import convert, plain
+from cosched.config.load import plain
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.components import MOST_COMPONENTS, Between, Dividing, Partition

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cosched.config.convert import check_numbers, convert
 from cosched.config.hosts import MAX_CLUSTER_NAME, MAX_NODE_NAME, is_cluster, is_host, is_network
-from cosched.config.load import check_numbers, convert
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract

@@ -8,7 +8,6 @@ import msgspec
 
 import cosched
 from cosched.config.experiment import Experiment
-from cosched.config.load import load as load_settings
 from cosched.errors import BadInput
 
 
@@ -66,7 +65,9 @@ def write(manifest: msgspec.Struct, path: Path) -> None:
 
 def read(path: Path) -> Manifest:
     """Read a manifest. Raises :class:`~cosched.errors.BadInput`."""
-    return load_settings(path, Manifest)
+    from cosched.config.load import load  # noqa: PLC0415 (written far more often than read)
+
+    return load(path, Manifest)
 
 
 def check_inputs(manifest: Manifest, inputs: list[Path], where: str) -> None:

@@ -200,9 +200,11 @@ class _Course:
     def happenings(self) -> Iterator[tuple[int, Event]]:
         ahead = self._ahead if self._next is None else chain((self._next,), self._ahead)
         self._next = None
-        if self.jobs is None:
-            yield from ahead
-            return
+        return ahead if self.jobs is None else self._stretch(ahead)
+
+    def _stretch(self, ahead: Iterator[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
+        """Up to the end of the instant by which ``jobs`` have been submitted."""
+        assert self.jobs is not None
         last_us = FOREVER_US
         for now_us, event in ahead:
             if now_us > last_us:

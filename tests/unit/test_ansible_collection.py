@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cosched.config.cluster import ClusterConfig
-from cosched.config.load import convert
+from cosched.config.convert import convert
 from cosched.install import roles, units
 from cosched.install.layout import Layout
 from cosched.install.settings import NodeFacts, node_settings

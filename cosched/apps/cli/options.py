@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from cosched.config.convert import Settings, convert
 from cosched.config.experiment import RULES, Experiment
-from cosched.config.load import convert, load
 from cosched.config.site import SiteSettings
 from cosched.errors import BadInput, nearest
 from cosched.model.components import Partition
@@ -92,7 +92,7 @@ def experiment(given: dict[str, Any]) -> Experiment:
     rules, path = given.pop("rules", None), given.pop("config", None)
     if "site" in given:
         given["site"] = msgspec.to_builtins(_site(given["site"]))
-    base = load(path, Experiment).checked(str(path)) if path else Experiment()
+    base = _loaded(path, Experiment).checked(str(path)) if path else Experiment()
     if rules is not None and rules not in RULES:
         raise BadInput("--rules", f"no rules {rules!r}", "one of " + ", ".join(RULES), nearest=nearest(rules, RULES))
     if "shapes" in given:
@@ -108,6 +108,12 @@ def experiment(given: dict[str, Any]) -> Experiment:
     return convert(merged, Experiment, "options").checked("")
 
 
+def _loaded(path: Path, into: type[Settings]) -> Settings:
+    from cosched.config.load import load  # noqa: PLC0415 (most simulations read no YAML)
+
+    return load(path, into)
+
+
 def _cost(text: str) -> float | str:
     """A number, or else the name of a file."""
     try:
@@ -118,7 +124,7 @@ def _cost(text: str) -> float | str:
 
 def _site(path: Path) -> SiteSettings:
     """The settings of a site's file."""
-    site = load(path, SiteSettings)
+    site = _loaded(path, SiteSettings)
     site.check(f"{path}: ")
     return site
 

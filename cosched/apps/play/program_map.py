@@ -24,7 +24,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from cosched.config.load import convert, load
+from cosched.config.convert import convert
+from cosched.config.load import load
 from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode

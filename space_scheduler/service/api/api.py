@@ -13,7 +13,7 @@ from aiohttp import web
 
 import cosched
 from cosched.config.cluster import ClusterConfig
-from cosched.config.load import convert
+from cosched.config.convert import convert
 from cosched.config.units import size_bytes
 from cosched.errors import BadInput, nearest
 from cosched.model.job import TERMINAL, Job, JobState

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from cosched.config.load import convert
+from cosched.config.convert import convert
 from cosched.errors import BadInput
 from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.api.places import Places

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from cosched.config.cluster import ClusterConfig
-from cosched.config.load import convert, shown
+from cosched.config.convert import convert, shown
 from cosched.errors import BadInput, nearest
 from cosched.model.coscheduling import Mode
 from cosched.model.sizes import contradiction, parse_sizes

@@ -131,7 +131,8 @@ class Transport:
             _log.warning("no answer yet from %s, asked %g s ago; 'cosched doctor' says more", self.server, slow_s)
             self._connection.sock.settimeout(timeout_s - slow_s)
             return self._connection.getresponse()
-        self._connection.sock.settimeout(timeout_s)
+        if self._connection.sock is not None:  # None: it ends with this answer
+            self._connection.sock.settimeout(timeout_s)
         return response
 
     @contextmanager

@@ -129,6 +129,12 @@ def test_a_service_that_says_nothing_is_left(tmp_path: Path) -> None:
             Transport(str(tmp_path / "mute")).request("GET", "/v1/jobs", timeout_s=0.05)
 
 
+def test_an_answer_may_end_the_connection(serve: Scripted) -> None:
+    last = answer(200, JOB).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    with client(serve(last, answer(200, JOB))) as service:
+        assert service.job(3).job_id == service.job(3).job_id == 3
+
+
 @pytest.mark.parametrize("tls", [False, True], ids=["by its socket", "by TLS"])
 def test_a_service_that_is_slow_to_answer_is_named_before_it_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tls: bool

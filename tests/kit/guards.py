@@ -230,8 +230,13 @@ class RealGuard:
         for group in self.client().ask({"do": "list"})["groups"]:
             attempt = {"job": group["job"], "attempt": group["attempt"]}
             self.ask({"do": "kill", **attempt, "grace_us": 0})
-            self.event("empty", **attempt)
+            # by its state: an event that it is empty may be of before, when its script ended by itself
+            wait_for(lambda attempt=attempt: self._has_ended(attempt), "the end of a job")
             self.ask({"do": "forget", **attempt})
+
+    def _has_ended(self, attempt: Mapping[str, object]) -> bool:
+        groups = self.ask({"do": "list"})["groups"]
+        return all(each["state"] == "ended" for each in groups if attempt.items() <= each.items())
 
     def _sweep(self) -> None:
         for mount in Path("/proc/self/mountinfo").read_text().splitlines():

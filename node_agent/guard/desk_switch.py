@@ -32,7 +32,7 @@ from node_agent.guard.requests import Refusal
 _LOOK_US: Final = 10 * process.US_PER_S
 #: For how long at most it is believed that somebody watches a film.
 _LONGEST_INHIBITED_S: Final = 120.0
-#: So many times in which the machine may be woken are told, the next ones.
+#: So many spans in which the machine may be woken are told, the next ones. (A test compares it with the model's.)
 MOST_SPANS: Final = 64
 
 

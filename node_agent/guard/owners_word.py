@@ -1,8 +1,8 @@
 """What the desk's owner has said here, beside a pause: less CPU, users who are not taken, hours, probe, waking.
 
 Within what root allows in ``node.toml``: it makes parallel work less and never more, but for who agrees that the
-machine is woken for jobs that wait. It is on record, durable, in the
-guard's own directory, and outlives the guard and the machine. Times of it are of the wall clock.
+machine is woken for jobs that wait. It is on record, durable, in the guard's own directory, and outlives the guard and
+the machine. Times of it are of the wall clock.
 """
 
 import contextlib

@@ -79,6 +79,7 @@ class Desk:
         self._may_wake: list[list[int]] | None = None  # when the owner lets this machine be woken, as the guard says it
         self._card: Card | None = None  # by which it would be
         self._carded_s = -_CARD_S
+        self._looking: asyncio.Task[None] | None = None
         self._contract_cpus: float | None = None
         self.backoff = Backoff()
         self.armed = False
@@ -164,11 +165,15 @@ class Desk:
         spans = [((max(begin, at_us) - at_us) / _US_PER_S, (end - at_us) / _US_PER_S) for begin, end in self._may_wake]
         return Wakeable(self._card.mac, self._card.broadcast, tuple(span for span in spans if span[0] < span[1]))
 
-    async def _look_for_card(self) -> None:
-        """Before it is needed, and beside: a name may take its time, and a report just before a sleep has none."""
-        if self._may_wake and time.monotonic() - self._carded_s >= _CARD_S:
+    def _look_for_card(self) -> None:
+        """Before it is needed, since a report just before a sleep has no time for it; and beside, as names may hang."""
+        looking = self._looking is not None and not self._looking.done()
+        if self._may_wake and not looking and time.monotonic() - self._carded_s >= _CARD_S:
             self._carded_s = time.monotonic()
-            self._card = await asyncio.to_thread(card_of, self._config.launch.address)
+            self._looking = asyncio.create_task(self._find_card())
+
+    async def _find_card(self) -> None:
+        self._card = await asyncio.to_thread(card_of, self._config.launch.address)
 
     async def keep(self) -> None:
         """Watch until cancelled."""
@@ -182,6 +187,8 @@ class Desk:
                     async with asyncio.timeout(self._wait_s()):
                         await self._again.wait()
         finally:
+            if self._looking is not None:
+                self._looking.cancel()
             await self.sources.close()
 
     def _wait_s(self) -> float:
@@ -203,7 +210,7 @@ class Desk:
         self._judge(readings, now)
         self._feel()
         await self._tell_guard()
-        await self._look_for_card()
+        self._look_for_card()
 
     def _habit(self) -> Habit:
         """What the preset means at this moment of local time."""

@@ -1,11 +1,16 @@
 """What a node says of its contract and of what its owner feels: which reason, within which bounds, to whom."""
 
+import asyncio
 import math
+import threading
+from pathlib import Path
 
 import msgspec
 import pytest
 from kit.agents import Cluster, until
+from kit.waiting import BOUND_S
 
+from cosched.config.node import load_node
 from cosched.errors import BadInput
 from cosched.model.desk import (
     MOST_BUCKETS,
@@ -18,7 +23,13 @@ from cosched.model.desk import (
 )
 from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
+from node_agent.core.lease import Lease
 from node_agent.policy.contract import Arm, Relax, decided, reason_of
+from node_agent.service import desk_watch
+from node_agent.service.card import Card
+from node_agent.service.desk_watch import Desk, now_us
+from node_agent.service.guard import Guard
+from node_agent.service.job_lookup import JobLookup
 
 S = 1_000_000
 BEAT = wire.Heartbeat(Usage(), Presence.AWAY)
@@ -100,3 +111,37 @@ async def test_a_desk_that_takes_part_in_nothing_tells_nothing_of_its_owner(clus
                 assert (beat.usage, beat.presence, beat.presence_source) == (Usage(), Presence.UNKNOWN, "")
                 assert scheduler.reports["a"] == DeskReport(ContractReason.PAUSED)
     assert "terminals" not in node.log.read_text(), "nobody was looked for"
+
+
+async def test_a_card_that_takes_its_time_keeps_nothing_waiting(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name service may hang, and the desk has to be watched meanwhile."""
+    config = load_node(cluster.node("a", start=False).config)
+    guard = Guard("/nowhere/guard.sock", lambda message: None, lambda: asyncio.sleep(0))
+    desk = Desk(config, guard, JobLookup(guard, config.cgroup.cosched, Path(config.cgroup.mount)), Lease())
+    found, asked = threading.Event(), []
+
+    def slow_card(host: str) -> Card:
+        asked.append(host)
+        assert found.wait(BOUND_S)
+        return Card("eth9", "52:54:00:12:34:56", "10.0.0.255")
+
+    monkeypatch.setattr(desk_watch, "card_of", slow_card)
+    at_us = now_us()
+    desk.decided({"wake": [[0, 1], [at_us - S, at_us + 100 * S], [at_us + 200 * S, at_us + 300 * S]]})
+    desk.asleep = True
+    for _ in range(3):
+        desk._look_for_card()
+        assert desk.report() == DeskReport(ContractReason.ASLEEP), "told without it"
+        await asyncio.sleep(0)
+    found.set()
+    await until(lambda: desk.report().wakeable is not None, "the card")
+    wakeable = desk.report().wakeable
+    assert wakeable is not None
+    assert (wakeable.mac, wakeable.broadcast, asked) == ("52:54:00:12:34:56", "10.0.0.255", [config.launch.address])
+    (first, second) = wakeable.spans
+    assert first == (0.0, pytest.approx(100, abs=50))
+    assert second == pytest.approx((200, 300), abs=50)
+    desk.decided({"wake": None})
+    assert desk.report().wakeable is None, "taken back"

@@ -29,6 +29,7 @@ from space_scheduler.service.launch.effects import AskWanted, Effect, Wake
 from space_scheduler.service.launch.inputs import Disconnected, Heard, InJournal, Ticked, Wanted
 from space_scheduler.service.launch.nodes import ASLEEP
 from space_scheduler.service.link.magic_packet import magic_packet, send_magic_packet
+from space_scheduler.service.recorder import take_in_again
 
 MAC = "52:54:00:12:34:56"
 DAY_S = 86400.0
@@ -272,7 +273,8 @@ def test_the_packet_is_what_a_card_listens_for(calls: socket.socket) -> None:
 
 
 async def test_a_desk_that_slept_is_woken_for_a_job_and_runs_it(cluster: Cluster, calls: socket.socket) -> None:
-    async with running(cluster) as service:
+    night = cluster.path / "night.record"
+    async with running(cluster, record=night) as service:
         service.service.shell.call = partial(send_magic_packet, port=calls.getsockname()[1])
         entry = service.service.book.entry("n1")
         async with service.agent("n1") as agent:
@@ -295,6 +297,8 @@ async def test_a_desk_that_slept_is_woken_for_a_job_and_runs_it(cluster: Cluster
             await agent.say(wire.DeskReported(DeskReport(ContractReason.RELAXED)))
             await agent.beat()
             await service.job_in(job_id, "running")
+    assert b"Wanted" in night.read_bytes()
+    assert take_in_again(night).difference is None
 
 
 async def test_a_call_that_cannot_be_sent_is_logged(cluster: Cluster) -> None:

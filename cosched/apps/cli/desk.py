@@ -37,6 +37,9 @@ _socket_option = click.option(
 )
 
 
+_on_or_off = click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+
+
 def _at_desk(command: Command) -> Command:
     """Add the options of every verb; they arrive as ``path`` and ``as_json``."""
     return _socket_option(json_option(command))
@@ -206,7 +209,7 @@ def session_command(path: Path, quiet: bool) -> None:
 
 
 @command.command("probe")
-@click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+@_on_or_off
 @_at_desk
 def probe_command(path: Path, switch: str, as_json: bool) -> None:
     """Let a small process measure here how late your programs wake up, or not.
@@ -214,11 +217,11 @@ def probe_command(path: Path, switch: str, as_json: bool) -> None:
     \b
     Example: cosched desk probe off
     """
-    _tell(ask(path, {"do": "probe", "on": switch == "on"}), as_json)
+    _turn("probe", switch, path, as_json)
 
 
 @command.command("wake")
-@click.argument("switch", metavar="on|off", type=click.Choice(["on", "off"]))
+@_on_or_off
 @_at_desk
 def wake_command(path: Path, switch: str, as_json: bool) -> None:
     """Let this computer be woken from its sleep for jobs that wait, or not (as it is until you say so).
@@ -226,7 +229,11 @@ def wake_command(path: Path, switch: str, as_json: bool) -> None:
     \b
     Example: cosched desk wake on
     """
-    _tell(ask(path, {"do": "wake", "on": switch == "on"}), as_json)
+    _turn("wake", switch, path, as_json)
+
+
+def _turn(what: str, switch: str, path: Path, as_json: bool) -> None:
+    _tell(ask(path, {"do": what, "on": switch == "on"}), as_json)
 
 
 def _seconds(duration: str | None) -> float | None:

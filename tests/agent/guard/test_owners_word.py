@@ -15,7 +15,9 @@ from kit.guards import US_PER_S, RealGuard, alive, ordinary_user
 from kit.waiting import wait_for
 
 from cosched.linux.process import boottime_us
+from cosched.model import desk as desk_model
 from cosched.model.presets import hours_of
+from node_agent.guard.desk_switch import MOST_SPANS
 from node_agent.guard.hours import MINUTES, Window, open_spans, opens_in, windows_of
 from node_agent.guard.owners_word import FORESEEN_DAYS, MOST_AT_ONCE, MOST_BANS
 
@@ -324,6 +326,7 @@ def test_the_machine_may_be_woken_only_by_its_owners_word_and_when_jobs_may_run(
     ((begin_s, _),) = spans()
     assert 3500 < begin_s <= 3600
     desk(guard, "hours", windows=outside_now())
+    assert MOST_SPANS == desk_model.MOST_SPANS
     found = spans()
     assert len(found) == FORESEEN_DAYS
     assert all(begin_s >= 3500 and end_s > begin_s for begin_s, end_s in found)

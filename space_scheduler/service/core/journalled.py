@@ -25,6 +25,7 @@ from space_scheduler.machine.turns import SavedTurns
 from space_scheduler.policy.interface import Policy
 from space_scheduler.reasons import CANCELLED, Reason, Why
 from space_scheduler.service.core.sizing import divided, sized
+from space_scheduler.service.core.trial import nodes_used
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Chosen, Entry, Saved, text_of
 from space_scheduler.service.journal.records import (
@@ -391,25 +392,16 @@ class JournalledCore:
         return Explained(ended.state, last.reason, last.now_us, last.cause, last.note)
 
     def wanted(self, nodes: Sequence[Node], now_us: int) -> tuple[str, ...]:
-        """On which of these nodes, did they join now, a job that waits would start. Nothing changes by it.
+        """On which of these nodes, did they join now, a job that waits would start; none while the policy fails.
 
-        What would start without them has started before they join. Costs two passes and a copy of the state. None where
-        the policy fails.
+        Nothing changes by it.
         """
         if not self.state.queue.line():
             return ()
         try:
-            trial = SchedulerState.restore(self.policy, self.rules, self.state.snapshot())
-            now_us = max(now_us, trial.now_us)
-            trial.handle(ev.Boundary(), now_us)
-            for node in nodes:
-                trial.handle(ev.NodeJoined(node), now_us)
-                trial.handle(ev.NodeResumed(node.name), now_us)
-            starts = [each for each in trial.handle(ev.Boundary(), now_us) if isinstance(each, Start)]
-        except Exception:
+            return nodes_used(self.state, self.policy, self.rules, nodes, now_us)
+        except Exception:  # a policy may raise anything, and does so in its own passes, which tell of it
             return ()
-        used = {share.node for start in starts for share in start.allocation.nodes}
-        return tuple(node.name for node in nodes if node.name in used)
 
     def view(self, *, decided_us: int, accepting: bool, problem: str) -> View:
         """All there is to see, as a value of its own."""

@@ -2,7 +2,8 @@
 
 A service that has ended is started again after a short pause, a longer one each time it ends soon. Until it has run
 well for some seconds, ``lab up`` and ``lab status`` tell how it ended last. One with a watchdog that gives no sign of
-life for so long (``cosched.linux.notify``) is killed.
+life for so long (``cosched.linux.notify``) is killed and started again, which is no error of its own: a whole machine
+that stood still for a while silences a service as well.
 """
 
 import contextlib
@@ -49,6 +50,7 @@ class Kept:
         self._failed: dict[str, int] | None = None
         self._began_s = 0.0
         self._heard_s: float | None = None
+        self._by_watchdog = False
         self.signs: socket.socket | None = None
         self._environment: dict[str, str] = {}
         if service.watchdog_s:
@@ -63,6 +65,7 @@ class Kept:
     def start(self) -> None:
         """Start it, for the first time or again."""
         self.again_at_s, self._heard_s, self.ended = None, None, None
+        self._by_watchdog = False
         self.starts += 1
         self._began_s = time.monotonic()
         self.pid = self._launch(self.service, self._environment)
@@ -78,7 +81,12 @@ class Kept:
         self.again_at_s = time.monotonic() + self._pause_s
 
     def trouble(self) -> dict[str, int] | None:
-        """How it ended, if it does not run, or has ended with an error just before; None: it runs well."""
+        """How it ended, if it does not run, or has ended with an error just before; None: it runs well.
+
+        One that its watchdog has killed is about to be started again.
+        """
+        if self._by_watchdog:
+            return None
         if self.ended is None and time.monotonic() - self._began_s >= _RAN_WELL_S:
             self._failed = None
         return self.ended or self._failed
@@ -106,6 +114,6 @@ class Kept:
         if self.again_at_s is not None:
             self.start()
         else:
-            self._heard_s = None
+            self._heard_s, self._by_watchdog = None, True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)  # ours and not reaped: the number is still its own

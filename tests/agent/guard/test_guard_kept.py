@@ -24,6 +24,7 @@ class Keeper:
 
     def __init__(self, guard: RealGuard) -> None:
         self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.told: list[dict[str, int]] = []  # what `lab up` would have seen
         config = guard.directory / "node.toml"
         argv = (sys.executable, "-I", "-m", "node_agent.guard", "--config", str(config))
         self.kept = Kept(Service(argv, str(guard.directory / "errors"), kept=True, watchdog_s=WATCHDOG_S), self._launch)
@@ -45,6 +46,8 @@ class Keeper:
             if self.kept.ended is None and child.poll() is not None:
                 how = child.returncode
                 self.kept.has_ended({"signal": -how} if how < 0 else {"status": how})
+            if trouble := self.kept.trouble():
+                self.told.append(trouble)
             self.kept.tick()
 
     def close(self) -> None:
@@ -94,6 +97,8 @@ def test_the_contract_is_armed_again_and_jobs_are_taken_over(
     kept.until(lambda: kept.kept.due_s() is not None, "a sign of life")
     os.kill(first, how)
     kept.until(lambda: kept.kept.pid != first and armed(guard), "another guard that arms")
+    assert all(each == {"signal": signal.SIGKILL} for each in kept.told)
+    assert bool(kept.told) == (how == signal.SIGKILL)  # what its watchdog killed is no error of its own
     guard.process = kept.children[kept.kept.pid]
     guard.client()
     assert alive(pid)

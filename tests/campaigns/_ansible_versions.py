@@ -120,10 +120,24 @@ def stops(lab: Lab, newest: Path, earlier: Path) -> tuple[int, dict[str, str]]:
     return number, ranks
 
 
-def restored(lab: Lab, newest: Path, earlier: Path) -> None:
-    """Back from a newer journal: refused with words, then with the journal of before.
+def in_vain(lab: Lab, newest: Path, running: int) -> None:
+    """The older version does not start at all: the newer one goes on, with its journal and its jobs."""
+    was, older = journal_format(lab), "/opt/cosched/previous/bin/cosched"
+    lab.hosts.at(HEAD, f"chmod a-x {older}")
+    lab.play("rollback", "-e", "scheduler_restore=true", "--limit", HEAD, fails=True)
+    lab.hosts.at(HEAD, f"chmod a+x {older}")
+    need("it goes on with the version that it had" in lab.said, f"not said:\n{lab.said[-3000:]}")
+    lab.until(lambda: lab.nodes() == dict.fromkeys(DESKS, "up"), "all nodes are up")
+    in_use(lab, {HEAD: newest})
+    need(journal_format(lab) == was, f"the journal has format {journal_format(lab)}, before {was}")
+    need(lab.job(running)["state"] == "running", f"job {running} is {lab.job(running)['state']}")
 
-    A job of before goes on with its processes; one that was submitted since is forgotten, and ended.
+
+def restored(lab: Lab, newest: Path, earlier: Path) -> None:
+    """Back from a newer journal: refused with words, then in vain, then with the journal of before.
+
+    A job of before goes on with its processes; one that was submitted since is forgotten, and ended, and its number is
+    not given again.
     """
     number, ranks = stops(lab, newest, earlier)
     later, _ = waiting(lab, lab.tasks(("desk3",)), ("desk3",))
@@ -131,6 +145,7 @@ def restored(lab: Lab, newest: Path, earlier: Path) -> None:
     need(not changed(recap), f"changed: {changed(recap)}")
     for words in ("scheduler_restore=true", "use the newer software", f"/scheduler.{name_of(earlier)}."):
         need(words in lab.said, f"not said: {words}\n{lab.said[-3000:]}")
+    in_vain(lab, newest, later)
     lab.play("rollback", "-e", "scheduler_restore=true")
     in_use(lab, dict.fromkeys((HEAD, *DESKS), earlier))
     need(lab.job(number)["state"] == "running", f"job {number} is {lab.job(number)['state']}")
@@ -140,5 +155,7 @@ def restored(lab: Lab, newest: Path, earlier: Path) -> None:
     lab.until(lambda: lab.nodes() == dict.fromkeys(DESKS, "up"), "all nodes are up")
     lab.inventory(DESKS, earlier)
     go(lab, number, ("desk1", "desk2"))
-    lab.verified(lab.submit("once", lab.tasks(DESKS)), DESKS)
+    after = lab.submit("once", lab.tasks(DESKS))
+    need(after > later, f"a job after {later} that nobody knows has the number {after}")
+    lab.verified(after, DESKS)
     need(not changed(lab.play("site")), "site.yml after it changes something")

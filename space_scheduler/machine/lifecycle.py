@@ -148,9 +148,10 @@ def ended(machine: Machine, event: ev.JobEnded, *, alone: bool = False) -> list[
     waits = record.allocation is None or (record.change is not None and record.awaits_start)
     if waits:  # it is cancelled, it does not end
         raise record.illegal(outcome, machine.now_us)
-    if record.requeues and outcome is not JobState.COMPLETED:  # a plan wanted it so
+    if record.requeues and outcome not in (JobState.COMPLETED, NODE_LOST):  # a plan wanted it so
         machine.wait_again(record, record.job, record.reason, event)
         return []
+    # what may still run on a node that was lost runs twice by its user's word alone
     if outcome is NODE_LOST and record.job.requeue and not alone and record.state is not JobState.STARTING:
         machine.wait_again(record, record.job, Reason(Why.REQUEUED), event)
         return []

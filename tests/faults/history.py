@@ -55,6 +55,8 @@ RATES = {
     "ranks slow": 0.3,
     "ranks hang": 0.2,
     "node frozen": 0.002,
+    "node sleeps": 0.004,
+    "call lost": 0.6,
     "reboot": 0.0016,
     "owner": 0.04,
     "owner storm": 0.002,
@@ -197,6 +199,15 @@ class History:
     def event(self, scheduler: Scheduler, committed: Committed) -> None:
         """For the judge (``scheduler.Watcher``)."""
         self.judge.event(scheduler, committed)
+
+    def asked(self, scheduler: Scheduler) -> None:
+        """For the judge (``scheduler.Watcher``)."""
+        self.judge.look_who_waits(scheduler)
+
+    def called(self, scheduler: Scheduler, node: str) -> None:
+        """For the judge and the machine (``scheduler.Watcher``)."""
+        self.judge.called(scheduler, node)
+        self.nodes[node].sleep.called()
 
     def _started(self, node: Node, key: tuple[int, int]) -> None:
         self.judge.started(node, key)

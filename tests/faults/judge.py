@@ -24,6 +24,8 @@ _LAUNCH_US = 8 * S
 _SLACK_US = 9 * S
 #: A scheduler that stood still for less than two heartbeats does not notice, and its clock of looks is a heartbeat.
 _UNTOLD_US = 2600 * MS
+#: A machine that was called in vain is left alone for so long at least.
+_CALLED_AGAIN_US = 299 * S
 _MOST_PLACES = 2 * CPUS
 #: How many times its time alone a job may take by its nodes: folded, with a margin, in a quarter of its width.
 _MOST_STRETCHED = 8 * 4
@@ -45,6 +47,8 @@ class Judge:
         self._launching_us: dict[Key, int] = {}
         self._flaps_us: dict[str, int] = {}
         self._looks = 0
+        self._waited_us = 0  # when a job waited last
+        self._calls_us: dict[str, int] = {}  # by node that was called since the scheduler's start: when last
 
     # while it is lived
 
@@ -64,6 +68,7 @@ class Judge:
         """Something is in a scheduler's journal, and is about to be carried out."""
         if scheduler is not self.schedulers.now:
             return
+        self.look_who_waits(scheduler)
         if isinstance(committed.event, ev.NodeDrained):
             self._flaps_us.pop(committed.event.name, None)
         if isinstance(committed.event, ev.JobResized | ev.ResizeFailed):
@@ -81,6 +86,8 @@ class Judge:
         silent_us = self.world.now_us - scheduler.heard_us[name]
         if silent_us < _LEASE_US - _UNTOLD_US:
             raise Violation(f"O3, O5: {name} is lost, and was heard {silent_us / S:.1f} s ago")
+        if scheduler.rules.book.entry(name).asleep:
+            return  # it said so before: that counts for nothing
         scheduler.losses[name] += 1
         known = scheduler.core.state.nodes()
         out = sum(each.drained for each in known)
@@ -97,12 +104,27 @@ class Judge:
             for share in record.allocation.nodes if record.allocation else ():
                 held[share.node] += share.procs
         for share in start.allocation.nodes:
+            self._calls_us.pop(share.node, None)  # it was of use
             hello = scheduler.rules.book.entry(share.node).hello
             if hello is None:
                 continue
             places = CPUS * scheduler.config.contract.stricter(hello.owner).mpl
             if held[share.node] > places and not scheduler.joins_anew(share.node):
                 raise Violation(f"P6: job {start.job.id} is started with {held[share.node]} CPUs on {share.node}")
+
+    def called(self, scheduler: Scheduler, name: str) -> None:
+        """D7: a machine is called from its sleep by its owner's word alone, for a job that waits, and not for ever."""
+        now_us = self.world.now_us
+        if scheduler is not self.schedulers.now:
+            return
+        if not self.nodes[name].sleep.may_be_called(_SLACK_US):
+            raise Violation(f"D7: {name} is called from its sleep, and its owner has not agreed")
+        if now_us - self._waited_us > _SLACK_US:
+            raise Violation(f"D7: {name} is called from its sleep, and no job waits")
+        before_us = self._calls_us.get(name)
+        if before_us is not None and before_us > scheduler.started_us and now_us - before_us < _CALLED_AGAIN_US:
+            raise Violation(f"D7: {name} was called {(now_us - before_us) / S:.0f} s ago, in vain, and is again")
+        self._calls_us[name] = now_us
 
     def started(self, node: Node, key: Key) -> None:
         """A script has just been started: P1, P2, P6, D4."""
@@ -144,6 +166,8 @@ class Judge:
         """Once a second."""
         self.world.after(S, self.look)
         scheduler = self.schedulers.now
+        if scheduler.alive:
+            self.look_who_waits(scheduler)
         if not scheduler.alive or scheduler.process.stands_still:
             self._launching_us.clear()
             self._flaps_us.clear()
@@ -154,6 +178,11 @@ class Judge:
         self._looks += 1
         if self._looks % 8 == 0 and not scheduler.core.staged:
             self._validate(scheduler)
+
+    def look_who_waits(self, scheduler: Scheduler) -> None:
+        """Keep when a job waited last."""
+        if scheduler.core.state.queue.line():
+            self._waited_us = self.world.now_us
 
     def _validate(self, scheduler: Scheduler) -> None:
         try:

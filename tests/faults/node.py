@@ -4,8 +4,8 @@ What the agent has persisted outlives it; groups outlive agent and guard; nothin
 ``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
 ``crash after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended),
 ``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner
-contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``) and the desk
-(``desk``) have theirs.
+contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``), the desk
+(``desk``) and the machine's sleep (``sleeping``) have theirs.
 """
 
 from collections import deque
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
+from cosched.model.desk import DeskReport
 from cosched.model.node import Usage
 from cosched.wire import messages as wire
 from cosched.wire.grant import verified
@@ -24,6 +25,7 @@ from cosched.wire.messages import Exit
 from cosched.wire.sequence import Numbering, OutOfTurn, Turn
 from faults.desk import Desk
 from faults.guarding import Guard
+from faults.sleeping import Sleep
 from faults.violation import Violation
 from faults.world import MS, Connection, S, Sleeper, World
 from node_agent.core import effects as fx
@@ -68,6 +70,7 @@ class Node:
             world, self, self.machine, self.model, runs, partial(on_started, self), partial(on_ended, self)
         )
         self.desk = self.desk_type(world, name, self.guard, self.machine)
+        self.sleep = Sleep(world, self)
         self.fence: wire.Fence | None = None
         self.owner = SocialContract()
         self.cluster: str | msgspec.UnsetType = msgspec.UNSET
@@ -161,7 +164,6 @@ class Node:
 
     def suspend(self, for_us: int) -> None:
         """The machine is suspended: nothing happens there at all, and its clock runs on."""
-        self.say(f"stands still for {for_us / S:.1f} s")
         self.machine.stand_still(for_us)
         self.guard.scripts.hold()
         self.guard.unwell(for_us)
@@ -347,6 +349,11 @@ class Node:
         if self._connection is not None and self._numbering is not None:
             self._connection.send("scheduler", self._numbering.frame(wire.encode(message)))
 
+    def tell_desk(self, report: DeskReport) -> None:
+        """Tell the scheduler of the desk, with a heartbeat."""
+        self._send(wire.DeskReported(report))
+        self._send(self._heartbeat())
+
     def _heartbeat(self) -> wire.Heartbeat:
         guard = "" if self.guard.there else "it is away"
         world, present = self.world, self.desk.somebody_is_there
@@ -382,7 +389,11 @@ class Node:
             self.agent.stand_still(for_us)
             self._stop_looking(for_us)
         elif world.fault("node frozen"):
-            self.suspend(world.draw_us(S, 12 * S))
+            for_us = world.draw_us(S, 12 * S)
+            self.say(f"stands still for {for_us / S:.1f} s")
+            self.suspend(for_us)
+        elif world.fault("node sleeps"):
+            self.sleep.begin()
         elif world.fault("node slow"):
             self._slow_until_us = world.now_us + world.draw_us(2 * S, 20 * S)
         if self._connection is not None:

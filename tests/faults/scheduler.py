@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, Failed
 from cosched.model.job import Job
+from cosched.model.node import Node as NodeSize
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from cosched.wire.sequence import Numbering, Turn
@@ -37,7 +38,18 @@ from space_scheduler.service.core.worker_core import WorkerCore
 from space_scheduler.service.journal.clock import Sources
 from space_scheduler.service.journal.records import Committed, Facts
 from space_scheduler.service.launch import inputs as given
-from space_scheduler.service.launch.effects import Annotate, CancelTimer, Cut, Effect, Post, Say, Send, SetTimer
+from space_scheduler.service.launch.effects import (
+    Annotate,
+    AskWanted,
+    CancelTimer,
+    Cut,
+    Effect,
+    Post,
+    Say,
+    Send,
+    SetTimer,
+    Wake,
+)
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 from space_scheduler.service.launch.sharing import policy_of, rules_of
@@ -52,6 +64,7 @@ class Link:
         self.name = name
         self.turn = Turn(session)
         self.numbering = Numbering(hello.session)
+        self.discards: Counter[tuple[int, int]] = Counter()  # ordered, by attempt
 
 
 class Watcher(Protocol):
@@ -62,6 +75,12 @@ class Watcher(Protocol):
 
     def event(self, scheduler: "Scheduler", committed: Committed) -> None:
         """It is in the journal."""
+
+    def asked(self, scheduler: "Scheduler") -> None:
+        """The core is about to say on which machines that sleep a job would start."""
+
+    def called(self, scheduler: "Scheduler", node: str) -> None:
+        """A machine that sleeps is sent a packet that wakes it."""
 
 
 class Scheduler:
@@ -303,8 +322,8 @@ class Scheduler:
                 frame = wire.encode(effect.message)
                 welcome = isinstance(effect.message, wire.Welcome)
                 link.connection.send("node", frame if welcome else link.numbering.frame(frame))
-                if isinstance(effect.message, wire.Order) and self.world.fault("order twice"):
-                    self._soon(self.world.draw_us(MS, 5 * S), partial(self._say_again, link, frame))
+                if isinstance(effect.message, wire.Order):
+                    self._may_say_again(link, effect.message, frame)
         elif isinstance(effect, Post):
             self._watcher.posted(self, effect.event)
             self._post(effect.event, effect.note, effect.facts)
@@ -319,13 +338,39 @@ class Scheduler:
             self._soon(effect.after_us, partial(self._timed_out, effect.key, number, self.starts))
         elif isinstance(effect, CancelTimer):
             self._timers.pop(effect.key, None)
+        elif isinstance(effect, AskWanted):
+            self._ask_wanted(effect.nodes)
+        elif isinstance(effect, Wake):
+            self._watcher.called(self, effect.node)
         elif isinstance(effect, Say):
             self.world.say(f"scheduler: {effect.what} {effect.fields}")
         elif isinstance(effect, Cut) and (link := self._links.pop(effect.node, None)) is not None:
             self.world.after(int(effect.after_s * S), link.connection.cut)
 
-    def _say_again(self, link: Link, frame: bytes) -> None:
-        if self._links.get(link.name) is link:
+    def _ask_wanted(self, nodes: tuple[NodeSize, ...]) -> None:
+        start = self.starts
+
+        def answered(wanted: Any, error: BaseException | None) -> None:
+            if error is None and self.alive and self.starts == start:
+                self.feed(given.Wanted(wanted))
+
+        def wanted(core: JournalledCore, now_us: int) -> tuple[str, ...]:
+            self._watcher.asked(self)
+            return core.wanted(nodes, now_us)
+
+        self.worker.put(Work(wanted, answered, decides=False, reads=True))
+
+    def _may_say_again(self, link: Link, order: wire.Order, frame: bytes) -> None:
+        key = order.order.job_id, order.order.attempt
+        if isinstance(order, wire.Discard):
+            link.discards[key] += 1
+        if self.world.fault("order twice"):
+            again = partial(self._say_again, link, frame, key, link.discards[key])
+            self._soon(self.world.draw_us(MS, 5 * S), again)
+
+    def _say_again(self, link: Link, frame: bytes, key: tuple[int, int], discards: int) -> None:
+        """Nobody asks again for what was to be forgotten since: its agent could not know that the order is old."""
+        if self._links.get(link.name) is link and link.discards[key] == discards:
             link.connection.send("node", link.numbering.frame(frame))
 
     def _timed_out(self, key: tuple[int, int], number: int, start: int) -> None:
@@ -365,6 +410,7 @@ class Scheduler:
         """An operator takes back all nodes that were set aside."""
         for node in self.core.state.nodes() if self.alive else ():
             if node.drained and node.reason.startswith("set aside"):
+                self.losses[node.node.name] = 0  # it is trusted again
                 self._post(ev.NodeResumed(node.node.name), wish=True)
 
     def _post(self, event: ev.Event, note: str = "", facts: Facts | None = None, *, wish: bool = False) -> None:

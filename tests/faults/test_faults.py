@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from faults import mutants, node_mutants, shape_mutants
+from faults import mutants, node_mutants, shape_mutants, sleep_mutants
 from faults.history import RATES, lived, shrunk
 from faults.node import Node
 from faults.scheduler import Scheduler
 from faults.shapes import CHANGES
 
-SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS
+SCHEDULERS = mutants.SCHEDULERS | shape_mutants.SCHEDULERS | sleep_mutants.SCHEDULERS
 NODES = node_mutants.NODES | shape_mutants.NODES
 
 #: In this many histories each of the mutants has to be found.

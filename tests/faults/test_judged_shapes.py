@@ -23,12 +23,14 @@ def judged(
     policy: str = "fjt1+bfm",
     epoch: int = 3,
     asleep: bool = False,
+    runs: bool = True,
+    stale: bool = False,
 ) -> list[str]:
     """Of job 7, which is counted with one task on n1, a group of so many is found at a node."""
     allocation = Allocation(1, (Share("n1", 1),))
     record = Made(state=JobState.RUNNING, change=None, allocation=allocation, job=Made(resident=False))
     size = None if procs is None else Made(procs=procs)
-    book = Made(entry=lambda name: Made(size=size, agreed=agreed))
+    book = Made(entry=lambda name: Made(size=size, agreed=agreed, stale={KEY} if stale else set()))
     scheduler: Any = Made(
         core=Made(state=Made(records={7: record}), records={7: Made(attempt=1)}),
         rules=Made(book=book, fence=Made(epoch=3)),
@@ -36,7 +38,7 @@ def judged(
         drained=lambda name: drained,
     )
     prepare = Made(fence=Made(epoch=epoch))
-    group = Made(ending=False, tasks=tasks, cpus=cpus, asleep=asleep, prepare=prepare, running={0})
+    group = Made(ending=False, tasks=tasks, cpus=cpus, asleep=asleep, prepare=prepare, running={0} if runs else set())
     nodes: Any = {at: Made(model=Made(groups={KEY: group}))}
     return list(shapes.wrong(scheduler, nodes))
 
@@ -51,6 +53,12 @@ def test_a_share_is_as_it_is_counted() -> None:
 def test_a_group_that_is_not_counted_may_live_where_nothing_new_is_started_alone(out: dict[str, Any]) -> None:
     assert judged("n3", 1) == ["n3 has a living group of job 7, which is counted on ['n1']"]
     assert judged("n3", 1, **out) == []
+
+
+def test_what_is_only_prepared_may_live_until_its_end_that_is_ordered() -> None:
+    assert judged("n3", 1, runs=False, stale=True) == []
+    assert judged("n3", 1, runs=False) != []
+    assert judged("n3", 1, stale=True) != []
 
 
 def test_a_job_has_the_cpus_that_are_counted_where_the_policy_changes_shapes() -> None:

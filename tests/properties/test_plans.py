@@ -102,10 +102,10 @@ def resized(job: Job, procs: int) -> PlannedResize:
     return PlannedResize(job, WHY, Allocation(procs))
 
 
-def running_machine(policy: Told) -> tuple[SchedulerState, list[Job]]:
+def running_machine(policy: Told, *, requeue: bool = False) -> tuple[SchedulerState, list[Job]]:
     """Eight processors: jobs 0 (4 of 2 to 6) and 1 (3, rigid) run, 2 is launched (1); 3 (4 of 2 to 4) waits."""
     shapes = (Range(2, 6), None, None, Range(2, 4))
-    jobs = [Job(at, procs, 60_000_000, 0, shape=shapes[at]) for at, procs in enumerate((4, 3, 1, 4))]
+    jobs = [Job(at, procs, 60_000_000, 0, shape=shapes[at], requeue=requeue) for at, procs in enumerate((4, 3, 1, 4))]
     state = SchedulerState(policy)
     policy.answer = Plan([start(job) for job in jobs[:3]])
     events = (ev.NodesJoined(8), *map(ev.JobSubmitted, jobs), ev.Boundary(), ev.JobLaunched(0), ev.JobLaunched(1))
@@ -224,6 +224,22 @@ def test_a_job_that_a_plan_ends_waits_again_in_its_old_place() -> None:
     assert said(state.handle(ev.JobEnded(0, JobState.CANCELLED), 11_000_000)) == ["start 3 on 4 (limit 60 s): FITS"]
     assert [job.id for job in state.queue] == [0]
     assert state.records[0].left == 0
+    state.validate()
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+def test_a_job_that_a_plan_ends_and_that_loses_a_node_waits_again_by_its_users_word_alone(requeue: bool) -> None:
+    """It may still run on that node."""
+    policy = Told(Plan())
+    state, jobs = running_machine(policy, requeue=requeue)
+    policy.answer = Plan([PlannedRequeue(jobs[0], Reason(Why.ABORTED))])
+    state.handle(ev.Boundary(), 10_000_000)
+    state.handle(ev.JobEnded(0, JobState.NODE_LOST), 11_000_000)
+    assert (0 in state.records) == requeue
+    if requeue:
+        assert state.records[0].reason.why is Why.REQUEUED
+        policy.answer = Plan()
+        state.handle(ev.Boundary(), 12_000_000)
     state.validate()
 
 

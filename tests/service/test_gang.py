@@ -187,6 +187,38 @@ def test_a_node_lost_after_the_end_changes_no_outcome() -> None:
     assert ended(gang.lost("n3", "lost")).outcome is JobState.COMPLETED
 
 
+def test_what_is_to_begin_anew_is_lost_with_a_node_that_may_still_have_it() -> None:
+    """Another copy of it would run while that node, which was not heard, still has the first."""
+    gang = running()
+    assert gang.kill(begins_anew=True) == orders(OrderKind.KILL, *NODES)
+    gang.lost("n2", "n2 was not heard for 10 s")
+    gang.emptied("n1")
+    end = ended(gang.emptied("n3"))
+    assert (end.outcome, end.node, end.message) == (JobState.NODE_LOST, "n2", "n2 was not heard for 10 s")
+
+
+def test_what_is_to_begin_anew_and_lost_no_node_is_not_lost() -> None:
+    gang = running()
+    gang.kill(begins_anew=True)
+    assert ended(empty_all(gang)).outcome is JobState.CANCELLED
+
+
+def test_what_was_to_begin_anew_and_is_cancelled_is_cancelled_whatever_is_lost() -> None:
+    gang = running()
+    gang.kill(begins_anew=True)
+    gang.cancel()
+    gang.lost("n2", "lost")
+    gang.emptied("n1")
+    assert ended(gang.emptied("n3")).outcome is JobState.CANCELLED
+
+
+def test_an_adopted_one_that_is_to_begin_anew_is_lost_with_its_node() -> None:
+    gang = Gang(NODES, adopted=JobState.ENDING, begins_anew=True)
+    gang.lost("n2", "lost")
+    gang.emptied("n1")
+    assert ended(gang.emptied("n3")).outcome is JobState.NODE_LOST
+
+
 def test_ranks_that_come_and_go_elsewhere_do_not_end_a_job() -> None:
     gang = running()
     assert gang.emptied("n2", 5) == []

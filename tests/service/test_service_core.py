@@ -73,6 +73,18 @@ def test_a_node_forgets_nothing_before_the_end_is_in_the_journal() -> None:
     assert sent(rules.feed(InJournal(ev.JobEnded(1, JobState.NODE_LOST))), wire.Forget) == [("n1", 1)]
 
 
+def test_a_scheduler_that_stood_still_waits_a_lease_for_who_called_since_and_no_longer() -> None:
+    """What it missed was added to the time of a node's last word, also where that came later. (Found by faults.)"""
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    rules.feed(Ticked())
+    rules.now_s += 30
+    rules.feed(Heard("n1", wire.GroupEnded(99, 1)))
+    rules.feed(Ticked())
+    lost = [each for each in rules.silence() if isinstance(each, Post) and isinstance(each.event, ev.JobEnded)]
+    assert [post.event for post in lost] == [ev.JobEnded(1, JobState.NODE_LOST)]
+
+
 def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
     """Its agent lost its link before the guard had answered. (Found by simulated faults.)"""
     rules = Rules(JobState.STARTING, "n1", "n2")

@@ -98,11 +98,16 @@ class Gang:
     """
 
     def __init__(
-        self, nodes: tuple[str, ...], *, adopted: JobState | None = None, ending: JobState = JobState.CANCELLED
+        self,
+        nodes: tuple[str, ...],
+        *,
+        adopted: JobState | None = None,
+        ending: JobState = JobState.CANCELLED,
+        begins_anew: bool = False,
     ) -> None:
         """``adopted``: what the journal says of the job when the scheduler has been restarted; None for a new one.
 
-        ``ending``: what a job becomes that is adopted while it is ending.
+        ``ending``: what a job becomes that is adopted while it is ending; ``begins_anew`` as of :meth:`kill`.
         """
         self.nodes = nodes
         self.first = nodes[0]
@@ -112,6 +117,7 @@ class Gang:
         self._verdict: Verdict | None = None
         self._blamed: tuple[str, ...] = ()
         self._asked_to_run = self.adopted  # whoever was here before may have asked
+        self._begins_anew = begins_anew
         self._exit: Exit | None = None
         self._tail = b""
         self._cpu_us: dict[str, int] = {}
@@ -234,7 +240,7 @@ class Gang:
             return self._launch_failed(message, (node,), "lost")
         if self.phase is Phase.RUNNING:
             return self._end(Verdict(JobState.NODE_LOST, message, node))
-        if self._verdict is None and node == self.first:
+        if self._begins_anew or (self._verdict is None and node == self.first):
             self._verdict = Verdict(JobState.NODE_LOST, message, node)
         return self._finished()
 
@@ -270,9 +276,14 @@ class Gang:
         self.nodes = tuple(name for name in self.nodes if name != node)
         return [Order(node, OrderKind.FORGET), Order(node, OrderKind.DISCARD), Left(node)]
 
-    def kill(self, outcome: JobState = JobState.CANCELLED, message: str = "") -> list[Action]:
+    def kill(
+        self, outcome: JobState = JobState.CANCELLED, message: str = "", *, begins_anew: bool = False
+    ) -> list[Action]:
         """The core wants it ended. A job that is ending already ends as it would have, but for a failed launch: who
         cancels it meanwhile has it cancelled, and it is not tried again.
+
+        ``begins_anew``: it is to wait again and run from its beginning; not where a node is lost that may still have
+        it, which is the outcome then.
         """
         if self.phase is Phase.OVER:
             return []
@@ -281,12 +292,14 @@ class Gang:
                 code = self._verdict.code if self._verdict else ""  # what failed counts for its nodes all the same
                 self._verdict = Verdict(outcome, message, None, code)
             return self._finished()
+        self._begins_anew = begins_anew
         return self._end(Verdict(outcome, message))
 
     def cancel(self) -> list[Action]:
         """Its user or an operator wants it ended: it does not wait again, as one may that has lost a node or was ended
         by a node's owner.
         """
+        self._begins_anew = False
         if self.phase is Phase.ENDING and self._verdict is not None and self._verdict.outcome is JobState.NODE_LOST:
             self._verdict = Verdict(JobState.CANCELLED)
         return self.kill()

@@ -20,7 +20,7 @@ from space_scheduler.launch import unnoticed
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer, Instruction, Kill, RateChanged, Resize, Start
 from space_scheduler.progress import ALONE_PPM
-from space_scheduler.reasons import Why
+from space_scheduler.reasons import Reason, Why
 from space_scheduler.service.journal.records import Facts, JobRecord
 from space_scheduler.service.launch.comparison import Comparison
 from space_scheduler.service.launch.cut_off import CutOff
@@ -91,11 +91,12 @@ class Launches:
             if record.allocation is None or record.state in TERMINAL:
                 continue
             last = record.history[-1].reason if record.history else None
-            lost = last is not None and last.why is Why.NODE_LOST
+            ending = last if record.state is JobState.ENDING else None
             gang = Gang(
                 tuple(share.node for share in record.allocation.nodes),
                 adopted=record.state,
-                ending=JobState.NODE_LOST if lost else JobState.CANCELLED,
+                ending=JobState.NODE_LOST if last is not None and last.why is Why.NODE_LOST else JobState.CANCELLED,
+                begins_anew=ending is not None and _by_plan(ending),
             )
             launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
             launch.peers = record.facts.peers or ()
@@ -137,8 +138,8 @@ class Launches:
                 self._reshapes.begin(launch, instruction.old, instruction.new)
             elif isinstance(instruction, Kill) and (launch := self.attempts.get(instruction.job_id)):
                 lost = instruction.reason.why is Why.NODE_LOST
-                outcome = JobState.NODE_LOST if lost else JobState.CANCELLED
-                self._do(launch, launch.gang.kill(outcome, instruction.reason.why.value if lost else ""))
+                outcome, message = (JobState.NODE_LOST, Why.NODE_LOST.value) if lost else (JobState.CANCELLED, "")
+                self._do(launch, launch.gang.kill(outcome, message, begins_anew=_by_plan(instruction.reason)))
                 self.cut_off.give_up(launch, "it is cut off")
 
     def resumed(self, entry: NodeEntry) -> None:
@@ -477,6 +478,11 @@ class Launches:
 
     def _say(self, level: Level, what: str, **fields: object) -> None:
         self._effects.append(Say(level, what, fields))
+
+
+def _by_plan(reason: Reason) -> bool:
+    """Whether a job was ended by a plan of the policy, whose reasons are its own: it waits again then."""
+    return reason.why not in (Why.CANCELLED, Why.NODE_LOST)
 
 
 def _end_of(job_id: int, end: Ended) -> ev.LaunchFailed | ev.JobSentAway | ev.JobEnded:

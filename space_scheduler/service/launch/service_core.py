@@ -218,7 +218,7 @@ class ServiceCore:
         self._ticked_s = self.now_s
         for entry in self.book:
             if missed_s > self.beat_s and entry.heard_s is not None:
-                entry.heard_s += missed_s
+                entry.heard_s = min(self.now_s, entry.heard_s + missed_s)  # who has called since is not heard later
             if entry.heard_s is not None and self.now_s - entry.heard_s > self.lease_s:
                 self._lose(entry)
         self.launches.cut_off.give_up_overdue()

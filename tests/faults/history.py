@@ -52,6 +52,7 @@ RATES = {
     "guard slow": 0.01,
     "guard hung": 0.002,
     "disk full": 0.02,
+    "disk hangs": 0.01,
     "ranks slow": 0.3,
     "ranks hang": 0.2,
     "node frozen": 0.002,

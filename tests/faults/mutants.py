@@ -371,7 +371,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     Relauncher: ("", 0),
     DeafToLeases: ("O10", 32),
     Leaker: ("D6", 0),
-    IgnoresTimeouts: ("P1", 57),
+    IgnoresTimeouts: ("P1", 40),
     DeafToFlapping: ("O5", 47),
     DoubleBooker: ("P6", 72),
     IgnoresOwners: ("P6", 1),

@@ -2,10 +2,10 @@
 
 What the agent has persisted outlives it; groups outlive agent and guard; nothing but the disk outlives a reboot. Sites:
 ``agent crash`` (at any moment), ``agent frozen`` (it stands still, its guard does not), ``crash before persist``,
-``crash after persist``, ``disk full`` (for a job's files), ``reboot``, ``node frozen`` (the machine is suspended),
-``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more), ``owner
-contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``), the desk
-(``desk``) and the machine's sleep (``sleeping``) have theirs.
+``crash after persist``, ``disk full`` and ``disk hangs`` (for a job's files), ``reboot``, ``node frozen`` (the machine
+is suspended), ``node slow`` (its link, for a while), ``old order`` (one of a scheduler that is not obeyed any more),
+``owner contract`` (the owner has changed what he allows, and started the agent anew). The guard (``guarding``), the
+desk (``desk``) and the machine's sleep (``sleeping``) have theirs.
 """
 
 from collections import deque
@@ -224,8 +224,10 @@ class Node:
                 self._send(message)
             case fx.AskGuard(number, request):
                 self.guard.ask(number, request)
+            case fx.AskNode(number, fx.MakeReady() as question) if self.world.fault("disk hangs"):
+                self._soon(self.world.draw_us(2 * S, 40 * S), partial(self._reply, self.life, number, question))
             case fx.AskNode(number, question):
-                self.feed(happened.Replied(number, self._answered(question)))
+                self._reply(self.life, number, question)
             case fx.KeepFence(fence):
                 self.fence = fence
                 self.feed(happened.FenceKept(fence))
@@ -254,6 +256,10 @@ class Node:
         self.attempts[attempt.job_id, attempt.attempt] = msgspec.msgpack.encode(attempt)
         if self.world.fault("crash after persist"):
             self.crash()
+
+    def _reply(self, life: int, number: int, question: fx.NodeQuestion) -> None:
+        if self.alive and self.life == life:
+            self.feed(happened.Replied(number, self._answered(question)))
 
     def _answered(self, question: fx.NodeQuestion) -> Reply:
         match question:

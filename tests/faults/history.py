@@ -56,7 +56,7 @@ RATES = {
     "ranks slow": 0.3,
     "ranks hang": 0.2,
     "node frozen": 0.002,
-    "node sleeps": 0.004,
+    "node sleeps": 0.006,
     "call lost": 0.6,
     "reboot": 0.0016,
     "owner": 0.04,

@@ -151,7 +151,11 @@ class Judge:
     def _begins_anew(self, key: Key) -> bool:
         """Whether a job runs that was ended to make room and queued again: in a later attempt, and nowhere else."""
         job_id, attempt = key
-        again = job_id in self.aborted and attempt > self.attempts.get(job_id, 0)
+        record = self.schedulers.now.core.records.get(job_id)
+        steps = record.history if record is not None else ()
+        # a scheduler that was killed after the commit had told nobody
+        aborted = job_id in self.aborted or any(each.reason and each.reason.why is Why.ABORTED for each in steps)
+        again = aborted and attempt > self.attempts.get(job_id, 0)
         models = [each.model for each in self.nodes.values()]
         return again and not any(
             model.running(other) for model in models for other in model.groups if other[0] == job_id and other != key

@@ -360,24 +360,24 @@ def no_lock() -> Iterator[None]:
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
-    AnswersBeforeCommit: ("P2", 29),
-    EarlyStarter: ("", 124),
+    AnswersBeforeCommit: ("P2", 38),
+    EarlyStarter: ("", 132),
     ForgetsReports: ("", 27),
-    GivesUp: ("", 3),
-    RefusesReports: ("O10", 27),
+    GivesUp: ("", 0),
+    RefusesReports: ("O10", 12),
     LosesLimits: ("P1", 0),
     Hasty: ("P1", 5),
-    RunsAgain: ("P2", 1),
+    RunsAgain: ("P2", 11),
     Relauncher: ("", 0),
     DeafToLeases: ("O10", 32),
     Leaker: ("D6", 0),
-    IgnoresTimeouts: ("P1", 40),
+    IgnoresTimeouts: ("P1", 44),
     DeafToFlapping: ("O5", 47),
     DoubleBooker: ("P6", 72),
     IgnoresOwners: ("P6", 1),
-    BelievesWallClock: ("O10", 69),
+    BelievesWallClock: ("O10", 5),
     TellsEpochFirst: ("", 0),
-    KeepsOldTotals: ("O11", 38),
+    KeepsOldTotals: ("O11", 11),
     Starver: ("P4", 0),
 }
 

@@ -185,14 +185,14 @@ class RelaxesForEver(Node):
 
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 NODES: dict[type[Node], tuple[str, int]] = {
-    SwallowsKills: ("", 29),
+    SwallowsKills: ("", 9),
     ObeysTwice: ("P2", 3),
-    ForgetsAttempts: ("", 0),
+    ForgetsAttempts: ("", 2),
     ObeysAnybody: ("O4", 0),
     StartsInPauses: ("D4", 0),
-    GoesOnInPauses: ("D4", 0),
+    GoesOnInPauses: ("D4", 8),
     KeepsGroups: ("D6", 0),
     SeesNobody: ("D1", 0),
-    HopesForNobody: ("D2", 0),
-    RelaxesForEver: ("D3", 0),
+    HopesForNobody: ("D2", 1),
+    RelaxesForEver: ("D3", 3),
 }

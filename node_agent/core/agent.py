@@ -55,8 +55,15 @@ class AgentCore:
         return self._memory.lease
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """What a scheduler is told of each attempt when the agent joins."""
-        return tuple(each.report(self._memory.boot_id) for each in self._memory if not each.forgotten)
+        """What a scheduler is told of each attempt when the agent joins.
+
+        One that is being prepared counts, though nothing of it may be there yet: its answer may be said while nobody
+        listens, and a scheduler that wants it no more has to have it ended.
+        """
+        memory = self._memory
+        known = tuple(each.report(memory.boot_id) for each in memory if not each.forgotten)
+        begun = sorted(key for key in memory.making_ready if memory.get(key) is None)
+        return (*known, *(GroupReport(*key, "found", 0) for key in begun))
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

@@ -129,8 +129,12 @@ class OrderRules:
         if attempt is not None and not attempt.found:
             return (yield from renewed(memory, message, attempt))
         yield from fitting_grant(memory.node, message, message.user)
-        yield from asked(GuardWait(GUARD_WAIT_US))
-        yield from asked(fx.MakeReady(key, message.peers))
+        memory.making_ready.add(key)
+        try:
+            yield from asked(GuardWait(GUARD_WAIT_US))
+            yield from asked(fx.MakeReady(key, message.peers))
+        finally:
+            memory.making_ready.discard(key)
         made = memory.get(key) or memory.new(key, message.fence.cluster_id)
         made = memory.change(made, cluster_id=message.fence.cluster_id)
         try:

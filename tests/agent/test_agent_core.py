@@ -214,6 +214,29 @@ def test_what_only_the_guard_knew_is_made_ready_by_the_same_order(world: World) 
     assert world.heard[-1] == wire.Refused(other.order, "busy", "job 5.1 is still here")
 
 
+def test_what_is_being_prepared_is_reported() -> None:
+    """Else its answer, said before the scheduler listens, is lost, and who wants it no more. (Found by faults.)"""
+    world = World()
+    assert world.welcome(FENCE)
+    assert world.core is not None
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    assert world.core.reports() == (wire.GroupReport(5, 1, "found", 0),)
+    world.connect()
+    world.settle()
+    assert world.heard == [wire.Prepared(wire.OrderId(*KEY, 1))]
+    assert world.core.reports() == (wire.GroupReport(5, 1, "prepared", 1),)
+
+
+def test_what_could_not_be_prepared_is_not_reported() -> None:
+    world = World()
+    assert world.welcome(FENCE)
+    assert world.core is not None
+    world.order(prepare(FENCE, wire.OrderId(*KEY, 1)))
+    world.pass_time(60_000_000)
+    assert [type(each) for each in world.heard] == [wire.Refused]
+    assert world.core.reports() == ()
+
+
 def test_what_only_the_guard_knew_is_reported_and_can_be_killed(world: World) -> None:
     prepared(world)
     world.records.clear()

@@ -108,6 +108,25 @@ def test_what_could_not_be_forgotten_is_not_asked_again_of_a_job_that_has_its_nu
     assert sent(beat, wire.Forget) == [("n1", 7)]
 
 
+def test_what_a_lost_node_could_not_forget_is_asked_again_when_the_jobs_end_is_in_the_journal() -> None:
+    """It was passed over while the job was still ending elsewhere, and stayed there. (Found by simulated faults.)"""
+    rules = Rules(JobState.RUNNING, "n1", "n2")
+    for name in ("n1", "n2"):
+        rules.comes(name, wire.GroupReport(1, 1, "running", 1))
+    for _ in range(7):
+        rules.now_s += 1
+        rules.feed(Heard("n2", wire.Heartbeat(Usage(), Presence.AWAY)))
+        rules.feed(Ticked())
+    assert sent(rules.comes("n1", wire.GroupReport(1, 1, "running", 1)), wire.Kill)[:1] == [("n1", 1)]
+    assert sent(rules.feed(Heard("n1", wire.GroupEnded(1, 1))), wire.Forget) == [("n1", 1)]
+    order = rules.core.launches._orders.numbers.of("n1", (1, 1), OrderKind.FORGET)
+    rules.feed(Heard("n1", wire.Refused(order, "failed", "its guard is away")))
+    assert sent(rules.feed(Heard("n1", wire.Heartbeat(Usage(), Presence.AWAY))), wire.Forget) == []
+    rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
+    told = sent(rules.feed(InJournal(ev.JobEnded(1, JobState.NODE_LOST))), wire.Forget)
+    assert sorted(told) == [("n1", 1), ("n2", 1)]
+
+
 def test_a_node_that_comes_and_goes_is_set_aside_whatever_its_owner_does_meanwhile() -> None:
     """The end of a pause counted as an operator's trust. (Found by simulated faults, seed 210.)"""
     rules = Rules(JobState.RUNNING, "n1", "n2")

@@ -195,6 +195,8 @@ class Launches:
                 # another journal's job may have had its number, or the node has left this one
                 if launch is None or launch.key != key or entry.name not in launch.gang.node_phases:
                     self._order(entry.name, key, OrderKind.FORGET)
+                elif launch.gang.gone(entry.name):  # its gang counts on it no more: when its end is in the journal
+                    launch.returned.append(entry.name)
         if clock := self.signs.clock(entry):
             self._post(clock, note="by the node")
         if event := self._owners.event(entry):

@@ -4,6 +4,7 @@ Real: what the scheduler makes of the report, and whom it calls when. Made: the 
 card that listens. Sites: ``node sleeps`` (until its owner comes back, or it is called), ``call lost`` (the packet).
 """
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from cosched.model.desk import ContractReason, DeskReport, Wakeable
@@ -25,25 +26,30 @@ class Sleep:
         self._node = node
         self._asleep = False
         self._until_us = 0
-        self._said_us = 0
-        self._spans: tuple[tuple[float, float], ...] = ()
+        #: When which spans were said, newest last: what was said last may not have arrived.
+        self._said: deque[tuple[int, tuple[tuple[float, float], ...]]] = deque(maxlen=4)
 
     def may_be_called(self, slack_us: int) -> bool:
         """Whether its owner agrees that it is woken now, or did or will so shortly before or after."""
-        since_s, slack_s = (self._world.now_us - self._said_us) / S, slack_us / S
-        return any(begin_s - slack_s <= since_s < end_s + slack_s for begin_s, end_s in self._spans)
+        slack_s = slack_us / S
+        return any(
+            begin_s - slack_s <= (self._world.now_us - said_us) / S < end_s + slack_s
+            for said_us, spans in self._said
+            for begin_s, end_s in spans
+        )
 
     def begin(self) -> None:
         """It is about to sleep."""
         world = self._world
         if self._asleep:
             return
-        self._asleep, self._said_us = True, world.now_us
+        self._asleep = True
         self._until_us = world.now_us + world.draw_us(5 * S, 120 * S)
         begin_s = world.random.choice((0.0, 0.0, 20.0))
-        self._spans = world.random.choice(((), ((begin_s, begin_s + 60.0),), ((begin_s, 86400.0),)))
-        wakeable = Wakeable("52:54:00:12:34:56", "10.0.0.255", self._spans) if self._spans else None
-        self._node.say(f"is about to sleep until {self._until_us / S:.1f} s; may be woken: {self._spans}")
+        spans = world.random.choice(((), ((begin_s, begin_s + 60.0),), ((begin_s, 86400.0),)))
+        self._said.append((world.now_us, spans))
+        wakeable = Wakeable("52:54:00:12:34:56", "10.0.0.255", spans) if spans else None
+        self._node.say(f"is about to sleep until {self._until_us / S:.1f} s; may be woken: {spans}")
         self._node.tell_desk(DeskReport(ContractReason.ASLEEP, wakeable=wakeable))
         world.after(_HELD_BACK_US, self._go_on)
 

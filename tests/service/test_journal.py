@@ -309,6 +309,7 @@ def test_a_damaged_index_hides_nothing(tmp_path: Path, index: str) -> None:
         "UPDATE jobs SET user = CAST(user AS BLOB) WHERE ended IS NULL",
         "UPDATE events SET note = CAST(note AS BLOB) WHERE seq = 9",
         "UPDATE jobs SET ended = NULL",
+        "UPDATE jobs SET state = '^Tiled' WHERE ended IS NOT NULL",
         "UPDATE runs SET run = 'x'",
     ],
 )

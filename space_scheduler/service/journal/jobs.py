@@ -73,10 +73,12 @@ def one(db: sqlite3.Connection, path: Path, job_id: int) -> JobRecord | None:
     return row and _record(path, row, _steps(db, job_id))
 
 
-def ended(db: sqlite3.Connection) -> dict[JobState, int]:
-    """How many jobs have ended, by how."""
-    rows = db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state")
-    return {JobState(state): count for state, count in rows}
+def ended(db: sqlite3.Connection, path: Path) -> dict[JobState, int]:
+    """How many jobs have ended, by how. Raises :class:`JournalRefused`."""
+    counts = dict(db.execute("SELECT state, count(*) FROM jobs WHERE ended IS NOT NULL GROUP BY state"))
+    if unknown := counts.keys() - {state.value for state in JobState}:
+        raise JournalRefused(f"journal {path}: it is damaged: a job has ended as {min(map(repr, unknown))}")
+    return {JobState(state): count for state, count in counts.items()}
 
 
 def look_up(path: Path, job_id: int) -> JobRecord | None:

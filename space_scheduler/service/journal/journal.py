@@ -234,7 +234,7 @@ class Journal:
 
     def ended(self) -> dict[JobState, int]:
         """How many jobs have ended, by how."""
-        return jobs.ended(self._db)
+        return jobs.ended(self._db, self.path)
 
     def close(self) -> None:
         """Close the file and let go of it."""

@@ -51,7 +51,7 @@ def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGua
     now_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
     guard.ask({"do": "relax", "until_us": now_us + 60 * US_PER_S, "epoch": 1})
     wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go where there is no ceiling")
-    assert not any(map(alive, heralds | others))
+    wait_for(lambda: not any(map(alive, heralds | others)), "decoys to have ended")
     guard.ask({"do": "arm"})
     wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be back")
     guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})

@@ -24,7 +24,7 @@ def test_a_slow_rank_gets_fewer_rows_also_where_nothing_is_resized(tmp_path: Pat
         rows = said(running)
     assert sum(rows.values()) == 60
     assert rows[1] < 15
-    assert min(rows[0], rows[2]) > rows[1]
+    assert min(rows[0], rows[2]) > 20
 
 
 def test_arrays_move_without_a_copy_of_the_whole_on_any_rank(tmp_path: Path) -> None:

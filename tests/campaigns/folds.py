@@ -129,10 +129,8 @@ class FoldField(Field):
                 output = {name: client.output(job_id, "stdout").data.decode() for name, job_id in jobs.items()}
                 for name, ranks, _ in JOBS:
                     fault.outcomes[told[name].state] += 1
-                    if not self._lost_its_guard(told[name], name, fault):
-                        self._judge_job(told[name], ranks, output[name], self.shared / f"{mark}-{name}")
-                if not self._lost_its_guard(told["B"], "B", fault):
-                    self._judge_shapes(told, fault)
+                    self._judge_job(told[name], ranks, output[name], self.shared / f"{mark}-{name}")
+                self._judge_shapes(told, fault)
                 self._services_back(client)
                 self._nothing_left([*jobs.values()])
         finally:
@@ -164,10 +162,6 @@ class FoldField(Field):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 fault.fired = True
-
-    def _lost_its_guard(self, job: JobDoc, name: str, fault: Round) -> bool:
-        """Whether the guard was killed in the midst of the head's launch, for which there is no other node."""
-        return fault.site == "guard" and name == "B" and job.state == "launch failed"
 
     def _judge_job(self, job: JobDoc, ranks: int, output: str, canary: Path) -> None:
         if job.state != "completed":

@@ -14,8 +14,7 @@ def test_a_job_is_folded_for_the_head_and_gets_its_processors_back_whoever_is_ki
     if (possible := tiers.best(1)).tier != 1:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
     came = folds.campaign([Round(site, folds.PHASE, 0, 7) for site in ("none", "guard")])
-    assert came["completed"] + came["launch failed"] == 6
-    assert came["completed"] >= 5, "a guard that is killed in the midst of a launch fails that one, and no other"
+    assert came["completed"] == 6
     assert came["folded"] >= 1
     assert came["guard met"] == 1
 

@@ -8,6 +8,7 @@ import difflib
 import os
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -69,16 +70,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="also what is marked slow; so is it where tests are chosen")
     parser.addoption("--system", action="store_true", help="a missing system package is an error instead of a skip")
     parser.addoption("--long", action="store_true", help="also the tests that take minutes")
+    parser.addoption(
+        "--within",
+        type=float,
+        metavar="MINUTES",
+        help="begin none of what is marked slow after so long: it is skipped by name",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = Counter()
     option = config.option
-    if not hasattr(config, "workerinput"):  # a worker has been told
+    if (told := getattr(config, "workerinput", None)) is not None:
+        option.whole, option.slow_until_s = told["whole"], told["slow_until_s"]
+    else:
         chosen = option.keyword or option.markexpr or config.args_source is config.ArgsSource.ARGS
         option.whole = bool(option.whole or option.long or chosen)
+        option.slow_until_s = None if option.within is None else time.monotonic() + 60 * option.within
+        if option.system:
+            config.pluginmanager.register(FailuresAtOnce(config))
     if config.getoption("--quick") and "HYPOTHESIS_PROFILE" not in os.environ:
         hypothesis.settings.load_profile("quick")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker is to be started: it is told what follows from the options, not from its own arguments."""
+    node.workerinput.update({name: getattr(node.config.option, name) for name in ("whole", "slow_until_s")})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -89,10 +107,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[_left_out][f"{folder_of(item)} (slow)" if slow else folder_of(item)] += 1
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if wanted(config, item)]
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)  # who must run one by one begins first
+    items.sort(key=_begins)
     for item in items:
         if item.get_closest_marker("oracle"):
             item.user_properties.append(("oracle", True))  # travels in the reports, also between processes
+
+
+class FailuresAtOnce:
+    """Says of each failure what failed as soon as it has: a long run may be cut off before its summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called for each phase of each test that has ended."""
+        reporter = self._plugins.getplugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}")
+
+
+def _begins(item: pytest.Item) -> int:
+    """Who must run one by one in a group begins first, then what is not slow; what time may not be left for is last."""
+    if item.get_closest_marker("xdist_group"):
+        return 0
+    return 2 if item.get_closest_marker("slow") else 1
 
 
 def wanted(config: pytest.Config, item: pytest.Item) -> bool:
@@ -111,6 +150,9 @@ def folder_of(item: pytest.Item) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") and not item.config.getoption("--long"):
         pytest.skip("takes minutes: asked for with --long")
+    until_s = item.config.option.slow_until_s
+    if until_s is not None and item.get_closest_marker("slow") and time.monotonic() > until_s:
+        pytest.skip(f"no time was left for it: it is slow, and its turn came after {item.config.option.within:g} min")
     for marker in item.iter_markers("xdist_group"):
         if hasattr(item.config, "workerinput") and not item.nodeid.endswith(f"@{marker.args[0]}"):
             pytest.fail(f"not kept in one process with its group {marker.args[0]}: see why pytest is pinned")
@@ -188,7 +230,7 @@ def tell_left_out(reporter: pytest.TerminalReporter) -> None:
         what = counts or f"all but {', '.join(QUICK_FOLDERS)}, and there what is marked slow"
         reporter.write_line(f"quick: left out: {what}. Properties had 20 examples. All of it: ./run test --whole")
     elif not option.whole:
-        reporter.write_line(f"left out: {counts or 'what is marked slow'}. With it, as in CI: ./run test --whole")
+        reporter.write_line(f"left out: {counts or 'what is marked slow'}. With it: ./run test --whole")
 
 
 def tell_skipped(reporter: pytest.TerminalReporter) -> None:

@@ -119,7 +119,8 @@ class GroupRules:
             if attempt.forgotten:
                 continue
             if (group := groups.pop(attempt.id, None)) is None:
-                yield from self._gone(attempt)
+                if attempt.id not in memory.making_ready:  # else the guard was killed before it had made it
+                    yield from self._gone(attempt)
             else:
                 yield from self._compare(group)
         for key, group in groups.items():

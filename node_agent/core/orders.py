@@ -133,22 +133,58 @@ class OrderRules:
         try:
             yield from asked(GuardWait(GUARD_WAIT_US))
             yield from asked(fx.MakeReady(key, message.peers))
+            made = memory.get(key) or memory.new(key, message.fence.cluster_id)
+            made = memory.change(made, cluster_id=message.fence.cluster_id)
+            try:
+                asleep = message.map is not None and not message.map.enabled.get(memory.node)
+                yield from self._group_prepared(fx.PrepareGroup(key, message, asleep))
+            except (GuardAway, Refusal, Unable):
+                memory.effects.append(fx.RemoveFiles(key))
+                raise
         finally:
             memory.making_ready.discard(key)
-        made = memory.get(key) or memory.new(key, message.fence.cluster_id)
-        made = memory.change(made, cluster_id=message.fence.cluster_id)
-        try:
-            asleep = message.map is not None and not message.map.enabled.get(memory.node)
-            yield from asked(fx.PrepareGroup(key, message, asleep))
-        except (GuardAway, Refusal, Unable):
-            memory.effects.append(fx.RemoveFiles(key))
-            raise
         made = memory.change(memory.get(key) or made, prepare=message, map=message.map)
         if message.map is not None:
             yield from shown(made, message.map)
         on = "" if message.cpus is None else f" on {message.cpus} CPUs"
         memory.say("info", f"job {made.key}: prepared for {message.user}, {message.tasks} tasks{on} here")
         return Prepared(message.order)
+
+    def _group_prepared(self, request: fx.PrepareGroup) -> Steps[None]:
+        """Have the guard prepare a group; once more, when it is back, where it has gone before it answered."""
+        try:
+            yield from asked(request)
+        except GuardAway as error:
+            name = f"job {request.key[0]}.{request.key[1]}"
+            self._memory.say("warn", f"{name}: will be prepared when the guard is back: {error}")
+            yield from asked(GuardWait(GUARD_WAIT_US))
+            try:
+                yield from asked(fx.ForgetGroup(request.key))  # what there is of it may be half made
+            except Refusal as refusal:
+                if refusal.code != "unknown":
+                    raise
+            attempt = self._memory.get(request.key)
+            if attempt is None or attempt.asked_kill_us is not None:
+                raise Refusal("stale", f"{name} was ended while it was being prepared") from None
+            yield from asked(request)
+
+    def _script_started(self, request: fx.Spawn) -> Steps[int]:
+        """Have the guard start the script; its process.
+
+        Where the guard has gone before it answered, what it says when it is back counts: the script runs (0: its
+        process is not known), or it is asked once more.
+        """
+        try:
+            done = yield from asked(request)
+        except GuardAway as error:
+            name = f"job {request.key[0]}.{request.key[1]}"
+            self._memory.say("warn", f"{name}: its script waits until the guard is back: {error}")
+            yield from asked(GuardWait(GUARD_WAIT_US))
+            attempt, _ = opened(self._memory.get(request.key))
+            if attempt.ran:
+                return 0
+            done = yield from asked(request)
+        return done.pid
 
     def _run(self, message: Run, attempt: Attempt | None) -> Steps[Answer]:
         memory, attempt, prepare = self._memory, *opened(attempt)
@@ -168,10 +204,10 @@ class OrderRules:
             message.output,
             message.error,
         )
-        done = yield from asked(spawn)
+        pid = yield from self._script_started(spawn)
         memory.change(memory.get(attempt.id) or attempt, ran=True)
-        memory.say("info", f"job {attempt.key}: its script runs as process {done.pid}")
-        return Started(message.order, done.pid)
+        memory.say("info", f"job {attempt.key}: its script runs" + (f" as process {pid}" if pid else ""))
+        return Started(message.order, pid)
 
     def _kill(self, message: Kill, attempt: Attempt | None) -> Steps[None]:
         if attempt is None:  # never prepared here: nothing of it may come later either

@@ -1,12 +1,17 @@
 """The end of a job: by itself, by order, at its limit, for lack of memory, while guards die; and no escape from it."""
 
+import contextlib
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
+import pytest
 from kit.guards import DAEMON, MIB, SYSTEM_PYTHON, US_PER_S, RealGuard, alive, places
 from kit.waiting import wait_for
+
+from node_agent.guard.client import GuardRefused
 
 DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
 KILL = {"do": "kill", "job": 1, "attempt": 1}
@@ -208,6 +213,26 @@ def test_a_job_goes_on_when_its_guard_is_killed_and_the_next_guard_has_it(any_gu
     assert (exited["status"], exited["cause"]) == (5, "own")
     guard.event("empty", job=1)
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
+
+
+@pytest.mark.parametrize("after_ms", [0, 1, 2, 4, 8, 16])
+def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(
+    any_guard: RealGuard, after_ms: int
+) -> None:
+    """As an agent does whose guard has gone before it answered: whatever there is of it, the job runs."""
+    guard = any_guard
+    guard.client().send(guard.preparation())
+    time.sleep(after_ms / 1000)
+    guard.kill()
+    guard.start()
+    with contextlib.suppress(GuardRefused):  # nothing was there yet
+        guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    guard.prepare()
+    guard.shell("exit 3")
+    assert guard.event("exited", n=0)["status"] == 3
+    guard.event("empty", job=1)
+    guard.ask({"do": "forget", "job": 1, "attempt": 1})
+    assert list(guard.directory.glob("state/jobs/*")) == []
 
 
 def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -127,11 +128,16 @@ class FailuresAtOnce:
             reporter.write_line(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}")
 
 
-def _begins(item: pytest.Item) -> int:
-    """Who must run one by one in a group begins first, then what is not slow; what time may not be left for is last."""
+def _begins(item: pytest.Item) -> tuple[int, int]:
+    """Who must run one by one in a group begins first, then what is not slow; what time may not be left for is last.
+
+    Files come in a mixed order, the same each time: those of one folder wait alike, or compute alike, and side by side
+    would leave processors idle, or want twice as many as there are.
+    """
     if item.get_closest_marker("xdist_group"):
-        return 0
-    return 2 if item.get_closest_marker("slow") else 1
+        return 0, 0
+    file = item.path.relative_to(ROOT).as_posix()
+    return 2 if item.get_closest_marker("slow") else 1, zlib.crc32(file.encode())
 
 
 def wanted(config: pytest.Config, item: pytest.Item) -> bool:

@@ -204,8 +204,14 @@ class RealGuard:
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
         assert self.process is not None
-        self.process.terminate()
+        self._terminate(self.process.pid)
         return self.process.wait(BOUND_S)
+
+    def _terminate(self, pid: int) -> None:
+        """SIGTERM to the guard: ``unshare --fork`` passes none on, and has it as its only child."""
+        if "--fork" in self.within:
+            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+        os.kill(pid, signal.SIGTERM)
 
     def close(self) -> None:
         """End every job, then the guard, then remove what is left; also after a test that failed half-way."""
@@ -217,7 +223,7 @@ class RealGuard:
         finally:
             self.hang_up()
             if self.process is not None and self.process.poll() is None:
-                self.process.terminate()
+                self._terminate(self.process.pid)
                 try:
                     self.process.wait(BOUND_S)
                 except subprocess.TimeoutExpired:

@@ -18,11 +18,9 @@ _MODULE = ("-m", "cosched.apps.cli.main")
 _COMMAND = ("bench", "contract", "--tasks=1", "--rounds=1", "--seconds=2", "--reactions=1", "--tries=3")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("live")
-@pytest.mark.parametrize(
-    "desk", [*(pytest.param(each, marks=pytest.mark.long) for each in ("made for it", "a lab's")), "this machine's"]
-)
+@pytest.mark.parametrize("desk", ["made for it", "a lab's", "this machine's"])
 def test_one_short_round_of_everything(tmp_path: Path, desk: str) -> None:
     """On a lab of its own; on one that is up; and on a node of one, as on a machine that is a cluster's node."""
     need_root()

@@ -13,8 +13,8 @@ from kit.needs import need_root
 pytestmark = pytest.mark.xdist_group("live")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("desks", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("desks", [0, 1])
 def test_a_short_round(tmp_path: Path, desks: int) -> None:
     pytest.importorskip("mpi4py")
     need_root()

@@ -162,7 +162,7 @@ def test_an_interrupt_ends_the_real_processes_of_its_jobs_and_of_no_other(
 FOLDED = """\
 ; MaxProcs: 4
 1 0 -1 3 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
-2 1 -1 3 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
+2 1 -1 1 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
 3 2 -1 8 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 """
 SPIN = """\

@@ -232,8 +232,8 @@ SITES = {
 }
 
 
-#: One of each kind; the others take another minute.
-KINDS = ("fcfs", "backfill(3)", "easy", "conservative(schedule)", "conservative(arrival)")
+#: One of each kind; the others take another two minutes.
+KINDS = ("backfill(3)", "easy", "conservative(arrival)")
 OTHERS = [policy for policy in (*WITHOUT, *WITH_PROMISES) if policy not in KINDS]
 
 

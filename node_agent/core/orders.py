@@ -17,7 +17,7 @@ from cosched.wire.messages import (
     Started,
 )
 from node_agent.core import effects as fx
-from node_agent.core.attempt import STREAMS, Answer, Attempt, Key
+from node_agent.core.attempt import STREAMS, Answer, Attempt, Key, key_name
 from node_agent.core.fence import Fenced, check_order
 from node_agent.core.groups import SCRIPT, GroupRules
 from node_agent.core.maps import adapting, shown
@@ -74,7 +74,7 @@ class OrderRules:
                 yield from asked(fx.LookForDescriptors())
             except Unable:
                 code = "busy"  # it passes: nobody's node is at fault
-        name = f"job {message.order.job_id}.{message.order.attempt}"
+        name = f"job {key_name(*order_key(message))}"
         self._memory.say("warn", f"{name}: {type(message).__name__} refused: {words}")
         return Refused(message.order, code, words)
 
@@ -155,7 +155,7 @@ class OrderRules:
         try:
             yield from asked(request)
         except GuardAway as error:
-            name = f"job {request.key[0]}.{request.key[1]}"
+            name = f"job {key_name(*request.key)}"
             self._memory.say("warn", f"{name}: will be prepared when the guard is back: {error}")
             yield from asked(GuardWait(GUARD_WAIT_US))
             try:
@@ -177,7 +177,7 @@ class OrderRules:
         try:
             done = yield from asked(request)
         except GuardAway as error:
-            name = f"job {request.key[0]}.{request.key[1]}"
+            name = f"job {key_name(*request.key)}"
             self._memory.say("warn", f"{name}: its script waits until the guard is back: {error}")
             yield from asked(GuardWait(GUARD_WAIT_US))
             attempt, _ = opened(self._memory.get(request.key))

@@ -125,7 +125,8 @@ class FailuresAtOnce:
         """Called for each phase of each test that has ended."""
         reporter = self._plugins.getplugin("terminalreporter")
         if report.failed and reporter is not None:
-            reporter.write_line(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}")
+            printed = report.capstdout[-1000:] + report.capstderr[-1000:]
+            reporter.write_line(f"\nfailed: {report.nodeid}\n{report.longreprtext[-2000:]}\n{printed}")
 
 
 def _begins(item: pytest.Item) -> tuple[int, int]:

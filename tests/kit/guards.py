@@ -204,14 +204,15 @@ class RealGuard:
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
         assert self.process is not None
-        self._terminate(self.process.pid)
+        self._terminate(self.process)
         return self.process.wait(BOUND_S)
 
-    def _terminate(self, pid: int) -> None:
-        """SIGTERM to the guard: ``unshare --fork`` passes none on, and has it as its only child."""
-        if "--fork" in self.within:
-            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
-        os.kill(pid, signal.SIGTERM)
+    def _terminate(self, process: "subprocess.Popen[bytes]") -> None:
+        """SIGTERM to the guard, if it runs: ``unshare --fork`` passes none on, and has it as its only child."""
+        if "--fork" in self.within and process.poll() is None:
+            os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()), signal.SIGTERM)
+        else:
+            process.terminate()
 
     def close(self) -> None:
         """End every job, then the guard, then remove what is left; also after a test that failed half-way."""
@@ -223,7 +224,7 @@ class RealGuard:
         finally:
             self.hang_up()
             if self.process is not None and self.process.poll() is None:
-                self._terminate(self.process.pid)
+                self._terminate(self.process)
                 try:
                     self.process.wait(BOUND_S)
                 except subprocess.TimeoutExpired:

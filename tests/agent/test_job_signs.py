@@ -176,16 +176,13 @@ def _busiest(pid: int) -> Counts:
 
 
 def test_all_threads_of_a_process_are_listed() -> None:
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    try:
-        listed = threads([os.getpid()])
-        assert {each.pid for each in listed} == {os.getpid()}
-        assert {os.getpid(), thread.native_id} <= {each.tid for each in listed}
-    finally:
-        stop.set()
-        thread.join()
+    text = "import threading; t = threading.Thread(target=input); t.start(); print(t.native_id, flush=True); t.join()"
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        second = int(child.stdout.readline())
+        listed = threads([child.pid])
+        child.communicate(b"\n")
+    assert {(each.pid, each.tid) for each in listed} == {(child.pid, child.pid), (child.pid, second)}
     assert threads([2**22 + 1]) == []
 
 

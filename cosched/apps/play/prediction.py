@@ -92,7 +92,7 @@ def predicted(
     if not site.nodes:
         raise BadInput("--predict", "the service has no nodes", "nodes that have joined")
     ran = [_Ran(planned, seen) for planned, seen in zip(plan, played, strict=True) if seen.ran]
-    ran.sort(key=lambda each: each.seen.submit_s or 0.0)
+    ran.sort(key=_submitted_s)
     if not ran:
         return None
     whole = _workload(ran, sum(node.procs for node in site.nodes), speed_up)

@@ -128,6 +128,8 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     tried_enough = record.failed_launches >= rules.launch_retries
     if record.state is JobState.ENDING and record.reason == CANCELLED:
         return ended(machine, ev.JobEnded(event.job_id, JobState.CANCELLED))
+    if record.state is JobState.ENDING and record.reason is not None and record.reason.why is Why.NODE_LOST:
+        return ended(machine, ev.JobEnded(event.job_id, NODE_LOST))  # the launch failed since the node is lost
     if record.state is not JobState.STARTING or tried_enough or not explain.ever_fits(machine, again):
         return ended(machine, ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
     record.failed_launches += 1

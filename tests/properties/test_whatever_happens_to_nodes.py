@@ -176,6 +176,19 @@ class WhateverHappensToNodes(WhateverHappens):
         assert self.tell(ev.JobEnded(job_id, outcome)) == []
         self.ends(job_id, outcome)
 
+    @precondition(lambda self: self.those(JobState.ENDING))
+    @rule(which=pick)
+    def launch_of_what_is_killed_fails(self, which: int) -> None:
+        """Cancelled it is cancelled, and where a node was lost that is why it failed."""
+        job_id = self.one_of(which, JobState.ENDING)
+        reason = self.state.records[job_id].reason
+        assert reason is not None
+        outcome = {Why.CANCELLED: JobState.CANCELLED, Why.NODE_LOST: JobState.NODE_LOST}[reason.why]
+        failed = tuple(share.node for share in self.places[job_id][:1])
+        assert self.tell(ev.LaunchFailed(job_id, failed)) == []
+        self.ends(job_id, outcome)
+        self.fired[f"launch failed of what was to end: {outcome}"] += 1
+
     @precondition(lambda self: self.those(JobState.STARTING))
     @rule(which=pick, blamed=pick, everywhere=st.booleans())
     def launch_fails_here(self, which: int, blamed: int, everywhere: bool) -> None:
@@ -229,6 +242,8 @@ SITES = {
     "misfit: NodeLost UnknownNode",
     "launched again",
     "launch failed for good",
+    "launch failed of what was to end: cancelled",
+    "launch failed of what was to end: node lost",
 }
 
 

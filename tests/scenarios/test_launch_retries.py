@@ -3,7 +3,7 @@
 import pytest
 from kit.drive import Drive
 
-from cosched.model.job import JobState
+from cosched.model.job import Job, JobState
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import IllegalTransition
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -111,6 +111,28 @@ def test_what_was_cancelled_meanwhile_is_not_tried_again() -> None:
     drive.cancel(1)
     drive.launch_failed(1, "n1")
     assert 1 not in drive.state.records
+
+
+@pytest.mark.parametrize("told", [ev.LaunchFailed(1, ("n2",)), ev.JobEnded(1, JobState.NODE_LOST)])
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_node_lost_during_the_launch_is_a_lost_node_whoever_says_it_first(told: ev.Event, requeue: bool) -> None:
+    """The launch fails since the node is silent: in which order the host notices both must not matter.
+
+    (Found in CI: a job submitted with --requeue, on all nodes of two labs, had sometimes ended as "launch failed".)
+    """
+    drive = Drive("easy", nodes=LAB, rules=TWICE)
+    drive.say(ev.JobSubmitted(Job(1, 6, 60_000_000, 0, requeue=requeue)))
+    drive.decide()
+    record = drive.state.records[1]
+    drive.at(10).lose_node("n2")
+    drive.at(11).say(told)
+    if not requeue:
+        assert record.state is JobState.NODE_LOST
+        return
+    assert drive.queued() == [1]
+    assert drive.decide() == []
+    drive.at(20).node("n2", 2)
+    assert [line.split(" (")[0] for line in drive.decide()] == ["start 1 on n1×2 n2×2 n3×2"]
 
 
 def test_only_what_starts_can_fail_to() -> None:

@@ -22,6 +22,8 @@ from space_scheduler.service.log import Log
 
 _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _BEARER: Final = "bearer "
+#: For how long nobody is asked again for the name of a uid that had none.
+_UNKNOWN_LASTS_S: Final = 1.0
 #: The address at which agents are told themselves what is wrong with their certificates (:mod:`~.link`).
 AGENTS: Final = "/v1/agent"
 
@@ -48,7 +50,7 @@ class Callers:
 
     def __init__(self, operators: Operators, members: Members, tokens: Tokens | None, log: Log) -> None:
         self._operators = operators
-        self._names: Lookups[int, str | None] = Lookups(_name_of)
+        self._names: Lookups[int, str] = Lookups(_name_of, failure_lasts_s=_UNKNOWN_LASTS_S)
         self._members = members
         self._tokens = tokens
         self._log = log
@@ -129,8 +131,15 @@ class Callers:
 
     async def _learn(self, uid: int) -> None:
         """Have the name of that user, and whether it is an operator's, as handlers will ask."""
-        if user := await self._names.learn(uid):
-            await self._operators.learn(user)
+        try:
+            user = await self._names.learn(uid)
+        except (
+            KeyError
+        ):  # no such user, or the name service is away, which says the same: then the name of before holds
+            if (before := self._names.get(uid)) is None:
+                return
+            user = before
+        await self._operators.learn(user)
 
 
 def _uid_of(request: web.Request) -> int:
@@ -144,11 +153,8 @@ def _uid_of(request: web.Request) -> int:
     return int(uid)
 
 
-def _name_of(uid: int) -> str | None:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
+def _name_of(uid: int) -> str:
+    return pwd.getpwuid(uid).pw_name
 
 
 def _gets_one_of(request: web.Request, addresses: Container[str]) -> bool:

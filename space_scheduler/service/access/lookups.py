@@ -26,13 +26,19 @@ class Lookups(Generic[Key, Found]):
     """Answers by key, the one that was asked for first at the beginning. All methods are called on one event loop."""
 
     def __init__(
-        self, ask: Callable[[Key], Found], now_s: Callable[[], float] = time.monotonic, lasts_s: float = LASTS_S
+        self,
+        ask: Callable[[Key], Found],
+        now_s: Callable[[], float] = time.monotonic,
+        lasts_s: float = LASTS_S,
+        failure_lasts_s: float = 0.0,
     ) -> None:
-        """``ask`` raises what :meth:`learn` is to raise; an answer counts for ``lasts_s``."""
+        """``ask`` raises what :meth:`learn` is to raise; an answer counts for ``lasts_s``, a failure for less."""
         self._ask = ask
         self._now_s = now_s
         self._lasts_s = lasts_s
+        self._failure_lasts_s = failure_lasts_s
         self._known: dict[Key, tuple[float, Found]] = {}
+        self._failed: dict[Key, tuple[float, BaseException]] = {}
         self._asked_s: dict[Key, float] = {}
         self._asking: dict[Key, asyncio.Future[Found]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "names")
@@ -42,6 +48,9 @@ class Lookups(Generic[Key, Found]):
         known = self._known.get(key)
         if known is not None and self._now_s() - known[0] < self._lasts_s:
             return known[1]
+        failed = self._failed.get(key)
+        if failed is not None and self._now_s() - failed[0] < self._failure_lasts_s:
+            raise failed[1].with_traceback(None)
         asking = self._asking.get(key)
         if asking is None:
             asking = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, key)
@@ -62,7 +71,10 @@ class Lookups(Generic[Key, Found]):
 
     def _answered(self, key: Key, answered: "asyncio.Future[Found]") -> None:
         del self._asking[key]
-        if answered.cancelled() or answered.exception() is not None:
+        if answered.cancelled():
+            return
+        if (why := answered.exception()) is not None:
+            _put(self._failed, key, (self._now_s(), why))
             return
         _put(self._known, key, (self._now_s(), answered.result()))
 

@@ -1,6 +1,7 @@
 """A real guard on directories and cgroups of its own, and everything it started gone when the test ends."""
 
 import contextlib
+import errno
 import json
 import os
 import pwd
@@ -88,6 +89,16 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 class ClientByHand(GuardClient):
@@ -259,8 +270,8 @@ class RealGuard:
             wait_for(lambda name=name: cgroups.kill(name) or cgroups.empty(name), f"the end of {name}")
             cgroups.remove(name)
         cgroups.close()
-        for path in places(self.group):
-            path.rmdir()
+        for path in places(self.group):  # what the guard had there itself may be on its way out
+            wait_for(lambda path=path: _removed(path), f"{path} to be empty")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -310,8 +310,9 @@ def test_a_damaged_record_says_nothing(guard: RealGuard) -> None:
 def test_the_machine_may_be_woken_only_by_its_owners_word_and_when_jobs_may_run(guard: RealGuard) -> None:
     def spans() -> list[tuple[float, float]]:
         """In seconds from now."""
+        told = guard.status()["wake"]
         now_us = boottime_us()
-        return [((begin - now_us) / US_PER_S, (end - now_us) / US_PER_S) for begin, end in guard.status()["wake"]]
+        return [((begin - now_us) / US_PER_S, (end - now_us) / US_PER_S) for begin, end in told]
 
     assert guard.status()["wake"] is None
     assert desk(guard, "wake", on=True)["word"]["wake"] is True

@@ -218,6 +218,8 @@ def send_due(machine: Machine, event: AnyEvent) -> list[Instruction]:
     told: list[Instruction] = []
     for record in _awaiting(machine):
         if record.change is not None and record.change.old is None:
+            if record.started_us != machine.now_us:  # it ends later than what was promised to others counts on
+                machine.disturbed(Why.LATE_LAUNCH)
             record.started_us = machine.now_us
             machine.work_anew(record, record.job.alone_us)
         told += _send(machine, record, event)

@@ -23,7 +23,7 @@ class Memory:
         self.guard_there = False
         self.guard_problem = "not connected yet"
         self.effects: list[fx.Effect] = []
-        self.making_ready: set[Key] = set()  # whose Prepare is being obeyed, before they are known
+        self.making_ready: set[Key] = set()  # whose Prepare is being obeyed: the guard may have nothing yet
         self._known = {each.id: each for each in attempts}
 
     def __iter__(self) -> Iterator[Attempt]:

@@ -155,9 +155,7 @@ class OrderRules:
         try:
             yield from asked(request)
         except GuardAway as error:
-            name = f"job {key_name(*request.key)}"
-            self._memory.say("warn", f"{name}: will be prepared when the guard is back: {error}")
-            yield from asked(GuardWait(GUARD_WAIT_US))
+            yield from self._guard_back(request.key, error)
             try:
                 yield from asked(fx.ForgetGroup(request.key))  # what there is of it may be half made
             except Refusal as refusal:
@@ -165,8 +163,13 @@ class OrderRules:
                     raise
             attempt = self._memory.get(request.key)
             if attempt is None or attempt.asked_kill_us is not None:
-                raise Refusal("stale", f"{name} was ended while it was being prepared") from None
+                raise Refusal("stale", f"job {key_name(*request.key)} was ended while it was being prepared") from None
             yield from asked(request)
+
+    def _guard_back(self, key: Key, error: GuardAway) -> Steps[None]:
+        """Wait for a guard that has gone before it answered."""
+        self._memory.say("warn", f"job {key_name(*key)}: its launch goes on when the guard is back: {error}")
+        yield from asked(GuardWait(GUARD_WAIT_US))
 
     def _script_started(self, request: fx.Spawn) -> Steps[int]:
         """Have the guard start the script; its process.
@@ -177,9 +180,7 @@ class OrderRules:
         try:
             done = yield from asked(request)
         except GuardAway as error:
-            name = f"job {key_name(*request.key)}"
-            self._memory.say("warn", f"{name}: its script waits until the guard is back: {error}")
-            yield from asked(GuardWait(GUARD_WAIT_US))
+            yield from self._guard_back(request.key, error)
             attempt, _ = opened(self._memory.get(request.key))
             if attempt.ran:
                 return 0

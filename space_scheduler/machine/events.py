@@ -45,7 +45,8 @@ class LaunchFailed(Event, frozen=True, gc=False):
     """The launch of a job has failed on ``nodes`` for certain before its script ran, and it holds nothing any more.
 
     It waits again and avoids them, as often as the rules have it (``launch_retries``) and while it could ever start on
-    others; else it has ended as ``launch failed``.
+    others; else it has ended as ``launch failed``. One that is being ended already, cancelled or for a lost
+    node, ends for that reason.
     """
 
     job_id: int

@@ -120,7 +120,10 @@ def launched(machine: Machine, event: ev.JobLaunched) -> list[Instruction]:
 
 
 def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]:
-    """A job waits again, for other nodes, or has ended as one that could not be launched."""
+    """A job waits again, for other nodes, or has ended as one that could not be launched.
+
+    One that is being ended already ends for the reason of that: it was cancelled, or has lost a node.
+    """
     record, rules = machine.jobs[event.job_id], machine.rules
     again = avoiding(record.job, event.nodes)
     if record.awaits_start:
@@ -129,7 +132,7 @@ def launch_failed(machine: Machine, event: ev.LaunchFailed) -> list[Instruction]
     if record.state is JobState.ENDING and record.reason == CANCELLED:
         return ended(machine, ev.JobEnded(event.job_id, JobState.CANCELLED))
     if record.state is JobState.ENDING and record.reason is not None and record.reason.why is Why.NODE_LOST:
-        return ended(machine, ev.JobEnded(event.job_id, NODE_LOST))  # the launch failed since the node is lost
+        return ended(machine, ev.JobEnded(event.job_id, NODE_LOST))
     if record.state is not JobState.STARTING or tried_enough or not explain.ever_fits(machine, again):
         return ended(machine, ev.JobEnded(event.job_id, JobState.LAUNCH_FAILED))
     record.failed_launches += 1

@@ -109,6 +109,8 @@ async def test_who_was_known_by_name_is_known_while_the_name_service_is_away(
         second = await service.submit(hold=True)
         jobs = service.service.host.view().jobs
         assert jobs[first].job.user == jobs[second].job.user
+        monkeypatch.setattr(callers, "_NAME_HOLDS_S", 0.0)  # who was removed does not keep a name
+        await service.post("/v1/jobs", {"script": "#!/bin/sh\n", "directory": "/tmp"}, status=403)
 
 
 async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
         MPI_Gather(host, NAME, MPI_CHAR, all, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
         for (int i = 0; i < ranks && rank == 0; i++)
             sprintf(hosts + strlen(hosts), "%s\"%s\"", i ? ", " : "", all + (size_t)i * NAME);
-        /* Rank 0 alone fails, for all: mpirun ends everybody at the first failure, whose words may be on their way. */
+        /* Rank 0 alone fails, for all: mpirun ends a job at its first failure, and output on its way may be lost. */
         wrong = !(error <= CG_ALLOWED);
         MPI_Allreduce(&wrong, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
         wrong = rank == 0 ? cg_tell("cg_mpi", &cg, hosts, problems, any && !wrong ? NAN : error) : 0;

@@ -24,6 +24,8 @@ _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _BEARER: Final = "bearer "
 #: For how long nobody is asked again for the name of a uid that had none.
 _UNKNOWN_LASTS_S: Final = 1.0
+#: For how long a name holds that is not confirmed any more: its user may have been removed.
+_NAME_HOLDS_S: Final = 300.0
 #: The address at which agents are told themselves what is wrong with their certificates (:mod:`~.link`).
 AGENTS: Final = "/v1/agent"
 
@@ -69,7 +71,7 @@ class Callers:
         if (secured := secured_by(request)) is not None:
             return self._over_tls(request, secured)
         uid = _uid_of(request)
-        user = self._names.get(uid)
+        user = self._name(uid)
         return Caller(f"uid {uid}" if user is None else user, uid == 0, named=user is not None)
 
     def operator(self, request: web.Request, what: str) -> Caller:
@@ -129,14 +131,15 @@ class Callers:
 
         return middleware
 
+    def _name(self, uid: int) -> str | None:
+        return self._names.get(uid, _NAME_HOLDS_S)
+
     async def _learn(self, uid: int) -> None:
         """Have the name of that user, and whether it is an operator's, as handlers will ask."""
         try:
             user = await self._names.learn(uid)
-        except (
-            KeyError
-        ):  # no such user, or the name service is away, which says the same: then the name of before holds
-            if (before := self._names.get(uid)) is None:
+        except KeyError:  # no such user, or the name service is away: it says the same
+            if (before := self._name(uid)) is None:
                 return
             user = before
         await self._operators.learn(user)

@@ -7,6 +7,7 @@ that knows a key no more, say the same.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,10 +65,10 @@ class Lookups(Generic[Key, Found]):
         now_s = self._now_s()
         return [key for key in keys if now_s - self._asked_s.get(key, now_s - self._lasts_s) >= self._lasts_s]
 
-    def get(self, key: Key) -> Found | None:
-        """The last answer, however old; None where nobody has asked."""
+    def get(self, key: Key, at_most_s: float = math.inf) -> Found | None:
+        """The last answer, if it is not older than that; None where nobody has asked."""
         known = self._known.get(key)
-        return None if known is None else known[1]
+        return None if known is None or self._now_s() - known[0] > at_most_s else known[1]
 
     def _answered(self, key: Key, answered: "asyncio.Future[Found]") -> None:
         del self._asking[key]

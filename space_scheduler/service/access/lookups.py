@@ -58,7 +58,11 @@ class Lookups(Generic[Key, Found]):
             self._asking[key] = asking
             _put(self._asked_s, key, self._now_s())
             asking.add_done_callback(lambda answered: self._answered(key, answered))
-        return await asyncio.shield(asking)  # others wait for it, too
+        try:
+            return await asyncio.shield(asking)  # others wait for it, too
+        finally:
+            if asking.done():  # whoever finds the answer first writes it down: its callbacks may be still to come
+                self._answered(key, asking)
 
     def due(self, keys: Iterable[Key]) -> list[Key]:
         """Those that nobody has asked for, in vain or not, for as long as an answer counts."""
@@ -71,6 +75,8 @@ class Lookups(Generic[Key, Found]):
         return None if known is None or self._now_s() - known[0] > at_most_s else known[1]
 
     def _answered(self, key: Key, answered: "asyncio.Future[Found]") -> None:
+        if self._asking.get(key) is not answered:
+            return
         del self._asking[key]
         if answered.cancelled():
             return

@@ -65,7 +65,7 @@ def submit(lab: Lab, seconds: int, tasks: int = 1, status: int = 0) -> int:
 
 
 def load(lab: Lab, seconds: float) -> None:
-    """Jobs one after another for so long, more than there is room for; each fourth fails, one is cancelled."""
+    """Jobs one after another for so long, more than there is room for; each fourth fails, the last is cancelled."""
     end_s = time.monotonic() + seconds
     number, last = 0, 0
     while time.monotonic() < end_s:
@@ -75,8 +75,9 @@ def load(lab: Lab, seconds: float) -> None:
             number += 1
             last = submit(lab, 4 + number % 3, tasks=1 + number % 2, status=int(number % 4 == 0))
         time.sleep(1)
-    with lab.client() as client:
-        client.cancel(last)
+    if last:
+        with lab.client() as client:
+            client.cancel(last)
 
 
 def shows(found: LabPrometheus, panel: Panel, query: str) -> bool:

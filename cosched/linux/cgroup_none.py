@@ -161,24 +161,26 @@ class CgroupsNone(Cgroups):
         self._stop_all(name)
         self.signal(name, signal.SIGKILL)
 
-    def freeze(self, name: str, *, frozen: bool) -> None:
+    def freeze(self, name: str, *, frozen: bool) -> bool:
         """By SIGSTOP, again for what was forked meanwhile, and SIGCONT."""
         if frozen:
-            self._stop_all(name)
-        else:
-            self.signal(name, signal.SIGCONT)
+            return self._stop_all(name)
+        self.signal(name, signal.SIGCONT)
+        return True
 
     def remove(self, name: str) -> None:
         """Forget how to tell the group's processes."""
         self._groups.pop(name, None)
 
-    def _stop_all(self, name: str) -> None:
+    def _stop_all(self, name: str) -> bool:
+        """Whether nobody came while the others were being stopped."""
         stopped = -1
         for _ in range(10):
             count = self.signal(name, signal.SIGSTOP)
             if count == stopped:
-                break
+                return True
             stopped = count
+        return False
 
     def confine(self, name: str, cpus: Collection[int] | None) -> bool:
         """By affinity, which a command may change until this is asked for again; the ceiling's CPUs come first."""

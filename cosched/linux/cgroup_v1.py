@@ -297,13 +297,26 @@ class CgroupsV1(Cgroups):
             if state:
                 files.write(state, "THAWED")
 
-    def freeze(self, name: str, *, frozen: bool) -> None:
-        """As the interface says; without a freezer, by SIGSTOP and SIGCONT."""
+    def freeze(self, name: str, *, frozen: bool) -> bool:
+        """As the interface says; without a freezer, by SIGSTOP and SIGCONT.
+
+        A group in which processes are being forked may stay in the state FREEZING for good, until it is thawed and
+        frozen once more (docs/design/guard.md).
+        """
         if "freezer" not in self._sides:
             self.signal(name, signal.SIGSTOP if frozen else signal.SIGCONT)
-            return
-        with contextlib.suppress(FileNotFoundError):
-            files.write(os.path.join(self._sides["freezer"], name, "freezer.state"), "FROZEN" if frozen else "THAWED")
+            return True
+        state = os.path.join(self._sides["freezer"], name, "freezer.state")
+        try:
+            if not frozen:
+                files.write(state, "THAWED")
+                return True
+            if files.read(state).strip() == "FREEZING":
+                files.write(state, "THAWED")
+            files.write(state, "FROZEN")
+            return files.read(state).strip() == "FROZEN"
+        except FileNotFoundError:
+            return True
 
     def remove(self, name: str) -> None:
         """As the interface says."""

@@ -276,10 +276,13 @@ class CgroupsV2(Cgroups):
         finally:
             files.write(self._path(name, "cgroup.freeze"), "0")
 
-    def freeze(self, name: str, *, frozen: bool) -> None:
+    def freeze(self, name: str, *, frozen: bool) -> bool:
         """As the interface says."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             files.write(self._path(name, "cgroup.freeze"), str(int(frozen)))
+            return not frozen or "frozen 1" in files.read(self._path(name, "cgroup.events")).splitlines()
+        except FileNotFoundError:
+            return True
 
     def remove(self, name: str) -> None:
         """As the interface says."""

@@ -122,8 +122,11 @@ class Cgroups(ABC):
         """SIGKILL to all of a group, so that none escapes by forking. Repeat until :meth:`empty`."""
 
     @abstractmethod
-    def freeze(self, name: str, *, frozen: bool) -> None:
-        """Have a group's processes run no more, or again. Killing works on frozen ones too."""
+    def freeze(self, name: str, *, frozen: bool) -> bool:
+        """Have a group's processes run no more, or again. Killing works on frozen ones too.
+
+        Whether it is so by now: a process stops when it leaves its system call; where not, ask again. Raises OSError.
+        """
 
     @abstractmethod
     def remove(self, name: str) -> None:

@@ -87,7 +87,7 @@ class Jobs:
             with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
                 self.cpu_sets.apply(group)
             if group.stopped_us is not None and not group.ending:  # it may have died between its record and the deed
-                self._cgroups.freeze(group.name, frozen=True)
+                self.freezer.see_to([group.key], process.boottime_us())
         self.levers.undo_all(self.groups)
         self.easing.end_all()
         for group in self.groups.values():
@@ -257,19 +257,22 @@ class Jobs:
 
     def _stop(self, group: Group, *, stopped: bool) -> None:
         """A job has no CPU at all, or has some again; for so long its time limit does not count."""
-        if stopped == (group.stopped_us is not None):
+        before_us = group.stopped_us
+        if stopped == (before_us is not None):
             return
         now_us = process.boottime_us()
+        group.stopped_us = now_us if stopped else None
         if stopped:
-            group.stopped_us = now_us
             self.endings.save(group)  # before the deed: a successor does it again
-        if not self.endings.paused:
-            self._cgroups.freeze(group.name, frozen=stopped)
-        if not stopped and group.stopped_us is not None:
-            if group.deadline_us is not None:  # a pause that lasts counts at its end
-                until_us = self._paused_since_us if self.endings.paused else now_us
-                group.deadline_us += max(0, until_us - group.stopped_us)
-            group.stopped_us = None
+        try:
+            self.freezer.obey(group.key, now_us)
+        except OSError:
+            group.stopped_us = before_us
+            self.endings.save(group)
+            raise
+        if before_us is not None and group.deadline_us is not None:  # a pause that lasts counts at its end
+            until_us = self._paused_since_us if self.endings.paused else now_us
+            group.deadline_us += max(0, until_us - before_us)
 
     def _sleep(self, group: Group, *, asleep: bool) -> None:
         """Have a job's processes come after those of all other jobs, or not any more."""

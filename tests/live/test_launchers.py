@@ -60,21 +60,29 @@ def ordinary() -> Iterator[pwd.struct_passwd]:
         yield user
 
 
-def residue(lab: Lab) -> dict[str, str]:
-    """By node: what programs can leave behind outside of processes, as the node itself sees it."""
-    look = "ls -A /tmp /dev/shm /var/tmp; cut -c1-40 /proc/sysvipc/shm /proc/sysvipc/sem /proc/sysvipc/msg"
-    left = {node: lab.run(node, ["sh", "-c", look]).stdout.decode() for node in lab.nodes}
+def residue(lab: Lab) -> set[str]:
+    """What programs can leave behind outside of processes, as each node itself sees it, and its jobs' directories."""
+    look = (
+        "find /tmp /dev/shm /var/tmp -mindepth 1 -maxdepth 1;"
+        "for kind in shm sem msg; do cut -c1-40 /proc/sysvipc/$kind | sed s/^/$kind/; done"
+    )
+    left = set()
     for node in lab.nodes:
-        jobs = lab.directory / "nodes" / node / "state" / "jobs"
-        left[f"{node}: private directories"] = " ".join(sorted(path.name for path in jobs.glob("*")))
+        seen = lab.run(node, ["sh", "-c", look])
+        assert seen.returncode == 0, seen
+        left |= {f"{node}: {line}" for line in seen.stdout.decode().splitlines()}
+        left |= {f"{node}: {path}" for path in (lab.directory / "nodes" / node / "state" / "jobs").glob("*")}
     return left
 
 
-def wait_until_clean(lab: Lab, before: dict[str, str]) -> None:
-    """Directories go a moment after the job's end, when the scheduler has had all nodes forget it."""
+def wait_until_clean(lab: Lab, before: set[str]) -> None:
+    """Nothing has come; what an earlier job had left ``before`` may have gone meanwhile.
+
+    Directories go a moment after the job's end, when the scheduler has had all nodes forget it.
+    """
     give_up_s = time.monotonic() + 30
-    while (now := residue(lab)) != before:
-        assert time.monotonic() < give_up_s, (before, now)
+    while come := residue(lab) - before:
+        assert time.monotonic() < give_up_s, come
         time.sleep(0.1)
 
 

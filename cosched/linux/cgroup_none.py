@@ -161,10 +161,12 @@ class CgroupsNone(Cgroups):
         self._stop_all(name)
         self.signal(name, signal.SIGKILL)
 
-    def freeze(self, name: str, *, frozen: bool) -> bool:
+    def freeze(self, name: str, *, frozen: bool, anew: bool = False) -> bool:
         """By SIGSTOP, again for what was forked meanwhile, and SIGCONT."""
+        del anew
         if frozen:
-            return self._stop_all(name)
+            self._stop_all(name)
+            return self.all_stopped(name)
         self.signal(name, signal.SIGCONT)
         return True
 
@@ -172,15 +174,13 @@ class CgroupsNone(Cgroups):
         """Forget how to tell the group's processes."""
         self._groups.pop(name, None)
 
-    def _stop_all(self, name: str) -> bool:
-        """Whether nobody came while the others were being stopped."""
+    def _stop_all(self, name: str) -> None:
         stopped = -1
         for _ in range(10):
             count = self.signal(name, signal.SIGSTOP)
             if count == stopped:
-                return True
+                break
             stopped = count
-        return False
 
     def confine(self, name: str, cpus: Collection[int] | None) -> bool:
         """By affinity, which a command may change until this is asked for again; the ceiling's CPUs come first."""

@@ -282,8 +282,10 @@ class CgroupsV1(Cgroups):
         """Freeze, SIGKILL to all, thaw: what is frozen cannot fork, and dies when it thaws."""
         state = ""
         if "freezer" in self._sides and self.procs(name):
-            state = os.path.join(self._sides["freezer"], name, "freezer.state")
-            files.write(state, "FROZEN")
+            with contextlib.suppress(OSError):  # then they are killed as they run
+                path = os.path.join(self._sides["freezer"], name, "freezer.state")
+                files.write(path, "FROZEN")
+                state = path
         try:
             deadline_s = time.monotonic() + _FREEZING_S
             while state and files.read(state).strip() != "FROZEN" and time.monotonic() < deadline_s:
@@ -297,21 +299,21 @@ class CgroupsV1(Cgroups):
             if state:
                 files.write(state, "THAWED")
 
-    def freeze(self, name: str, *, frozen: bool) -> bool:
+    def freeze(self, name: str, *, frozen: bool, anew: bool = False) -> bool:
         """As the interface says; without a freezer, by SIGSTOP and SIGCONT.
 
-        A group in which processes are being forked may stay in the state FREEZING for good, until it is thawed and
-        frozen once more (docs/design/guard.md).
+        A group in which processes are being forked may stay in the state FREEZING for good, until it is frozen once
+        more (docs/design/guard.md).
         """
         if "freezer" not in self._sides:
             self.signal(name, signal.SIGSTOP if frozen else signal.SIGCONT)
-            return True
+            return not frozen or self.all_stopped(name)
         state = os.path.join(self._sides["freezer"], name, "freezer.state")
         try:
             if not frozen:
                 files.write(state, "THAWED")
                 return True
-            if files.read(state).strip() == "FREEZING":
+            if anew:
                 files.write(state, "THAWED")
             files.write(state, "FROZEN")
             return files.read(state).strip() == "FROZEN"

@@ -276,8 +276,9 @@ class CgroupsV2(Cgroups):
         finally:
             files.write(self._path(name, "cgroup.freeze"), "0")
 
-    def freeze(self, name: str, *, frozen: bool) -> bool:
-        """As the interface says."""
+    def freeze(self, name: str, *, frozen: bool, anew: bool = False) -> bool:
+        """As the interface says; nothing is ever to be done anew."""
+        del anew
         try:
             files.write(self._path(name, "cgroup.freeze"), str(int(frozen)))
             return not frozen or "frozen 1" in files.read(self._path(name, "cgroup.events")).splitlines()

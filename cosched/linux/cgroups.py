@@ -122,10 +122,11 @@ class Cgroups(ABC):
         """SIGKILL to all of a group, so that none escapes by forking. Repeat until :meth:`empty`."""
 
     @abstractmethod
-    def freeze(self, name: str, *, frozen: bool) -> bool:
+    def freeze(self, name: str, *, frozen: bool, anew: bool = False) -> bool:
         """Have a group's processes run no more, or again. Killing works on frozen ones too.
 
-        Whether it is so by now: a process stops when it leaves its system call; where not, ask again. Raises OSError.
+        Whether it is so by now: a process stops when it leaves its system call; where not, ask again, and after long
+        in vain ``anew``: they are let go first. Raises OSError.
         """
 
     @abstractmethod
@@ -217,6 +218,11 @@ class Cgroups(ABC):
     def close(self) -> None:
         """Remove what making this object has made, unless jobs' groups are in it."""
         return
+
+    def all_stopped(self, name: str) -> bool:
+        """Whether none of a group's processes runs: all that live are stopped by a signal, or by who traces them."""
+        states = (found.state for pid in self.procs(name) if (found := process.stat_of(pid)) is not None)
+        return all(state in "TtZX" for state in states)
 
     def signal(self, name: str, number: int, group: int | None = None) -> int:
         """Send a signal to all of a job's group, or to those of a process group. Returns to how many.

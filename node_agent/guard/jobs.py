@@ -86,8 +86,10 @@ class Jobs:
             self.endings.look_in(group, 0)
             with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
                 self.cpu_sets.apply(group)
-            if group.stopped_us is not None and not group.ending:  # it may have died between its record and the deed
-                self.freezer.see_to([group.key], process.boottime_us())
+            if group.ending:
+                group.stopped_us = None  # nothing but a pause holds it back
+            if group.ending or group.stopped_us is not None:  # it may have died between its record and the deed
+                self.freezer.see_to([group.key])
         self.levers.undo_all(self.groups)
         self.easing.end_all()
         for group in self.groups.values():
@@ -103,7 +105,7 @@ class Jobs:
         paused_us = process.boottime_us() - since_us
         self._paused_since_us = since_us
         self.endings.paused = frozen
-        self.freezer.freeze_all(frozen=frozen, now_us=process.boottime_us())
+        self.freezer.freeze_all(frozen=frozen)
         for group in self.groups.values():
             stopped_us = group.stopped_us
             if not frozen and group.deadline_us is not None:
@@ -182,6 +184,8 @@ class Jobs:
                 self._cgroups.began(group.name, started.pid)
                 if group.processors != begun_on:  # it was forked before that changed
                     self.cpu_sets.apply(group)
+                if self.endings.paused or group.stopped_us is not None:
+                    self.freezer.see_to([group.key])  # for the same reason
                 answer({"pid": started.pid})
             elif "exited" in found:
                 self._ended(group, started, found["exited"])
@@ -260,19 +264,24 @@ class Jobs:
         before_us = group.stopped_us
         if stopped == (before_us is not None):
             return
-        now_us = process.boottime_us()
-        group.stopped_us = now_us if stopped else None
+        group.stopped_us = process.boottime_us() if stopped else None
         if stopped:
             self.endings.save(group)  # before the deed: a successor does it again
         try:
-            self.freezer.obey(group.key, now_us)
+            self.freezer.obey(group.key)
         except OSError:
             group.stopped_us = before_us
             self.endings.save(group)
+            self.freezer.see_to([group.key])  # a part of it may have been done
             raise
-        if before_us is not None and group.deadline_us is not None:  # a pause that lasts counts at its end
-            until_us = self._paused_since_us if self.endings.paused else now_us
-            group.deadline_us += max(0, until_us - before_us)
+        if before_us is not None:
+            self._went_on(group, before_us)
+
+    def _went_on(self, group: Group, stopped_us: int) -> None:
+        """The time without a CPU does not count in its limit; of a pause that lasts, the rest counts at its end."""
+        if group.deadline_us is not None:
+            until_us = self._paused_since_us if self.endings.paused else process.boottime_us()
+            group.deadline_us += max(0, until_us - stopped_us)
 
     def _sleep(self, group: Group, *, asleep: bool) -> None:
         """Have a job's processes come after those of all other jobs, or not any more."""
@@ -281,9 +290,13 @@ class Jobs:
             self.levers.sleep(group.key, asleep=asleep)
 
     def _ends(self, key: tuple[int, int]) -> None:
-        """A job is to end: nothing holds back its processes, so that they hear of it."""
-        if (group := self.groups.get(key)) is not None:
-            self._stop(group, stopped=False)
+        """A job is to end: nothing but a pause holds back its processes, so that they hear of it."""
+        group = self.groups.get(key)
+        if group is not None and group.stopped_us is not None:
+            stopped_us, group.stopped_us = group.stopped_us, None
+            self._went_on(group, stopped_us)
+            self.endings.save(group)
+            self.freezer.see_to([key])
         self.levers.spare(key)
 
     def _fit_memory(self, group: Group) -> None:

@@ -66,28 +66,40 @@ def test_a_pause_stops_what_runs_and_it_goes_on_afterwards(any_guard: RealGuard)
     grows(guard)
 
 
-def test_a_job_that_cannot_be_stopped_keeps_no_other_from_it_and_is_tried_again(make_guard: Any) -> None:
-    """The kernel may refuse one group; the guard sees one of which it does, by a mount of its own."""
-    guard = make_guard(start=False)
+@pytest.fixture
+def refused(make_guard: Any) -> tuple[RealGuard, Path]:
+    """A guard with two jobs that count, and the file by which the kernel refuses to stop the first.
+
+    The guard alone sees it so, by a mount of its own.
+    """
+    guard: RealGuard = make_guard(start=False)
     guard.within = ["unshare", "--mount", "--propagation", "private"]
     guard.start()
     for job in (1, 2):
         guard.prepare(job)
-        guard.shell(COUNT.replace("count", f"count{job}"), job=job)
+        guard.shell(f"trap '' TERM; {COUNT.replace('count', f'count{job}')}", job=job)
         grows(guard, f"count{job}")
-    freezer = next(
-        path
-        for place in places(f"{guard.group}/job-1.1")
-        for path in (place / "freezer.state", place / "cgroup.freeze")
-        if path.exists()
-    )
+    freezer = kernel_file(guard, "freezer.state", "cgroup.freeze")
     inside = ["nsenter", f"--target={guard.process.pid}", "--mount"]
     subprocess.run([*inside, "mount", "-n", "--bind", freezer, freezer], check=True)
     subprocess.run([*inside, "mount", "-n", "-o", "remount,bind,ro", freezer], check=True)
+    return guard, freezer
+
+
+def kernel_file(guard: RealGuard, *names: str) -> Path:
+    """A file of the first job's control group, whatever it is called in the version that is here."""
+    paths = [place / name for place in places(f"{guard.group}/job-1.1") for name in names]
+    return next(path for path in paths if path.exists())
+
+
+def test_a_job_that_cannot_be_stopped_keeps_no_other_from_it_and_is_tried_again(
+    refused: tuple[RealGuard, Path],
+) -> None:
+    guard, freezer = refused
     assert desk(guard, "pause")["paused"].endswith("has paused parallel work at this desk")
     stands_still(guard, "count2")
     grows(guard, "count1")
-    subprocess.run([*inside, "umount", "-n", freezer], check=True)
+    subprocess.run(["nsenter", f"--target={guard.process.pid}", "--mount", "umount", "-n", freezer], check=True)
     wait_for(lambda: freezer.read_text().strip() in {"FROZEN", "1"}, "another try")
     stands_still(guard, "count1")
     assert desk(guard, "resume")["paused"] == ""
@@ -95,16 +107,36 @@ def test_a_job_that_cannot_be_stopped_keeps_no_other_from_it_and_is_tried_again(
         grows(guard, f"count{job}")
 
 
+def test_a_job_that_cannot_be_stopped_can_be_ended_in_a_pause(refused: tuple[RealGuard, Path]) -> None:
+    guard, _ = refused
+    desk(guard, "pause")
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=1)
+
+
+def test_a_job_that_had_no_cpu_and_is_ending_is_paused_by_a_successor_too(guard: RealGuard) -> None:
+    """It was let go, to hear of its end; whoever takes it over must not take it for one that stands still."""
+    guard.prepare()
+    guard.shell(f"trap '' TERM; {COUNT}")
+    grows(guard)
+    guard.ask({"do": "resize", "job": 1, "attempt": 1, "n": 1, "tasks": 1, "cpus": 0, "asleep": False})
+    stands_still(guard)
+    guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 10 * 60 * US_PER_S})
+    grows(guard)
+    guard.kill()
+    guard.start()
+    grows(guard)
+    desk(guard, "pause")
+    stands_still(guard)
+    desk(guard, "resume")
+    grows(guard)
+
+
 def test_a_job_that_forks_all_the_time_stops_each_time(guard: RealGuard) -> None:
     """Version 1's freezer leaves about one in thirty such groups FREEZING, until somebody freezes them once more."""
     guard.prepare()
     guard.shell("while :; do /bin/true; done")
-    state = next(
-        path
-        for place in places(f"{guard.group}/job-1.1")
-        for path in (place / "freezer.state", place / "cgroup.events")
-        if path.exists()
-    )
+    state = kernel_file(guard, "freezer.state", "cgroup.events")
     for _ in range(60):
         desk(guard, "pause")
         wait_for(lambda: state.read_text().split()[-1] in {"FROZEN", "1"}, "all its processes to stand still", 10)

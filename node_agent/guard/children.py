@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
+from cosched.linux import process
 from node_agent.guard.loop import Loop
 from node_agent.guard.requests import Refusal
 from node_agent.guard.supervisor import close_all_but
@@ -56,11 +57,14 @@ class Children:
     def errand(self, work: Callable[[], dict[str, Any]], on_done: OnReport) -> int:
         """Run ``work()`` in a child that has but one of the guard's descriptors; ``on_done`` gets its result, once.
 
-        An exception is told as {error, message}, and so is a child that ends without a result.
+        An exception is told as {error, message}, and so is a child that ends without a result. The child dies with the
+        guard: a successor finds what was done by then, and nothing is added to it.
         """
         answers: list[dict[str, Any]] = []
+        guard = os.getpid()
 
         def told(write: int) -> None:
+            process.die_with_parent(guard)
             close_all_but([write, self._keep])
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)

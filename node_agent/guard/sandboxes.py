@@ -45,6 +45,7 @@ class Sandboxes:
         self._loop = loop
         self._jobs_fd = jobs_fd
         self._private_tmp = private_tmp and settings.security.private_tmp
+        self._strays: dict[str, list[Callable[[], None]]] = {}  # being removed -> what is to be done afterwards
 
     def place(self, group: Group, user: users.User) -> command.Place:
         """Where a group's commands run, and what they see."""
@@ -69,16 +70,33 @@ class Sandboxes:
                 answers.append(found)
                 done(found)
 
+        pids: list[int] = []
+
+        def begin() -> None:
+            if not answers:
+                pids.append(self._children.errand(lambda: self._made(group, shm_bytes), once))
+
+        def begin_late() -> None:
+            try:
+                begin()
+            except Refusal as refusal:
+                once({"error": refusal.code, "message": str(refusal)})
+
+        stray = self._strays.get(_directory(group))
         try:
-            pid = self._children.errand(lambda: self._made(group, shm_bytes), once)
+            if stray is None:
+                begin()
+            else:  # a predecessor had made it, perhaps in part
+                stray.append(begin_late)
         except Refusal:
             self._cgroups.remove(group.name)
             raise
 
         def too_late() -> None:
             if not answers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 seconds = _PATIENCE_US // process.US_PER_S
                 once({"error": "directory", "message": f"{group.request.directory}: no answer within {seconds} s"})
 
@@ -90,10 +108,16 @@ class Sandboxes:
         self._children.errand(lambda: self._removed(name), lambda found: self._remove_cgroup(group, found, done))
 
     def remove_stray(self, groups: Iterable[Group]) -> None:
-        """Remove directories of attempts other than these."""
+        """Remove directories of attempts other than these. Who makes one of that name meanwhile waits for it."""
         known = {_directory(group) for group in groups}
+
+        def removed(name: str) -> None:
+            for begin in self._strays.pop(name):
+                begin()
+
         for name in set(os.listdir(self._jobs_fd)) - known:
-            self._children.errand(partial(self._removed, name), lambda _: None)
+            self._children.errand(partial(self._removed, name), lambda _, name=name: removed(name))  # type: ignore[misc]
+            self._strays[name] = []
 
     def _remove_cgroup(self, group: Group, found: dict[str, Any], done: Done, attempts: int = _ATTEMPTS) -> None:
         try:

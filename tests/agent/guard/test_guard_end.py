@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -233,6 +235,37 @@ def test_what_a_killed_guard_had_half_prepared_is_forgotten_and_prepared_anew(
     guard.event("empty", job=1)
     guard.ask({"do": "forget", "job": 1, "attempt": 1})
     assert list(guard.directory.glob("state/jobs/*")) == []
+
+
+def test_what_is_prepared_waits_until_what_a_predecessor_left_of_it_is_removed(any_guard: RealGuard) -> None:
+    guard = any_guard
+    guard.kill()
+    left = guard.directory / "state/jobs/1.1/tmp"
+    left.mkdir(parents=True)
+    for number in range(20_000):  # so that it takes a while
+        os.mkfifo(left / str(number))
+    owner = left.parents[1].stat()
+    for path in (left.parent, left):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    guard.start()
+    guard.prepare()
+    guard.spawn(["true"])
+    assert guard.event("exited", n=0)["status"] == 0
+    assert not (left / "0").exists()
+
+
+def test_what_a_guard_has_done_on_the_side_ends_with_it() -> None:
+    """A successor takes over what is there: nothing may be added to it, or be removed from it, behind its back."""
+    program = (
+        "import time; from node_agent.guard.children import Children; from node_agent.guard.loop import Loop;"
+        "print(Children(Loop(), 0).errand(lambda: time.sleep(1000), print), flush=True); time.sleep(1000)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as guard:
+        assert guard.stdout is not None
+        child = int(guard.stdout.readline())
+        assert alive(child)
+        guard.kill()
+    wait_for(lambda: not alive(child), "the end of the guard's child")
 
 
 def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> None:

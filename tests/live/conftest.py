@@ -1,5 +1,6 @@
 """One lab for all live tests of a run: four workstations in the best tier that this machine has."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +69,14 @@ class Jobs:
             if job.state in ENDED or time.monotonic() > give_up_s:
                 raise AssertionError(f"job {job_id} is {job.state}: {job}\n{self.error(job_id)}")
             time.sleep(0.02)
+
+    def end_all(self) -> None:
+        """Cancel what there is and see it end; first what waits, which would start when others go."""
+        for job in reversed(self.client.jobs()):
+            with contextlib.suppress(Failed):  # it has ended meanwhile
+                self.client.cancel(job.job_id)
+        for job in self.client.jobs():
+            self.ended(job.job_id)
 
     def output(self, job_id: int) -> str:
         return self.client.output(job_id, "stdout").data.decode()

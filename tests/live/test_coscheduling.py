@@ -52,10 +52,7 @@ def on_shared(shared: Lab) -> Iterator[Jobs]:
         try:
             yield made
         finally:
-            for job in client.jobs():
-                client.cancel(job.job_id)
-            for job in client.jobs():
-                made.ended(job.job_id)
+            made.end_all()
 
 
 def beside(jobs: Jobs, script: str, **wishes: object) -> int:

@@ -48,9 +48,8 @@ def two_labs(programs: Path) -> Iterator[Lab]:
 def client(two_labs: Lab) -> Iterator[Client]:
     with two_labs.client() as connected:
         yield connected
-        for job in connected.jobs():  # of a test that has failed
-            connected.cancel(job.job_id)
         mend(two_labs)
+        Jobs(connected, {}).end_all()
 
 
 @pytest.fixture(scope="module")

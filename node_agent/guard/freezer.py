@@ -10,8 +10,8 @@ from node_agent.guard.groups import Group
 
 _FIRST_AGAIN_US: Final = US_PER_S // 50
 _LAST_AGAIN_US: Final = US_PER_S
-#: A group that has not settled when it is seen to for the sixth time, after 1.3 s, is let go and stopped anew, and told
-#: of; and then once a minute.
+#: A group that has not settled when it is seen to again for the sixth time, after 1.3 s, is let go and stopped anew, and
+#: told of; and then once a minute.
 _LATE: Final = 6
 _A_MINUTE: Final = 60
 
@@ -45,7 +45,7 @@ class Freezer:
         self._try()
 
     def obey(self, key: tuple[int, int]) -> None:
-        """The same for one group. Raises OSError if the kernel refuses it: it is not tried again then."""
+        """The same for one group. Raises OSError if the kernel refuses it; trying again is the caller's then."""
         if self._settled(key, anew=False):
             self._left.discard(key)
         else:

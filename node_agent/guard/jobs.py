@@ -86,9 +86,9 @@ class Jobs:
             self.endings.look_in(group, 0)
             with contextlib.suppress(OSError):  # it has what the predecessor gave it, then
                 self.cpu_sets.apply(group)
-            if group.ending:
-                group.stopped_us = None  # nothing but a pause holds it back
-            if group.ending or group.stopped_us is not None:  # it may have died between its record and the deed
+            if group.stopped_us is not None:  # it may have died between its record and the deed
+                if group.ending:
+                    group.stopped_us = None  # nothing but a pause holds it back
                 self.freezer.see_to([group.key])
         self.levers.undo_all(self.groups)
         self.easing.end_all()
@@ -295,8 +295,8 @@ class Jobs:
         if group is not None and group.stopped_us is not None:
             stopped_us, group.stopped_us = group.stopped_us, None
             self._went_on(group, stopped_us)
-            self.endings.save(group)
             self.freezer.see_to([key])
+            self.endings.save(group)  # after the deed: a successor does it again
         self.levers.spare(key)
 
     def _fit_memory(self, group: Group) -> None:

@@ -97,8 +97,9 @@ class Sandboxes:
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                what = group.request.directory if pids else "removing what was left of this attempt"
                 seconds = _PATIENCE_US // process.US_PER_S
-                once({"error": "directory", "message": f"{group.request.directory}: no answer within {seconds} s"})
+                once({"error": "directory", "message": f"{what}: no answer within {seconds} s"})
 
         self._loop.later(_PATIENCE_US, too_late)
 

@@ -133,7 +133,7 @@ def test_a_job_that_had_no_cpu_and_is_ending_is_paused_by_a_successor_too(guard:
 
 
 def test_a_job_that_forks_all_the_time_stops_each_time(guard: RealGuard) -> None:
-    """Version 1's freezer leaves about one in thirty such groups FREEZING, until somebody freezes them once more."""
+    """Version 1's freezer leaves about one in twenty such groups FREEZING, until somebody freezes them once more."""
     guard.prepare()
     guard.shell("while :; do /bin/true; done")
     state = kernel_file(guard, "freezer.state", "cgroup.events")

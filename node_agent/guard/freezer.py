@@ -10,8 +10,8 @@ from node_agent.guard.groups import Group
 
 _FIRST_AGAIN_US: Final = US_PER_S // 50
 _LAST_AGAIN_US: Final = US_PER_S
-#: A group that has not settled when it is seen to again for the sixth time, after 1.3 s, is let go and stopped anew, and
-#: told of; and then once a minute.
+#: A group that has not settled when it is seen to again for the sixth time, after 1.3 s, is let go, stopped anew and
+#: complained of; and then once a minute.
 _LATE: Final = 6
 _A_MINUTE: Final = 60
 

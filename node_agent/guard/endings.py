@@ -20,6 +20,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 _FIRST_POLL_US: Final = 20_000
 _LAST_POLL_US: Final = process.US_PER_S
+#: From one interval between two looks to the next: the end is seen late by a quarter of what it took, at most.
+_POLL_GROWTH: Final = 1.25
 
 
 class Endings:
@@ -101,7 +103,7 @@ class Endings:
                 self._cgroups.kill(group.name)
         if group.watch_fd is not None and not group.ending:
             return  # the kernel tells
-        group.poll_every_us = min(2 * group.poll_every_us or _FIRST_POLL_US, _LAST_POLL_US)
+        group.poll_every_us = min(int(_POLL_GROWTH * group.poll_every_us) or _FIRST_POLL_US, _LAST_POLL_US)
         group.poll_at_us = now_us + group.poll_every_us
 
     def _settled(self, group: Group) -> bool:

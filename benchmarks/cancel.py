@@ -2,27 +2,25 @@
 
     ./run bench cancel [ROUNDS] [--owners]
 
-Three kinds of jobs in turn, each on all four nodes of a lab: ``sleeps`` ends at SIGTERM, ``mpirun`` has a rank on each
-node that computes, and ``stays`` ignores SIGTERM, so that it is killed when the grace of a second is over. The job's
-end is what the scheduler says once every node has told that its control group is empty. With ``--owners`` somebody
-computes at each desk without a pause. Needs root, for a lab of tier 1.
+Three kinds of jobs in turn, each of which has all four nodes of a lab: ``sleeps`` is a script on the first that ends
+at SIGTERM, ``mpirun`` has a rank on each node that computes, and ``stays`` is a script that ignores SIGTERM, so that it
+is killed when the grace of a second is over. A job's end is told by the scheduler once its control group is empty on
+every node. With ``--owners`` somebody computes at each desk without a pause. Needs root, for a lab of tier 1.
 """
 
 import argparse
 import os
 import signal
-import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 from benchmarks.endings import owners
+from benchmarks.launch import PATH
 from benchmarks.measure import machine, p99, spread
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import Submission
 
-_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _STARTED = "echo up"
 _SCRIPTS = {
     "sleeps": f"{_STARTED}\nexec sleep 600\n",
@@ -33,13 +31,13 @@ _PATIENCE_S = 60.0
 
 
 def one(client: Client, kind: str, tasks: int) -> float:
-    """Seconds from the answer to a cancellation to the job's end, once each of its tasks runs. Raises SystemExit."""
+    """Seconds from the answer to a cancellation to the job's end, all of it running at first. Raises SystemExit."""
     submission = Submission(
         script=f"#!/bin/sh\n{_SCRIPTS[kind]}",
         tasks=tasks,
         time_limit_s=600.0,
         directory="/",
-        environment={"PATH": _PATH},
+        environment={"PATH": PATH},
     )
     job_id = client.submit(submission).job_id
     awaited = tasks if kind == "mpirun" else 1

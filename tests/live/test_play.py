@@ -165,9 +165,13 @@ FOLDED = """\
 2 1 -1 1 3 -1 -1 3 -1 -1 1 1 1 1 -1 -1 -1 -1
 3 2 -1 8 2 -1 -1 2 -1 -1 1 1 1 1 -1 -1 -1 -1
 """
+#: Computes for as long as the plan says, and until there is what it is told to wait for.
 SPIN = """\
-import os, time
-while time.process_time() < float(os.environ["PLAY_SECONDS"]):
+import os, pathlib, sys, time
+here = pathlib.Path(sys.argv[1])
+(here / ("runs." + os.environ["PLAY_JOB"])).touch()
+until = {"1": here / "runs.3", "3": here / "unfolded"}.get(os.environ["PLAY_JOB"], here)
+while time.process_time() < float(os.environ["PLAY_SECONDS"]) or not until.exists():
     pass
 """
 
@@ -179,25 +183,34 @@ def test_what_a_job_held_over_time_is_in_its_row(tmp_path: Path) -> None:
         pytest.skip(f"needs a lab of tier 1, with control groups: {possible.why}")
     (tmp_path / "log.swf").write_text(FOLDED)
     (tmp_path / "spin.py").write_text(SPIN)
-    run = f"exec mpirun --oversubscribe -n $COSCHED_TASKS {sys.executable} {tmp_path}/spin.py"
+    run = f"exec mpirun --oversubscribe -n $COSCHED_TASKS {sys.executable} {tmp_path}/spin.py {tmp_path}"
     (tmp_path / "map.yaml").write_text(json.dumps({"programs": {"spin": {"run": run}}, "jobs": [{"program": "spin"}]}))
     argv = [sys.executable, "-m", "cosched.apps.cli.main", "workload", "play", "log.swf", "--map", "map.yaml"]
     argv += ["--output", "out.parquet", "--directory", "/", "--margin", "5min", "--predict", "fjt1+bfm", "--json"]
     with (
         Lab.up(nodes=1, cpus=4, name=f"play-{os.getpid()}", policy="fjt1+bfm", keep=[tmp_path]) as lab,
         lab.client() as connected,
-    ):
-        ended = subprocess.run(
+        subprocess.Popen(
             argv,
             cwd=tmp_path,
             env={**os.environ, "COSCHED_SERVER": connected.server},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=4 * BOUND_S,
-            check=False,
-        )
-    assert ended.returncode == 0, ended.stderr
+        ) as playing,
+    ):
+
+        def unfolded() -> bool:
+            return playing.poll() is not None or any(len(job.changes) == 2 for job in connected.jobs())
+
+        try:
+            wait_for(unfolded, "the third job to have its CPUs again")
+            (tmp_path / "unfolded").touch()
+            told, complaints = playing.communicate(timeout=BOUND_S)
+        finally:
+            playing.kill()
+    assert playing.returncode == 0, complaints
     first, second, third = rows(tmp_path)
     assert {row["state"] for row in (first, second, third)} == {"completed"}
     assert (first["held_cpus"], second["held_cpus"]) == ([2], [3])
@@ -205,4 +218,4 @@ def test_what_a_job_held_over_time_is_in_its_row(tmp_path: Path) -> None:
     assert third["held_cpus"] == [2, 1, 2]
     assert third["held_why"][1:] == ["folded", "unfolded"]
     assert first["end_s"] - 1 < third["held_s"][1] < second["end_s"] - 1 < third["held_s"][2] < third["end_s"]
-    assert json.loads(ended.stdout)["prediction"]["jobs"] == 3
+    assert json.loads(told)["prediction"]["jobs"] == 3

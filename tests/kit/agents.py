@@ -38,6 +38,7 @@ from kit.waiting import BOUND_S, wait_for
 DEADLINE_S = BOUND_S
 CLUSTER = "c" * 32
 _FEW_PORTS = 4_096  # below these, ports are for root and few
+_given: set[int] = set()
 Found = TypeVar("Found")
 
 
@@ -51,14 +52,23 @@ async def until(found: Callable[[], Found | None], what: str, deadline_s: float 
 
 
 def free_port() -> int:
-    """A port that nobody listens at, and that the kernel gives no connection while an agent is started anew on it."""
+    """A port that nobody listens at, and that the kernel gives no connection while an agent is started anew on it.
+
+    It may be used later: no port is given twice, and each process of a test run has ports of its own.
+    """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ports = range(lowest // 2 + worker, lowest, workers) if lowest > _FEW_PORTS else [0]
     for _ in range(100):
-        port = random.SystemRandom().randrange(lowest // 2, lowest) if lowest > _FEW_PORTS else 0
+        port = random.SystemRandom().choice(ports)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
+            port = int(probe.getsockname()[1])
+            if port not in _given:
+                _given.add(port)
+                return port
     raise AssertionError("no port is free")
 
 
@@ -68,7 +78,7 @@ class Scheduler:
     def __init__(self, identity: Path, port: int, epoch: int = 1, cluster_id: str = CLUSTER) -> None:
         self.identity, self.port = identity, port
         self.fence = wire.Fence(cluster_id, epoch, f"instance-{epoch}")
-        self.lease_us, self.heartbeat_us = 10_000_000, 100_000
+        self.lease_us, self.heartbeat_us = 120_000_000, 100_000
         self.contract = SocialContract(cpu_ratio=0.5, memory_ratio=0.5, mpl=1)
         self.links: dict[str, ServerConnection] = {}
         self.numberings: dict[str, Numbering] = {}

@@ -17,7 +17,7 @@ import pytest
 from kit.groups import groups, pids
 from kit.labs import ordinary_user
 from kit.needs import need_namespaces_of
-from kit.waiting import BOUND_S
+from kit.waiting import BOUND_S, wait_for
 
 from cosched.apps.lab import tiers
 from space_scheduler.replay import replay
@@ -219,9 +219,10 @@ def test_an_interrupted_demo_leaves_nothing(request: pytest.FixtureRequest, who:
     if who == "user" and tier == 2:
         *prefix, python = place.argv[: place.argv.index("-m")]
         need_namespaces_of(tuple(prefix), python)
-    delay_s = random.Random(f"{who} {tier} {late_s}").uniform(late_s / 2, late_s)
+    delay_s = random.Random(f"{who} {tier} {late_s}").uniform(late_s / 2, late_s) - 1.0
     running = place.start("--tier", str(tier))
     try:
+        wait_for(place.out.exists, "the demo to begin: an interrupt of its imports is Python's")
         time.sleep(delay_s)
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does it: to all in the foreground
         _, err = running.communicate(timeout=BOUND_S)

@@ -65,7 +65,12 @@ class EventLog(AbstractContextManager[Observer | None]):
             return None
         special = self._path.exists() and not self._path.is_file()  # a pipe or a terminal: written as it comes
         self._partial = self._path if special else self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
-        self._file = self._partial.open("wb")
+        try:
+            self._file = self._partial.open("wb")
+        except BaseException:  # a signal, too: nobody calls __exit__ then
+            if not special:
+                self._partial.unlink(missing_ok=True)
+            raise
         return self._write
 
     def _write(self, now_us: int, event: Event, instructions: list[Instruction]) -> None:

@@ -49,8 +49,8 @@ while True:
     os.read(program, 10)
     time.sleep(0.3)
 """
-#: Ten wake-ups a second; after each, how many there were and how many of them came too late. One that is late hides none
-#: of those that became due meanwhile, as with an owner's probe (cosched/linux/wakeups.py).
+#: Ten wake-ups a second; after each, how many there were and how many of them came too late. One that is late hides
+#: none of those that became due meanwhile, as with an owner's probe (cosched/linux/wakeups.py).
 _WITNESS = """
 import sys, time
 late = 0

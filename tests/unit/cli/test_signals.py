@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S, wait_for
 
-pytestmark = pytest.mark.slow
+from cosched.apps.cli.outputs import EventLog
 
 LONG = ("compare", "long.swf", "--policies", "conservative,fpfs,easy", "--jobs", "2")
 GENERATE = ("workload", "generate", "lublin03", "other.swf", "--jobs", "500000")
@@ -24,6 +24,7 @@ def children(pid: int) -> list[int]:
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("arguments", [LONG, EVENTS, GENERATE], ids=["workers", "part file", "a log's part file"])
 def test_a_signal_leaves_neither_workers_nor_part_files(
@@ -65,3 +66,16 @@ def test_a_signal_leaves_neither_workers_nor_part_files(
         process.wait()
         if process.stderr:
             process.stderr.close()
+
+
+def test_an_interrupt_in_the_moment_a_file_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def interrupted(path: Path, mode: str) -> None:
+        opened(path, mode).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt), EventLog(tmp_path / "events.jsonl"):
+        pass
+    assert not list(tmp_path.iterdir())

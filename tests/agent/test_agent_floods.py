@@ -39,6 +39,22 @@ while True:
         pathlib.Path(sys.argv[1]).touch()
 """
 
+#: In a job: a call, made again only where it has failed and nothing ran here for a second: it waits for an agent for
+#: few seconds, of which a stall takes all.
+CALL = """
+import os, subprocess, sys, time
+stood = True
+while stood:
+    stood, looked_s = False, time.monotonic()
+    call = subprocess.Popen([os.environ["RSH"], *sys.argv[1:]])
+    while call.poll() is None:
+        time.sleep(0.05)
+        stood |= time.monotonic() > looked_s + 1
+        looked_s = time.monotonic()
+    stood &= call.returncode == 255
+print(call.returncode)
+"""
+
 
 async def started(cluster: Cluster, scheduler: Scheduler, job_id: int, script: str, *nodes: Node) -> None:
     """A job over nodes that runs a script on the first."""
@@ -59,11 +75,12 @@ def descriptors(node: Node) -> int:
 async def test_one_jobs_connections_shut_out_no_other_job(cluster: Cluster) -> None:
     a, b = cluster.node("a"), cluster.node("b")
     async with cluster.scheduler() as scheduler:
-        hold, full = a.base / "hold.py", a.base / "full"
+        hold, call, full = a.base / "hold.py", a.base / "call.py", a.base / "full"
         hold.write_text(HOLD)
+        call.write_text(CALL)
         await started(cluster, scheduler, 5, f"exec {sys.executable} {hold} {full}", a, b)
-        await until(full.exists, "the job to hold what it gets", 60)
-        await started(cluster, scheduler, 6, "$RSH -n b 'echo there'; echo $?", a, b)
+        await until(full.exists, "the job to hold what it gets")
+        await started(cluster, scheduler, 6, f"exec {sys.executable} {call} -n b 'echo there'", a, b)
         ended = await scheduler.next(a.name, wire.ProgramEnded)
         assert ended.exit == wire.Exit(0)
         assert await scheduler.output(a.name, 6, "stdout") == b"there\n0\n"

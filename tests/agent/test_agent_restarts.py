@@ -163,16 +163,16 @@ async def test_a_guard_that_is_killed_loses_no_stream(cluster: Cluster, pair: tu
         job = Job(cluster, scheduler, a, b)
         await job.prepare()
         line = f"echo before; touch {b.base}/up; until [ -e {b.base}/go ]; do sleep 0.02; done; echo after; exit 6"
-        again = f"until [ -e {b.base}/back ]; do sleep 0.02; done"  # a guard that is away is waited for a few seconds only
+        again = f"until [ -e {b.base}/back ]; do sleep 0.02; done"  # for a guard that is away a call waits few seconds
         await job.start(f"$RSH -n b '{line}'; echo $?; {again}; $RSH -n b true; echo $?")
         await until((b.base / "up").exists, "the command to run")
         assert b.guard is not None
-        connected = b.log.read_text().count("connected to the guard")
+        met = b.log.read_text().count("connected to the guard")
         b.guard.kill()
         b.guard.wait()
         b.start_guard()
         (b.base / "go").touch()
-        await until(lambda: b.log.read_text().count("connected to the guard") > connected, "the agent to have the guard")
+        await until(lambda: b.log.read_text().count("connected to the guard") > met, "the agent to have the guard")
         (b.base / "back").touch()
         await scheduler.next("a", wire.ProgramEnded)
         assert await job.out() == "before\nafter\n6\n0\n"

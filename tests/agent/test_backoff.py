@@ -98,7 +98,9 @@ async def test_an_agent_tightens_the_contract_while_its_owner_waits_for_memory(
             nonlocal waited_us
             waited_us += 200_000
             told.write_text(line.format(waited_us))
-            return scheduler.beats["a"].limited_cpus == 0.5
+            return (scheduler.beats["a"].limited_cpus or 1.0) < 1.0
 
         await until(hurt, "a tighter contract")
+        # a step whose time is over when the guard hears of it, as after a stall, is never seen
+        assert scheduler.beats["a"].limited_cpus in {0.5, 0.25, 0.125}
     assert "waiting: memory" in node.log.read_text()

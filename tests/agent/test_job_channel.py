@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance
@@ -57,7 +58,7 @@ class Rank:
 
     async def line(self) -> str:
         """The next line; empty where the agent has hung up."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             try:
                 return (await self.reader.readline()).decode()
             except ConnectionError:
@@ -74,7 +75,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
 
 
 async def until(condition: object) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while not condition():  # type: ignore[operator]
             await asyncio.sleep(0.005)
 

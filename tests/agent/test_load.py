@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit.agents import remove_groups
+from kit.waiting import BOUND_S
 
 from cosched.model.node import Usage
 from node_agent.service import load
@@ -32,7 +33,7 @@ def burner() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def looked(it: Load, enough: Callable[[Usage], bool]) -> Usage:
-    end_s = time.monotonic() + 20
+    end_s = time.monotonic() + BOUND_S
     while not enough(use := it.look()):
         assert time.monotonic() < end_s, use
         time.sleep(0.1)

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.wire import stream
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.programs import rsh
 
 PROGRAM = [sys.executable, "-I", "-S", rsh.__file__]
-PATIENCE_S = 20
 
 
 def patient(seen_s: float, unseen_s: float) -> list[str]:
@@ -88,7 +88,7 @@ class Agent:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen(1)
-        self.listener.settimeout(PATIENCE_S)
+        self.listener.settimeout(BOUND_S)
         self.frames = Frames()
         self.got: list[tuple[Kind, bytes]] = []
         self.connection: socket.socket | None = None
@@ -98,7 +98,7 @@ class Agent:
         environment = {"COSCHED_AGENT_SOCKET": str(self.path)}
         process = subprocess.Popen([*program, *arguments], env=environment, **settings)  # type: ignore[call-overload]
         self.connection, _ = self.listener.accept()
-        self.connection.settimeout(PATIENCE_S)
+        self.connection.settimeout(BOUND_S)
         return process  # type: ignore[no-any-return]
 
     def next(self) -> tuple[Kind, bytes]:
@@ -123,7 +123,7 @@ class Agent:
         self.connection.close()
         self.frames, self.got = Frames(), []
         self.connection, _ = self.listener.accept()
-        self.connection.settimeout(PATIENCE_S)
+        self.connection.settimeout(BOUND_S)
 
     def say(self, kind: Kind, data: bytes = b"") -> None:
         assert self.connection is not None
@@ -158,7 +158,7 @@ def test_request_input_output_and_status(agent: Agent) -> None:
     agent.say(Kind.STDERR, b"err")
     agent.say(Kind.STDOUT, b"out")
     agent.say(Kind.EXIT, b'{"status": 7}')
-    assert process.communicate(timeout=PATIENCE_S) == (b"out", b"err")
+    assert process.communicate(timeout=BOUND_S) == (b"out", b"err")
     assert process.returncode == 7
 
 
@@ -166,25 +166,25 @@ def test_a_failure_is_255_with_its_reason(agent: Agent) -> None:
     process = agent.start("-n", "b", "true")
     agent.next()
     agent.say(Kind.FAIL, b"b cannot be reached")
-    assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: b cannot be reached\n")
+    assert process.communicate(timeout=BOUND_S) == (b"", b"cosched-rsh: b: b cannot be reached\n")
     assert process.returncode == 255
 
 
 def test_an_agent_that_dies_is_255(agent: Agent) -> None:
-    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=PATIENCE_S))
+    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=1000))
     agent.next()
     agent.close()
-    assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: the agent's connection broke\n")
+    assert process.communicate(timeout=BOUND_S) == (b"", b"cosched-rsh: b: the agent's connection broke\n")
     assert process.returncode == 255
 
 
 def test_an_agent_that_goes_before_it_has_told_of_the_command_is_awaited_as_one_that_was_there(agent: Agent) -> None:
-    process = agent.start("-n", "b", "true", program=patient(seen_s=PATIENCE_S, unseen_s=0))
+    process = agent.start("-n", "b", "true", program=patient(seen_s=BOUND_S, unseen_s=0))
     agent.next()
     agent.again()
     assert agent.attached()["again"] is True
     agent.say(Kind.EXIT, b'{"status": 0}')
-    assert process.communicate(timeout=PATIENCE_S) == (b"", b"")
+    assert process.communicate(timeout=BOUND_S) == (b"", b"")
     assert process.returncode == 0
 
 
@@ -195,17 +195,17 @@ def test_an_agent_that_says_why_it_is_not_possible_now_is_not_the_one_that_was_a
     agent.next()
     agent.say(Kind.AWAY, b"b cannot be reached")
     agent.close()
-    assert process.communicate(timeout=PATIENCE_S) == (b"", b"cosched-rsh: b: b cannot be reached\n")
+    assert process.communicate(timeout=BOUND_S) == (b"", b"cosched-rsh: b: b cannot be reached\n")
     assert process.returncode == 255
 
 
 def test_an_agent_that_goes_again_and_again_is_not_awaited_for_ever(agent: Agent) -> None:
-    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=PATIENCE_S))
+    process = agent.start("-n", "b", "true", program=patient(seen_s=1, unseen_s=1000))
     agent.listener.settimeout(0.1)
     while process.poll() is None:
         with contextlib.suppress(TimeoutError, ConnectionError, AssertionError):
             agent.again()
-    assert process.communicate(timeout=PATIENCE_S)[1].startswith(b"cosched-rsh: b: the agent's connection broke")
+    assert process.communicate(timeout=BOUND_S)[1].startswith(b"cosched-rsh: b: the agent's connection broke")
     assert process.returncode == 255
 
 
@@ -216,7 +216,7 @@ def test_no_agent_is_255(tmp_path: Path) -> None:
         env={"COSCHED_AGENT_SOCKET": str(tmp_path / "none")},
         capture_output=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=BOUND_S,
     )
     assert (ended.returncode, ended.stdout) == (255, b"")
     assert ended.stderr.decode() == f"cosched-rsh: b: no agent at {tmp_path}/none: No such file or directory\n"
@@ -229,7 +229,7 @@ def test_signals_are_passed_on(agent: Agent) -> None:
     process.send_signal(signal.SIGTERM)
     assert agent.next() == (Kind.SIGNAL, b"15")
     agent.say(Kind.EXIT, b'{"signal": 15}')
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=BOUND_S)
     assert process.returncode == 143
 
 
@@ -244,7 +244,7 @@ def test_closed_descriptors_are_not_mixed_up_with_the_connection(agent: Agent, c
     agent.say(Kind.STDOUT, b"to nobody")
     agent.say(Kind.STDERR, b"to nobody")
     agent.say(Kind.EXIT, b'{"status": 3}')
-    process.wait(PATIENCE_S)
+    process.wait(BOUND_S)
     assert (tmp_path / "status").read_text() == "3\n"
 
 
@@ -266,7 +266,7 @@ def test_output_that_nobody_reads_holds_the_agent_back(agent: Agent) -> None:
     os.set_blocking(process.stdout.fileno(), False)
     agent.connection.setblocking(False)
     while process.poll() is None or received < 64 * MAX_PIECE:
-        ready = select.select([process.stdout], [agent.connection] if left else [], [], PATIENCE_S)
+        ready = select.select([process.stdout], [agent.connection] if left else [], [], BOUND_S)
         assert ready[0] or ready[1]
         if ready[1]:
             left = left[agent.connection.send(left) :]
@@ -278,7 +278,7 @@ def test_output_that_nobody_reads_holds_the_agent_back(agent: Agent) -> None:
             if not data:
                 break
     assert received == 64 * MAX_PIECE
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(BOUND_S) == 0
     process.communicate()
 
 
@@ -290,7 +290,7 @@ def test_when_nobody_will_ever_read_it_ends(agent: Agent) -> None:
     agent.say(Kind.STDOUT, b"y\n")
     with contextlib.suppress(ConnectionError):  # the first may have been enough
         agent.say(Kind.STDOUT, b"y\n")
-    assert process.wait(PATIENCE_S) == 255
+    assert process.wait(BOUND_S) == 255
     process.stdout = None
     process.communicate()
 
@@ -328,7 +328,7 @@ def test_it_goes_on_where_it_was_with_another_agent(agent: Agent) -> None:
     process.stdin = None
     assert agent.next() == (Kind.EOF, b"")
     agent.say(Kind.EXIT, b'{"status": 0}')
-    assert process.communicate(timeout=PATIENCE_S) == (b"TWO", b"")
+    assert process.communicate(timeout=BOUND_S) == (b"TWO", b"")
     assert process.returncode == 0
 
 
@@ -338,7 +338,7 @@ def test_a_renewed_call_in_a_job_that_is_being_killed_ends_quietly(agent: Agent)
     agent.again()
     agent.next()
     agent.say(Kind.FAIL)
-    assert process.communicate(timeout=PATIENCE_S) == (b"", b"")
+    assert process.communicate(timeout=BOUND_S) == (b"", b"")
     assert process.returncode == 255
 
 
@@ -353,7 +353,7 @@ def test_input_that_nobody_takes_is_held_back(agent: Agent) -> None:
         sent += os.write(pipe, b"x" * MAX_PIECE)
     assert sent < 12 * MAX_PIECE
     agent.say(Kind.EXIT, b'{"status": 0}')
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(BOUND_S) == 0
     process.communicate()
 
 
@@ -365,6 +365,6 @@ def test_one_is_never_somebody_else(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    ended = subprocess.run([*PROGRAM, "b", "x" * 70_000], capture_output=True, check=False, timeout=PATIENCE_S, env={})
+    ended = subprocess.run([*PROGRAM, "b", "x" * 70_000], capture_output=True, check=False, timeout=BOUND_S, env={})
     assert ended.returncode == 255
     assert ended.stderr == b"cosched-rsh: b: a command of 70000 bytes is too long\n"

@@ -13,6 +13,7 @@ from kit.agents import Cluster, until
 from kit.buses import LOGIND, LOGIND_PATH, MANAGER, caller, logind, private_bus
 
 from cosched.model.desk import ContractReason
+from node_agent.service import sleep_watch
 from node_agent.service.sleep_watch import NOT_INSTALLED, SleepWatch
 
 pytest.importorskip("dbus_fast", reason="needs the extra desktop")
@@ -81,8 +82,9 @@ async def signalled(ask: Callable[..., Any], sleeps: bool) -> None:
 
 
 async def test_the_word_is_out_before_the_machine_sleeps_and_the_lock_is_back_when_it_is_awake(
-    bus: dict[str, str],
+    bus: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sleep_watch, "_WORD_S", 60.0)  # else it sleeps without the word where this machine stands still
     told = Told()
     with logind(bus):
         async with caller(bus) as ask:

@@ -13,6 +13,7 @@ from kit.waiting import BOUND_S
 from cosched.apps.cli.checks import Check, agreement
 from cosched.wire import messages as wire
 from cosched.wire.api import AccountDoc, NodeSurvey, SurveyDoc
+from space_scheduler.service.link import link
 
 ADA = AccountDoc(1001, 1001, "/users/ada")
 
@@ -62,7 +63,11 @@ def test_a_slow_answer_is_no_wrong_clock_and_silence_is_told() -> None:
     assert found.found == "no answer from n2, n3"
 
 
-async def test_the_command_asks_the_nodes_and_says_what_differs(files: Cluster) -> None:
+async def test_the_command_asks_the_nodes_and_says_what_differs(
+    files: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_SURVEY_S", BOUND_S)
+
     class Told(Agent):
         """An agent that says something of its own about users and time."""
 

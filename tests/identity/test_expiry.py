@@ -19,6 +19,7 @@ from cosched.identity import tls
 from cosched.identity.authority import issue
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
+from space_scheduler.service import app
 from space_scheduler.service.launch.effects import Post
 
 LIFE = timedelta(days=30)
@@ -100,12 +101,14 @@ async def test_who_calls_again_with_it_is_not_taken_for_renewed_meanwhile() -> N
         files.close()
 
 
-@pytest.mark.slow
-async def test_it_expires_while_the_link_is_open(files: Cluster) -> None:
-    issue(files.identity, "node", "n1", files.path / "node-n1", life=timedelta(seconds=4))
+async def test_it_expires_while_the_link_is_open(files: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_FORETELL_S", 0.1)
+    issue(files.identity, "node", "n1", files.path / "node-n1", life=timedelta(hours=1))
     async with running(files) as service, service.agent("n1") as agent:
         await in_state(service, agent, ("up", ""))
-        day = f"{datetime.fromtimestamp(service.service.book.entry('n1').expires_s or 0.0, UTC):%Y-%m-%d}"
+        expires_s = service.service.book.entry("n1").expires_s or 0.0
+        day = f"{datetime.fromtimestamp(expires_s, UTC):%Y-%m-%d}"
+        service.service.link._look_at_certificates(expires_s + 1)
         await in_state(service, agent, ("drained", f"certificate: expired on {day}"))
         expires = service.service.certificates.expiries()
         assert set(expires) == {"scheduler", "authority", "node n1"}
@@ -149,10 +152,10 @@ async def test_after_its_grace_a_node_is_told_why_it_is_not_let_in(files: Cluste
 
 
 async def test_an_open_link_ends_with_the_grace(files: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    issue(files.identity, "node", "n1", files.path / "node-n1", life=timedelta(seconds=3))
     async with running(files) as service, service.agent("n1") as agent:
         await in_state(service, agent, ("up", ""))
         monkeypatch.setitem(tls.GRACE_S, "node", 0.0)
+        service.service.book.entry("n1").expires_s = time.time() - 1
         async with asyncio.timeout(DEADLINE_S):
             await agent.connection.wait_closed()
         await service.logged("message refused: certificate", "expired on")

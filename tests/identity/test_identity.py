@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from kit.waiting import BOUND_S
 
 from cosched.errors import BadInput
 from cosched.identity import authority, names, tls
@@ -41,8 +42,8 @@ def populate(made: Path) -> None:
 def meet(server: ssl.SSLContext, client: ssl.SSLContext, expected: str) -> tuple[tls.Peer, tls.Peer]:
     """Shake hands over a socket pair; who the server sees and who the client sees. Raises what either side raises."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(20)
-    theirs.settimeout(20)
+    ours.settimeout(BOUND_S)
+    theirs.settimeout(BOUND_S)
     seen: list[tls.Peer | BaseException] = []
 
     def serve() -> None:
@@ -63,7 +64,7 @@ def meet(server: ssl.SSLContext, client: ssl.SSLContext, expected: str) -> tuple
             if mine is not None:
                 connection.sendall(b"!")
     finally:
-        thread.join(20)
+        thread.join(BOUND_S)
     if isinstance(seen[0], BaseException):
         raise seen[0]
     assert mine is not None

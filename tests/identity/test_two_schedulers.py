@@ -72,7 +72,7 @@ class Address:
 class Scheduler:
     """A real one, as a process."""
 
-    def __init__(self, nodes: Nodes, name: str, state: Path | None = None) -> None:
+    def __init__(self, nodes: Nodes, name: str, state: Path | None = None, *, lease: str = "60s") -> None:
         self.base = nodes.base / name
         self.base.mkdir()
         self.port, self.socket = free_port(), self.base / "s.sock"
@@ -84,7 +84,7 @@ class Scheduler:
                 {
                     "name": "test", "nodes": ["a"], "state": str(self.state), "identity": str(nodes.identity),
                     "listen": {"socket": str(self.socket), "address": "127.0.0.1", "port": self.port},
-                    "heartbeat": "200ms", "lease": "3s", "allow_root": True, "pass_interval": "10ms",
+                    "heartbeat": "200ms", "lease": lease, "allow_root": True, "pass_interval": "10ms",
                 }
             )
         )  # fmt: skip
@@ -128,6 +128,12 @@ class Scheduler:
 
         await until(is_it, f"node {state} at {self.base.name}: {self.log.read_text()[-2000:]}", BOUND_S)
 
+    async def agent_came(self, times: int) -> None:
+        def did_it() -> bool:
+            return self.log.read_text().count("agent connected") >= times
+
+        await until(did_it, f"the agent's call, the {times}th: {self.log.read_text()[-2000:]}", BOUND_S)
+
     async def job_is(self, job_id: int, *states: str) -> JobDoc:
         def found() -> JobDoc | None:
             with self.client() as client:
@@ -170,7 +176,7 @@ def pids_of(nodes: Nodes, what: str) -> list[int]:
 @pytest.mark.slow
 async def test_an_old_scheduler_that_wakes_up_is_refused_and_changes_nothing(stage: tuple[Nodes, Address]) -> None:
     nodes, address = stage
-    old = Scheduler(nodes, "old")
+    old = Scheduler(nodes, "old", lease="3s")  # it is to lose the node
     new = Scheduler(nodes, "new")
     with ended(old, new):
         await old.started()
@@ -185,6 +191,7 @@ async def test_an_old_scheduler_that_wakes_up_is_refused_and_changes_nothing(sta
         (new.state / "journal.db.lock").unlink()
         await new.started()
         address.move(new.port)
+        await new.agent_came(1)
         await new.node_is("up")
         await new.job_is(job_id, "running")
 
@@ -206,6 +213,7 @@ async def test_an_old_scheduler_that_wakes_up_is_refused_and_changes_nothing(sta
         assert not mark.exists()
 
         address.move(new.port)
+        await new.agent_came(2)
         await new.node_is("up")
         assert (await new.job_is(job_id, "running")).state == "running"
         assert pids_of(nodes, "sleep 6001") == pids

@@ -17,7 +17,7 @@ def desk(guard: RealGuard, do: str, **fields: Any) -> dict[str, Any]:
 def asked_at_desk(guard: RealGuard, packet: bytes) -> dict[str, Any]:
     """What the guard answers to a packet at the desk's socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(30)
+        connection.settimeout(BOUND_S)
         connection.connect(f"{guard.directory}/run/desk.sock")
         connection.send(packet)
         answer: dict[str, Any] = json.loads(connection.recv(65536))
@@ -27,7 +27,7 @@ def asked_at_desk(guard: RealGuard, packet: bytes) -> dict[str, Any]:
 def ask_as(uid: int, guard: RealGuard, **request: Any) -> dict[str, Any]:
     """Ask as a user of that number."""
     code = (
-        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(20);"
+        f"import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout({BOUND_S});"
         "s.connect(sys.argv[1]); s.send(sys.argv[2].encode()); print(s.recv(65536).decode())"
     )
     asker = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-I", "-c", code]

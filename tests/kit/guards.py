@@ -23,6 +23,7 @@ from cosched.config.node import node_config
 from cosched.config.templates import node_toml
 from cosched.linux import cgroup_find
 from cosched.linux.cgroups import NoCgroups
+from cosched.linux.process import boottime_us
 from kit.waiting import BOUND_S, wait_for
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 
@@ -277,6 +278,20 @@ class RealGuard:
 
     def ask(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> Message:
         return self._clients[-1].ask(request, fds, timeout_s=BOUND_S)
+
+    def ask_lasting(self, request: Mapping[str, object], lasting_us: int) -> Message:
+        """Ask for what holds so long from now on; again where that was over on arrival, as after a stall."""
+
+        def answer() -> Message | None:
+            until_us = boottime_us() + lasting_us
+            try:
+                return self.ask({**request, "until_us": until_us})
+            except GuardRefused as refusal:
+                if refusal.code != "stale" or boottime_us() < until_us:
+                    raise
+                return None
+
+        return wait_for(answer, "a request that arrives before its time is over")
 
     def refused(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> tuple[str, str]:
         """The code and the story of a refusal."""

@@ -82,7 +82,9 @@ class Puppet(Player):
         )
         try:
             context = tls.client_context(identity)
-            async with connect(url, ssl=context, server_hostname=names.SCHEDULER, proxy=None) as connection:
+            async with connect(
+                url, ssl=context, server_hostname=names.SCHEDULER, proxy=None, open_timeout=BOUND_S
+            ) as connection:
                 await connection.send(wire.encode(hello))
                 welcome = wire.to_agent(self._frame(await connection.recv()))
                 assert isinstance(welcome, wire.Welcome)

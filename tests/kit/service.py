@@ -90,11 +90,11 @@ class Cluster:
 class Running:
     """A running service and how to talk to it."""
 
-    def __init__(self, cluster: Cluster, service: Service, log: StringIO) -> None:
+    def __init__(self, cluster: Cluster, service: Service, log: StringIO, *, still: bool = False) -> None:
         self.cluster = cluster
         self.service = service
         self.log = log
-        self._passed = PassedTime(service)
+        self._passed = PassedTime(service, still=still)
         self.http = aiohttp.ClientSession(
             "http://localhost", connector=aiohttp.UnixConnector(str(cluster.socket)), timeout=_patience()
         )
@@ -192,25 +192,34 @@ class Running:
             max_size=wire.MAX_FRAME_BYTES,
             compression=None,
             proxy=None,
+            open_timeout=BOUND_S,
             close_timeout=1,
         ) as connection:
             yield connection
 
 
 class PassedTime:
-    """The time of a service's rules: from the first second that a test lets go by it stands still but for these."""
+    """The time of a service's rules: it stands still but for the seconds that a test lets go by, from the first on.
 
-    def __init__(self, service: Service) -> None:
+    ``still``: from the service's start on. (Timers go by real time as well, either way.)
+    """
+
+    def __init__(self, service: Service, *, still: bool) -> None:
         self._shell = service.shell
         self._now_s: float | None = None
         self._passed_s = 0.0
         self._due_s: dict[asyncio.TimerHandle, float] = {}
+        if still:
+            self._stand(service.book.now_s())
+
+    def _stand(self, now_s: float) -> None:
+        self._now_s = now_s
+        self._shell.now_s = lambda: self._now_s or 0.0
 
     def second(self) -> None:
         """A second goes by: what is due by then comes, and so does a tick."""
         if self._now_s is None:
-            self._now_s = self._shell.now_s()
-            self._shell.now_s = lambda: self._now_s or 0.0
+            self._stand(self._shell.now_s())
         timers = self._shell._timers
         for timer in timers.values():
             self._due_s.setdefault(timer, timer.when() + self._passed_s)
@@ -366,12 +375,17 @@ class Agent(Player):
 
 
 @asynccontextmanager
-async def running(cluster: Cluster, *, take_over: bool = False, record: Path | None = None) -> AsyncIterator[Running]:
-    """The cluster's service, started; stopped in the end. ``record``: where its inputs are kept."""
+async def running(
+    cluster: Cluster, *, take_over: bool = False, record: Path | None = None, still: bool = False
+) -> AsyncIterator[Running]:
+    """The cluster's service, started; stopped in the end. ``record``: where its inputs are kept.
+
+    ``still``: no time goes by for its rules but what ``passes``, so that no lease runs out while the machine is slow.
+    """
     log = StringIO()
     service = Service(cluster.config, Log(log, people=False), take_over=take_over, record=record)
     await service.start()
-    run = Running(cluster, service, log)
+    run = Running(cluster, service, log, still=still)
     try:
         yield run
     finally:

@@ -81,7 +81,8 @@ def test_a_holder_that_is_killed_takes_all_with_it_and_any_command_cleans_up(tie
         bench.down()
     else:
         assert "had crashed; what it left is removed" in ended
-    wait_for(lambda: gone(bench), f"nothing to be left, was {bench.left()}", 10)
+    wait_for(lambda: gone(bench), f"nothing to be left, was {bench.left()}")
+    assert bench.left() == []
 
 
 def test_down_ends_what_ignores_every_signal(tiered_bench: Tiered) -> None:

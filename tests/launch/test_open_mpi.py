@@ -103,7 +103,7 @@ def test_a_rank_that_is_killed_while_it_starts_ends_the_job_and_is_named(
         after = f"(sleep {moment_ms / 1000}; kill -9 $$) &"
         rank = f'[ "$OMPI_COMM_WORLD_RANK" != {culprit} ] || {after} exec {system.program} wait {culprit}'
         script = ["sh", "-c", '"$@"; echo "ended $?"', "script", system.mpirun, "sh", "-c", rank]
-        ended = system.hosts.run(1, script, system.hosts.job(tasks), timeout_s=20)
+        ended = system.hosts.run(1, script, system.hosts.job(tasks), timeout_s=120)
         assert ended.out.endswith("ended 137\n"), f"killed after {moment_ms} ms: {ended}"
         found = diagnose(ended.err.encode(), system.hosts.peers_of(tasks))
         assert found is not None, f"killed after {moment_ms} ms: {ended}"

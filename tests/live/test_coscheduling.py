@@ -23,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("live")
 PULSE = f"{shlex.quote(sys.executable)} -P -m cosched.programs.pulse --grain-ms 1"
 COMPUTES = f"exec {PULSE} --receive none"
 _LONG_S = 90
+_LIMIT_S = 900.0  # none of these jobs is to end by itself
 _TYPIST = """
 import os, pty, time
 keys, program = pty.openpty()
@@ -58,8 +59,8 @@ def on_shared(shared: Lab) -> Iterator[Jobs]:
 def beside(jobs: Jobs, script: str, **wishes: object) -> int:
     """A job of two tasks beside one that only computes on each node."""
     for _ in range(2):
-        jobs.becomes(jobs.submit(COMPUTES, tasks=1), "running")
-    job_id = jobs.submit(script, tasks=2, **wishes)
+        jobs.becomes(jobs.submit(COMPUTES, tasks=1, time_limit_s=_LIMIT_S), "running")
+    job_id = jobs.submit(script, tasks=2, time_limit_s=_LIMIT_S, **wishes)
     job = jobs.becomes(job_id, "running")
     assert [share.tasks for share in job.nodes] == [1, 1]
     return job_id
@@ -103,7 +104,7 @@ def raised(client: Client) -> dict[str, float]:
 def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     before = raised(client)
-    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block", time_limit_s=300.0)
+    job_id = beside(on_shared, f"exec mpirun {PULSE} --receive block")
 
     def seen() -> bool:
         found = coscheduling(client, job_id)
@@ -129,7 +130,7 @@ def test_a_blocking_job_is_raised_when_messages_come_and_all_is_undone(shared: L
 def test_what_ranks_of_one_node_tell_each_other_is_said_to_be_unseen(shared: Lab, on_shared: Jobs) -> None:
     """A job's environment has Open MPI use TCP there too, so that messages are seen; this one wants it otherwise."""
     client = on_shared.client
-    job_id = on_shared.submit(f"exec mpirun --mca btl vader,tcp,self {PULSE}", tasks=4)
+    job_id = on_shared.submit(f"exec mpirun --mca btl vader,tcp,self {PULSE}", tasks=4, time_limit_s=_LIMIT_S)
     on_shared.becomes(job_id, "running")
 
     def noticed() -> bool:
@@ -190,8 +191,9 @@ def test_an_owner_at_one_desk_slows_the_whole_job_and_frees_its_share_at_the_oth
 def test_a_job_that_wants_nothing_gets_nothing(shared: Lab, on_shared: Jobs) -> None:
     client = on_shared.client
     for _ in range(2):
-        on_shared.becomes(on_shared.submit(COMPUTES, tasks=1, coscheduling="none"), "running")
-    job_id = on_shared.submit(f"exec mpirun {PULSE}", tasks=2, coscheduling="none")
+        neighbour = on_shared.submit(COMPUTES, tasks=1, coscheduling="none", time_limit_s=_LIMIT_S)
+        on_shared.becomes(neighbour, "running")
+    job_id = on_shared.submit(f"exec mpirun {PULSE}", tasks=2, coscheduling="none", time_limit_s=_LIMIT_S)
     wait_for(lambda: on_shared.client.job(job_id).state == "running", "the job", _LONG_S)
 
     def known() -> bool:

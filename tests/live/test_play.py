@@ -42,9 +42,10 @@ WORK = {(1, 1): 4, (1, 2): 6, (1, 4): 8, (2, 1): 5}
 SITTING = [(3, 1)] * 4
 
 
-def written(tmp_path: Path, jobs: list[tuple[int, int]], limit_s: int) -> None:
+def written(tmp_path: Path, jobs: list[tuple[int, int]], limit_s: int, gap_s: int = 0) -> None:
+    """``gap_s``: the fifth comes so much later."""
     lines = [
-        f"{at} {10 * at} -1 20 {tasks} -1 -1 {tasks} {limit_s} -1 1 1 1 {program} -1 -1 -1 -1"
+        f"{at} {10 * at + gap_s * (at > 4)} -1 20 {tasks} -1 -1 {tasks} {limit_s} -1 1 1 1 {program} -1 -1 -1 -1"
         for at, (program, tasks) in enumerate(jobs, 1)
     ]
     (tmp_path / "log.swf").write_text("\n".join(["; MaxProcs: 4", *lines, ""]))
@@ -103,7 +104,7 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
 def test_a_play_of_real_jobs_that_was_killed_goes_on_and_all_of_their_work_is_done(
     begin: Begin, client: Client, tmp_path: Path
 ) -> None:
-    written(tmp_path, JOBS, 40)
+    written(tmp_path, JOBS, 40, gap_s=200)  # ten seconds, in which it is killed
     with begin() as playing:
         wait_for(lambda: len(submitted(tmp_path)) >= 4, "four jobs to be submitted")
         playing.kill()

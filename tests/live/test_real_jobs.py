@@ -95,7 +95,7 @@ def test_every_process_is_in_the_jobs_groups_and_cancel_ends_them_all(lab: Lab, 
     assert len(ours) >= 8  # a shell and a sleep on each of four nodes, and what launched them
     assert ours <= inside
     jobs.client.cancel(job_id)
-    job = jobs.ended(job_id, 20)
+    job = jobs.ended(job_id)
     assert job.state == "cancelled"
     assert not set().union(*groups_of(lab, job_id).values())
     assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
@@ -151,8 +151,8 @@ def test_explain_tells_the_decision_that_was_recorded(jobs: Jobs) -> None:
     assert waiting.reason.why == "not_enough_free"
     assert waiting.reason.numbers["free_procs"] == 0
     jobs.client.cancel(first)
-    assert jobs.ended(first, 20).state == "cancelled"
-    assert jobs.ended(second, 30).state == "completed"
+    assert jobs.ended(first).state == "cancelled"
+    assert jobs.ended(second).state == "completed"
 
 
 def test_the_journal_decided_again_gives_the_same_instructions(lab: Lab, jobs: Jobs) -> None:

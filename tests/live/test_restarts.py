@@ -42,7 +42,7 @@ class Bench:
             f"echo $COSCHED_JOB_ID >> {self.shared}/{name}-$COSCHED_JOB_ID\n"
             f"mpirun sh -c 'echo up; read go <{gate}; echo down' || exit 9"
         )
-        jobs = [self.jobs.submit(script, tasks=2) for _ in range(4)]
+        jobs = [self.jobs.submit(script, tasks=2, time_limit_s=900.0) for _ in range(4)]
         for job_id in jobs:
             self.jobs.becomes(job_id, "running")
             until(lambda job_id=job_id: self.jobs.output(job_id).count("up") == 2, f"ranks of {job_id}")  # type: ignore[misc]

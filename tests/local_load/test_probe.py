@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +57,14 @@ def test_every_call_is_made_and_measured(start: Start) -> None:
 
 def test_what_calls_take_has_the_order_of_what_they_do(start: Start) -> None:
     """To start a program takes longer than to open a file, that longer than to ask for a number; a burst its ms."""
-    probed = start(("getpid", "open", "spawn", "burst"), 100.0, seconds=3.0).end()
-    typical = {call: float(np.median([each[2] for each in samples])) for call, samples in probed.samples.items()}
+    calls = ("getpid", "open", "spawn", "burst")
+
+    def measured() -> dict[str, list[int]]:
+        probed = start(calls, 100.0, seconds=3.0).end()
+        made = {call: [own_ns for _, _, own_ns, made in probed.samples[call] if made] for call in calls}
+        return made if min(map(len, made.values())) >= 5 else {}  # else it could not run: once more
+
+    typical = {call: float(np.median(own_ns)) for call, own_ns in wait_for(measured, "some of each").items()}
     assert typical["getpid"] < typical["open"] < typical["spawn"]
     assert 300_000 < typical["burst"] < 30_000_000
 
@@ -103,8 +109,12 @@ def test_a_probe_that_was_stopped_counts_every_moment_that_it_missed(start: Star
     late = [each for each in samples if each[1] > 100_000_000]
     assert len(late) > 500
     skipped = [each for each in samples if not each[3]]
-    assert 300 < len(skipped) < len(late)
+    assert len(skipped) > 300
     assert all(each[1] > 1_000_000_000 for each in skipped)
+    # who is made is in time, but for one that was under way when the probe was stopped
+    far_too_late = [each[3] and each[1] > 1_100_000_000 for each in samples]
+    assert not any(before and after for before, after in pairwise(far_too_late))
+    assert sum(far_too_late) < 10
 
 
 def probed_has_begun(pid: int) -> bool:

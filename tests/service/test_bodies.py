@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from kit.service import Running
+from kit.waiting import BOUND_S
 
 from node_agent.guard.protocol import MAX_PACKET_BYTES
 from space_scheduler.service.access.problems import Refusal
@@ -21,7 +22,7 @@ async def answered(service: Running, head: str, body: bytes = b"", path: str = "
     reader, writer = await asyncio.open_unix_connection(str(service.cluster.socket))
     writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n".encode() + body)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             answer = await reader.read()
     finally:
         writer.close()
@@ -62,7 +63,7 @@ async def test_long_bodies_that_never_end_are_few(service: Running) -> None:
         each.sendall(head + b"[")
         unfinished.append(each)
     # one is read and four wait: whichever are there, one more is too many as soon as all are
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         while (answer := await answered(service, f"Content-Length: {bodies.SHORT_BYTES + 1}\r\n"))[0] != 429:
             pass
     assert "5 long bodies of" in answer[1]

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from kit.service import ME, Cluster, Running
+from kit.waiting import BOUND_S
 
 from cosched.wire import messages as wire
 
@@ -33,7 +34,7 @@ class TestOthers:
             pytest.skip("needs root, to be another user")
         nobody = pwd.getpwnam("nobody")
         as_nobody = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
-        call = ["curl", "-sS", "-m", "20", "-w", "\n%{http_code}", "--unix-socket", str(service.cluster.socket)]
+        call = ["curl", "-sS", "-m", f"{BOUND_S}", "-w", "\n%{http_code}", "--unix-socket", str(service.cluster.socket)]
         *options, path = arguments
         whole = [*as_nobody, *call, *options, f"http://localhost{path}"]
         loop = asyncio.get_running_loop()

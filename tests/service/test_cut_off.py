@@ -38,7 +38,7 @@ async def states(service: Running) -> dict[str, str]:
 async def test_jobs_wholly_there_go_on_and_are_adopted_others_are_lost_and_nothing_starts_there(
     make_cluster: Callable[..., Cluster],
 ) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         stays = await inside(service)
         across = await service.submit(tasks=2, components=[1, 1])
@@ -69,7 +69,7 @@ async def test_jobs_wholly_there_go_on_and_are_adopted_others_are_lost_and_nothi
 
 
 async def test_a_job_that_asked_for_it_runs_again(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         across = await service.submit(tasks=2, components=[1, 1], requeue=True)
         await service.job_in(across, "running")
@@ -82,7 +82,7 @@ async def test_a_job_that_asked_for_it_runs_again(make_cluster: Callable[..., Cl
 
 
 async def test_one_node_alone_is_lost_with_its_jobs(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, third = await up(stack, service, "n1", "n2", "n3")
         job_id = await inside(service)
         await service.passes(6, first, third)
@@ -91,7 +91,7 @@ async def test_one_node_alone_is_lost_with_its_jobs(make_cluster: Callable[..., 
 
 
 async def test_a_node_that_does_not_come_back_with_its_lab_is_lost(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         job_id = await inside(service)
         await service.passes(6, first)
@@ -107,7 +107,7 @@ async def test_a_node_that_does_not_come_back_with_its_lab_is_lost(make_cluster:
 async def test_a_job_cancelled_meanwhile_is_ended_there_when_the_lab_is_back(
     make_cluster: Callable[..., Cluster],
 ) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         job_id = await inside(service)
         await service.passes(6, first)
@@ -118,7 +118,7 @@ async def test_a_job_cancelled_meanwhile_is_ended_there_when_the_lab_is_back(
 
 
 async def test_an_operator_who_removes_a_node_of_it_ends_the_wait(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s", operators=[ME])) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s", operators=[ME]), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         job_id = await inside(service)
         await service.passes(6, first)
@@ -128,7 +128,7 @@ async def test_an_operator_who_removes_a_node_of_it_ends_the_wait(make_cluster: 
 
 
 async def test_it_is_not_waited_for_longer_than_it_may_run(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s")) as service, AsyncExitStack() as stack:
+    async with running(make_cluster(lease="5s"), still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         job_id = await service.submit(tasks=3, time_limit_s=10)
         await service.job_in(job_id, "running")
@@ -144,12 +144,12 @@ async def test_a_scheduler_that_is_started_anew_meanwhile_waits_for_it_too(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster(lease="5s")
-    async with running(cluster) as service, AsyncExitStack() as stack:
+    async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         first, _, _ = await up(stack, service, "n1", "n2", "n3")
         job_id = await inside(service)
         await service.passes(6, first)
         assert await states(service) == {"n1": "up", "n2": "lost", "n3": "lost"}
-    async with running(cluster) as service, AsyncExitStack() as stack:
+    async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         (first,) = await up(stack, service, "n1")
         await service.passes(7, first)
         assert (await service.job(job_id)).state == "running"
@@ -161,7 +161,7 @@ async def test_a_scheduler_that_is_started_anew_meanwhile_waits_for_it_too(
 
 
 async def test_in_a_cluster_of_one_lab_all_silent_nodes_are_lost(make_cluster: Callable[..., Cluster]) -> None:
-    async with running(make_cluster(lease="5s")) as service, service.agent("n1"), service.agent("n2"):
+    async with running(make_cluster(lease="5s"), still=True) as service, service.agent("n1"), service.agent("n2"):
         await service.until(lambda: all(service.service.book.entry(each).size for each in ("n1", "n2")), "up")
         job_id = await service.submit(tasks=4)
         await service.job_in(job_id, "running")

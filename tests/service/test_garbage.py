@@ -4,6 +4,8 @@ import asyncio
 import gc
 import weakref
 
+from kit.waiting import BOUND_S
+
 from cosched.garbage import not_looked_for
 from space_scheduler.service.garbage import looked_for_seldom
 
@@ -25,7 +27,7 @@ async def test_what_has_grown_old_is_looked_through_by_the_clock_alone() -> None
             list[int]((1,)).append(2)
         assert gone() is not None
         assert gc.get_stats()[2]["collections"] == looks
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while gone() is not None:
                 await asyncio.sleep(0.01)
     assert gc.get_threshold() == before

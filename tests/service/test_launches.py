@@ -177,7 +177,7 @@ async def test_cancel_while_it_runs(service: Running) -> None:
 
 async def test_a_lost_node_ends_its_jobs_and_its_neighbours_part(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(lease="5s")
-    async with running(cluster) as service, AsyncExitStack() as stack:
+    async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         first, _ = await up(stack, service, "n1", "n2")
         job_id = await service.submit(tasks=4)
         await service.job_in(job_id, "running")
@@ -293,11 +293,11 @@ class TestRestart:
         self, make_cluster: Callable[..., Cluster]
     ) -> None:
         cluster = make_cluster(lease="5s")
-        async with running(cluster) as service, service.agent("n1"):
+        async with running(cluster, still=True) as service, service.agent("n1"):
             await joined(service, "n1")
             job_id = await service.submit()
             await service.job_in(job_id, "running")
-        async with running(cluster) as service:
+        async with running(cluster, still=True) as service:
             await service.passes(6)
             done = await service.job_in(job_id, "node lost")
             assert done.failure is not None

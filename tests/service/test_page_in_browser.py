@@ -26,6 +26,7 @@ from cosched.model.job import Job
 from cosched.model.node import Presence
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
+from space_scheduler.service.page import streams
 
 #: In one process, so that they share one browser.
 pytestmark = [pytest.mark.system("chromium"), pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -285,7 +286,10 @@ async def test_a_long_reason_breaks_no_other_word(browser: Chromium, cluster: Cl
         assert set(lines) == {1}
 
 
-async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(browser: Chromium, cluster: Cluster) -> None:
+async def test_what_is_shown_is_as_of_when_the_service_was_heard_last(
+    browser: Chromium, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "STILL_THERE_S", 3600.0)  # so that it is not heard again ten minutes later
     async with shown(browser, cluster) as page:
         said = "document.getElementById('state').innerText"
         ahead = "const now = Date.now; self.ahead = 0; Date.now = () => now() + self.ahead; 0"

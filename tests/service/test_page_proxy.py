@@ -40,6 +40,9 @@ async def browser(proxy: PageProxy) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
+MAIN = b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
 async def asked(proxy: PageProxy, request: bytes) -> bytes:
     """What is answered to these bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
@@ -196,23 +199,36 @@ async def test_long_heads_are_refused(proxy: PageProxy) -> None:
     assert head.startswith(b"HTTP/1.0 431 ")
 
 
+def filled(proxy: PageProxy) -> list[socket.socket]:
+    """Three who connect and say nothing."""
+    return [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(3)]
+
+
+async def until_served(proxy: PageProxy) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while not (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 200 "):
+            await asyncio.sleep(0.05)
+
+
 async def test_connections_are_bounded(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(page._Handler, "timeout", 2 * BOUND_S)
+    with PageProxy(Transport(str(service.cluster.socket))) as few:
+        idle = filled(few)
+        assert await asked(few, MAIN) == b"", "they are accepted in the order in which they connect"
+        for each in idle:
+            each.close()
+        await until_served(few)
+
+
+async def test_who_says_nothing_keeps_no_place(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "_MOST_CONNECTIONS", 3)
     monkeypatch.setattr(page._Handler, "timeout", 0.3)
     with PageProxy(Transport(str(service.cluster.socket))) as few:
-        idle = [socket.create_connection(("127.0.0.1", few.port)) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        assert await asked(few, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+        idle = filled(few)
+        await until_served(few)
         for each in idle:
             each.close()
-
-        async def served() -> bool:
-            answered = await asked(few, b"GET /page/static/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            return answered.startswith(b"HTTP/1.0 200 ")
-
-        async with asyncio.timeout(BOUND_S):
-            while not await served():
-                await asyncio.sleep(0.05)
 
 
 async def test_a_service_that_is_gone_is_told(proxy: PageProxy, service: Running) -> None:

@@ -56,9 +56,9 @@ async def test_what_differed_is_told_node_by_node(cluster: Cluster) -> None:
 
 async def test_a_node_that_does_not_come_back_is_told_too(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(lease="5s")
-    async with running(cluster) as service, service.agent("n1"):
+    async with running(cluster, still=True) as service, service.agent("n1"):
         await joined(service, "n1")
-    async with running(cluster) as service:
+    async with running(cluster, still=True) as service:
         await service.passes(6)
         await service.logged("restart compared", "")
         (words,) = (await restart_document(service))["differed"]
@@ -116,7 +116,7 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
 ) -> None:
     """By a scheduler that is started anew while it is being cancelled: what the first attempt lost doesn't count."""
     cluster = make_cluster(lease="5s")
-    async with running(cluster) as service, AsyncExitStack() as stack:
+    async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         async with service.agent("n1"):
             await joined(service, "n1")
             job_id = await service.submit(requeue=True)
@@ -128,7 +128,7 @@ async def test_a_requeued_jobs_next_attempt_is_adopted_as_what_it_is(
         agent.answers = False
         await service.post(f"/v1/jobs/{job_id}/cancel")
         await agent.heard(wire.Kill)
-    async with running(cluster) as service:
+    async with running(cluster, still=True) as service:
         groups = (wire.GroupReport(job_id, 2, "running", 2),)
         async with service.agent("n1", groups=groups) as agent:
             await agent.heard(wire.Kill)

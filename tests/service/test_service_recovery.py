@@ -63,7 +63,7 @@ def test_what_was_recovered_is_told(tmp_path: Path) -> None:
         await host.post(ev.NodeJoined(Node("ant", 4, 1 << 30)))
         for procs in (1, 2, 4):
             await host.submit(Job(0, procs, SECOND, 0), SCRIPT, "ann")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while host.view().free_procs != 1:
                 await asyncio.sleep(0.002)
         await host.post(ev.JobLaunched(1))

@@ -176,7 +176,7 @@ async def test_never_more_than_half_of_the_nodes(make_cluster: Callable[..., Clu
 
 async def test_a_node_that_comes_and_goes_is_set_aside(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(lease="5s", operators=[ME])
-    async with running(cluster) as service, AsyncExitStack() as stack:
+    async with running(cluster, still=True) as service, AsyncExitStack() as stack:
         (steady,) = await up(stack, service, "n1")
         book = service.service.book
         for _ in range(3):

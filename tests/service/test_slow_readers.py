@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from itertools import count
 
 from kit.service import Cluster, running
 
@@ -41,6 +42,7 @@ async def test_who_follows_output_and_does_not_read_is_cut_off(make_cluster: Cal
         await service.job_in(job_id, "running")
         agent.spool["stdout"] = b"x" * 64 * MIB
         readers = service.service.readers
+        readers._now_s = count(0.0, 0.05).__next__  # a stall of the machine is one look, however long
         slow = asks(cluster, f"/v1/jobs/{job_id}/output?follow=1")
         await agent.heard(wire.ReadOutput)
         got = 0
@@ -82,10 +84,12 @@ async def test_a_slow_one_that_reads_is_left_alone(make_cluster: Callable[..., C
         idle = asks(cluster, f"/v1/jobs/{job_id}/output")
         client = asks(cluster, f"/v1/jobs/{job_id}/output")
         readers = service.service.readers
+        readers._now_s = count(0.0, 0.05).__next__
         taken = 0
         while not readers.cut:  # until the one that reads nothing is cut off, and then some
             taken += len(await asyncio.to_thread(client.recv, 64 << 10))
             await asyncio.sleep(0.02)
+            readers.look()
         await service.until(lambda: ended(idle), "closed")
         for _ in range(10):
             taken += len(await asyncio.to_thread(client.recv, 64 << 10))

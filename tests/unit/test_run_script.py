@@ -350,17 +350,22 @@ def test_commands_run_side_by_side(checkout: Checkout) -> None:
 
 
 def test_nobodys_environment_is_taken_from_under_him(checkout: Checkout) -> None:
-    stamp, at_work = checkout.root / ".venv/cosched-stamp", checkout.root / "at-work"
+    stamp, at_work, go = (checkout.root / each for each in (".venv/cosched-stamp", "at-work", "go"))
     checkout.put_pretender(11)
-    busy = checkout.put_pretender(12, command=f"touch {at_work}; sleep 0.5; cat {stamp}")
+    waits = f"until [ -e {go} ] || [ $((n += 1)) = 6000 ]; do sleep 0.02; done"
+    busy = checkout.put_pretender(12, command=f"touch {at_work}; {waits}; cat {stamp}")
     first = checkout.start("test", COSCHED_PYTHON="3.12")
     while not at_work.exists() and first.poll() is None:
         time.sleep(0.01)
-    second = checkout.run("test", COSCHED_PYTHON="3.11")
-    assert "waiting for another ./run" in second.stderr
-    assert "python 3.11 runs" in second.stdout
+    second = checkout.start("test", COSCHED_PYTHON="3.11")
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    go.touch()
     out, err = first.communicate(timeout=BOUND_S)
     assert f"python {busy}\n" in out, err
+    out, err = second.communicate(timeout=BOUND_S)
+    assert "waiting for another ./run" in said
+    assert "python 3.11 runs" in out, err
 
 
 # --- What must not leak in --------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sets of CPUs for jobs that run: what is there and what comes is kept to them, whoever dies meanwhile."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -194,14 +195,21 @@ def running() -> Iterator[Callable[[str], int]]:
 
 def test_without_a_controller_who_strays_is_brought_back(running: Callable[[str], int]) -> None:
     last = max(os.sched_getaffinity(0))
-    strays = f"time.sleep(0.3); os.sched_setaffinity(0, {{{last}}}); time.sleep(600)"
-    pid = running(f"import os, time; print('there', flush=True); {strays}")
+    pid = running(
+        "import os, signal, time\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "print('there', flush=True)\n"
+        "signal.sigwait([signal.SIGUSR1])\n"
+        f"os.sched_setaffinity(0, [{last}])\n"
+        "time.sleep(600)\n"
+    )
     group = Group(Prepare(1, 1, "ada", "/", 1, None, None, 0))
     sets = CpuSets(_WithoutController([pid]), {group.key: group}, 2)
     assert sets.due_us() is None
     sets.give(group, 1)
     (first,) = sets.affinity(group)
     assert cpus_of(pid) == [{first}]
+    os.kill(pid, signal.SIGUSR1)
     wait_for(lambda: cpus_of(pid) == [{last}], "the process to stray")
     sets.tick(1)
     assert cpus_of(pid) == [{first}]

@@ -81,7 +81,7 @@ def test_what_is_so_already_is_not_written(guard: RealGuard) -> None:
 
 
 def test_it_arms_by_itself_when_the_time_is_over(guard: RealGuard) -> None:
-    guard.ask({"do": "relax", "until_us": now_us() + 200_000, "epoch": 3})
+    guard.ask_lasting({"do": "relax", "epoch": 3}, 200_000)
     assert guard.event("armed") == {"event": "armed", "why": "expired"}
     assert in_kernel(guard)[0] == 1.0
     assert guard.status()["armed"] is True
@@ -94,7 +94,7 @@ def test_arming_is_an_order_too(guard: RealGuard) -> None:
 
 
 def test_an_old_epoch_and_a_moment_gone_by_are_refused(guard: RealGuard) -> None:
-    guard.ask({"do": "relax", "until_us": now_us() + US_PER_S, "epoch": 3})
+    guard.ask({"do": "relax", "until_us": now_us() + 60 * US_PER_S, "epoch": 3})
     guard.ask({"do": "arm"})
     code, story = guard.refused({"do": "relax", "until_us": now_us() + US_PER_S, "epoch": 2})
     assert (code, story) == ("stale", "relax of epoch 2; epoch 3 has been seen")
@@ -115,7 +115,7 @@ def test_a_tightened_ceiling_holds_while_armed_and_for_its_time(guard: RealGuard
     assert guard.status()["limits"]["cpus"] is None, "an empty desk has no owner in pain"
     guard.ask({"do": "arm"})
     assert guard.status()["limits"]["cpus"] == found["limits"]["cpus"]
-    guard.ask({"do": "tighten", "ratio": 0.5, "until_us": now_us() + US_PER_S // 2})
+    guard.ask_lasting({"do": "tighten", "ratio": 0.5}, US_PER_S // 2)
     wait_for(lambda: guard.status()["tight"] == 1.0, "the end of it")
     assert guard.status()["limits"]["cpus"] == whole
     assert guard.refused({"do": "tighten", "ratio": 0.5, "until_us": 1})[0] == "stale"

@@ -1,5 +1,6 @@
 """The owner's switch: parallel work stops at once and goes on, without agent and scheduler, and for nobody else."""
 
+import itertools
 import json
 import os
 import socket
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from kit.desk_socket import asked_at_desk, desk
-from kit.guards import US_PER_S, RealGuard, alive, places
+from kit.guards import MIB, US_PER_S, RealGuard, alive, places
 from kit.waiting import BOUND_S, wait_for
 
 from cosched.linux.process import boottime_us
@@ -139,7 +140,7 @@ def test_a_job_that_forks_all_the_time_stops_each_time(guard: RealGuard) -> None
     state = kernel_file(guard, "freezer.state", "cgroup.events")
     for _ in range(60):
         desk(guard, "pause")
-        wait_for(lambda: state.read_text().split()[-1] in {"FROZEN", "1"}, "all its processes to stand still", 10)
+        wait_for(lambda: state.read_text().split()[-1] in {"FROZEN", "1"}, "all its processes to stand still")
         desk(guard, "resume")
 
 
@@ -166,15 +167,27 @@ def test_a_pause_with_an_end_ends_by_itself_and_the_second_replaces_the_first(gu
 
 
 def test_a_jobs_time_limit_does_not_run_while_it_is_paused(guard: RealGuard) -> None:
-    guard.prepare(limit_us=3 * US_PER_S, grace_us=0)
-    guard.shell(COUNT)
-    grows(guard)
+    guard.prepare(limit_us=600 * US_PER_S)
+    guard.shell("exec sleep 1000")
     before_us = guard.listed()["deadline_us"]
-    desk(guard, "pause", seconds=4)
-    guard.event("desk")
-    guard.event("desk")
+    limit_us, jobs = 3 * US_PER_S, itertools.count(2)
+
+    def paused_in_time() -> int:
+        """A job whose limit is less than the pause, and was not over before that began (0 if it may have been)."""
+        job = next(jobs)
+        guard.prepare(job, limit_us=limit_us, grace_us=0, memory_bytes=16 * MIB)
+        begun_us = boottime_us()
+        guard.shell("exec sleep 1000", job=job)
+        desk(guard, "pause", seconds=4)
+        if boottime_us() < begun_us + limit_us:
+            return job
+        desk(guard, "resume")
+        return 0
+
+    job = wait_for(paused_in_time, "a pause that begins before the limit is over")
+    guard.event("desk", paused="", pauses=guard.status()["pauses"])
     assert guard.listed()["deadline_us"] >= before_us + 4 * US_PER_S
-    assert guard.event("exited", n=0)["cause"] == "limit"
+    assert guard.event("exited", job=job, n=0)["cause"] == "limit"
 
 
 def test_what_is_paused_can_be_killed(any_guard: RealGuard) -> None:

@@ -19,6 +19,14 @@ DEAF = "trap '' TERM; echo deaf $$; while :; do sleep 0.1; done"
 KILL = {"do": "kill", "job": 1, "attempt": 1}
 
 
+def deaf_to_its_limit(guard: RealGuard) -> int:
+    """Who ignores SIGTERM, as command 1 of job 1, whose limit runs from the start of command 0: only then."""
+    guard.shell(DEAF, n=1)
+    (pid,) = guard.told("deaf")
+    guard.shell("exec sleep 1000")
+    return pid
+
+
 def test_daemons_that_left_their_session_are_counted_and_killed(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare()
@@ -102,8 +110,8 @@ def test_a_second_order_can_shorten_the_grace(any_guard: RealGuard) -> None:
 def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare(limit_us=2 * US_PER_S, grace_us=200_000)
-    guard.shell(DEAF)
-    exited = guard.event("exited", n=0)
+    deaf_to_its_limit(guard)
+    exited = guard.event("exited", n=1)
     assert (exited["signal"], exited["cause"]) == (9, "limit")
     guard.event("empty", job=1)
     assert guard.listed()["ending"] == "limit"
@@ -112,13 +120,12 @@ def test_a_limit_ends_a_job_that_ignores_it(any_guard: RealGuard) -> None:
 def test_a_limit_holds_when_the_agent_has_gone(any_guard: RealGuard) -> None:
     guard = any_guard
     guard.prepare(limit_us=2 * US_PER_S, grace_us=100_000)
-    guard.shell(DEAF)
-    (pid,) = guard.told("deaf")
+    pid = deaf_to_its_limit(guard)
     guard.hang_up()
     wait_for(lambda: not alive(pid), "the job's end")
     guard.client()
     wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
-    (command,) = guard.listed()["commands"]
+    (command,) = [each for each in guard.listed()["commands"] if each["n"] == 1]
     assert (command["signal"], command["cause"]) == (9, "limit")
 
 
@@ -290,16 +297,17 @@ def test_an_end_while_no_guard_is_there_is_not_lost(any_guard: RealGuard) -> Non
 
 def test_a_limit_holds_over_the_guards_death(any_guard: RealGuard) -> None:
     guard = any_guard
+    guard.prepare(job=2, limit_us=600 * US_PER_S)
+    guard.shell("exec sleep 1000", job=2)
     guard.prepare(limit_us=3 * US_PER_S, grace_us=100_000)
-    guard.shell(DEAF)
-    (pid,) = guard.told("deaf")
-    deadline_us = guard.listed()["deadline_us"]
+    pid = deaf_to_its_limit(guard)
+    deadline_us = guard.listed(2)["deadline_us"]
     guard.kill()
     guard.start()
-    assert guard.listed()["deadline_us"] == deadline_us
+    assert guard.listed(2)["deadline_us"] == deadline_us
     wait_for(lambda: not alive(pid), "the job's end")
     wait_for(lambda: guard.listed()["state"] == "ended", "the group's end")
-    assert guard.listed()["commands"][0]["cause"] == "limit"
+    assert [each["cause"] for each in guard.listed()["commands"]] == ["limit", "limit"]
 
 
 def test_a_missing_record_is_unknown_and_a_strange_group_is_left_alone(guard: RealGuard) -> None:

@@ -206,24 +206,21 @@ class PassedTime:
 
     def __init__(self, service: Service, *, still: bool) -> None:
         self._shell = service.shell
-        self._now_s: float | None = None
         self._passed_s = 0.0
         self._due_s: dict[asyncio.TimerHandle, float] = {}
         if still:
-            self._stand(service.book.now_s())
+            self._stand_at(service.book.now_s())
 
-    def _stand(self, now_s: float) -> None:
-        self._now_s = now_s
-        self._shell.now_s = lambda: self._now_s or 0.0
+    def _stand_at(self, now_s: float) -> None:
+        self._shell.now_s = lambda: now_s
 
     def second(self) -> None:
         """A second goes by: what is due by then comes, and so does a tick."""
-        if self._now_s is None:
-            self._stand(self._shell.now_s())
         timers = self._shell._timers
         for timer in timers.values():
             self._due_s.setdefault(timer, timer.when() + self._passed_s)
-        self._now_s, self._passed_s = self._now_s + 1.0, self._passed_s + 1.0
+        self._stand_at(self._shell.now_s() + 1.0)
+        self._passed_s += 1.0
         for key, timer in list(timers.items()):
             if self._due_s[timer] <= asyncio.get_running_loop().time() + self._passed_s:
                 timer.cancel()

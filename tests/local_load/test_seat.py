@@ -179,9 +179,10 @@ def test_a_profile_is_held_for_five_minutes(profile: str, seed: str) -> None:
 def test_what_he_says_of_cpu_and_memory_is_what_the_kernel_accounts() -> None:
     with user("--profile", "internet", "--seconds", "600", "--json", "--memory", "512MiB") as process:
         wait_until_he_types(process)
-        wait_for(lambda: cpu_of(process.pid, "user", "editor") > 0.6, "some CPU", 90)
+        start_s = cpu_of(process.pid, "user", "editor")  # Python, and calibration: not what he does
+        wait_for(lambda: cpu_of(process.pid, "user", "editor") > start_s + 0.6, "some CPU")
+        kernel_s = cpu_of(process.pid, "user", "editor") - start_s
         held = sum(pss(pid) for pid in below(process.pid))
-        kernel_s = cpu_of(process.pid, "user", "editor")
         process.terminate()
         document = told(process)
     memory = document["targets"]["memory"]
@@ -189,8 +190,8 @@ def test_what_he_says_of_cpu_and_memory_is_what_the_kernel_accounts() -> None:
     assert held == pytest.approx(memory["target_bytes"], rel=0.05)
     assert memory["achieved_bytes"] == pytest.approx(memory["target_bytes"], rel=0.05)
     said_s = document["targets"]["cpu"]["achieved_share"] * document["present_s"]
-    # the kernel's figure has the start too (Python, calibration), and stops before his last moments
-    assert 0.2 * kernel_s < said_s < kernel_s + 3.0
+    # the kernel's figure may have some of the start still, and stops before his last moments
+    assert 0.5 * kernel_s < said_s < kernel_s + 3.0
 
 
 def cpu_of(pid: int, *names: str) -> float:

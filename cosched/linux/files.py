@@ -37,6 +37,11 @@ def write(path: str, text: str) -> None:
         os.close(fd)
 
 
+def is_noexec(path: str | os.PathLike[str]) -> bool:
+    """Whether the file system of that path is mounted ``noexec``: no program on it can be executed. Raises OSError."""
+    return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+
+
 def replace(name: str, text: str, dir_fd: int, *, durable: bool) -> None:
     """Write a whole file under that name in a directory of ours, or none; ``durable``: it survives a power cut."""
     fresh = f".{name}.{os.getpid()}"

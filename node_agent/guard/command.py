@@ -4,6 +4,7 @@ The order is the point. Cgroup first, so that nothing of the job is ever outside
 them; then the user, for good; and all that touches the user's files after that, with his rights alone.
 """
 
+import contextlib
 import errno
 import os
 import resource
@@ -111,7 +112,15 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str, cpus: Co
     try:
         _exec(command.argv, env)
     except OSError as error:
-        raise StepFailed("failed", f"{command.argv[0]}: {error.strerror}") from None
+        raise StepFailed("failed", f"{command.argv[0]}: {_not_executed(error)}") from None
+
+
+def _not_executed(error: OSError) -> str:
+    """Why a program was not executed: the kernel says "Permission denied" also where its file system is ``noexec``."""
+    with contextlib.suppress(OSError):
+        if error.errno == errno.EACCES and error.filename and files.is_noexec(error.filename):
+            return "its file system is mounted noexec: no program on it can be executed"
+    return error.strerror or str(error)
 
 
 def _opened(path: str, user: str) -> int:

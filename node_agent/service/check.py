@@ -20,6 +20,7 @@ from cosched.identity.names import SCHEDULER, certificate
 from cosched.linux import sessions
 from cosched.linux.check import what_can
 from cosched.linux.devices import Devices
+from cosched.linux.files import is_noexec
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
@@ -48,6 +49,7 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield from _identity(config)
     yield _scheduler(config)
     yield _port(config)
+    yield _scripts(config)
     yield _rsh(config)
     yield from _enforcement(config)
     yield from _presence(config)
@@ -122,11 +124,25 @@ def _rsh(config: NodeConfig) -> Finding:
         return Finding("cosched-rsh", "warn", f"{python} is closed to other users: their jobs stay on one node")
     closed = []
     for place in (Path(config.paths.run), Path(config.paths.state)):
-        there = next(each for each in (place, *place.parents) if each.exists())
-        if not os.statvfs(there).f_flag & os.ST_NOEXEC:
+        there = _nearest(place)
+        if not is_noexec(there):
             return Finding("cosched-rsh", "ok", f"{place}/bin, run by {python}")
         closed.append(str(there))
     return Finding("cosched-rsh", "fail", f"no place for programs: {' and '.join(closed)} are mounted with noexec")
+
+
+def _scripts(config: NodeConfig) -> Finding:
+    """Whether jobs' scripts, which the guard puts below ``paths.state``, can be executed there."""
+    there = _nearest(Path(config.paths.state))
+    if is_noexec(there):
+        remedy = "paths.state in node.toml names another directory"
+        return Finding("job scripts", "fail", f"{there} is mounted noexec, no script can be executed there; {remedy}")
+    return Finding("job scripts", "ok", f"can be executed in {config.paths.state}/jobs")
+
+
+def _nearest(place: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    return next(each for each in (place, *place.parents) if each.exists())
 
 
 def _enforcement(config: NodeConfig) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from cosched.linux.files import is_noexec
 from cosched.wire.hostfile import hostfile, mpich_hosts, pvm_hosts
 from cosched.wire.messages import Peer
 from node_agent.core.attempt import key_name
@@ -94,7 +95,7 @@ def install_rsh(places: tuple[Path, ...]) -> Path:
     for place in places:
         place.mkdir(parents=True, exist_ok=True)
         place.chmod(0o755)
-        if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        if is_noexec(place):
             refused = f"{place} is mounted without programs (noexec)"
             continue
         witness = place / "rank_witness.py"

@@ -86,6 +86,14 @@ def test_a_source_that_is_left_out_is_not_looked_at(cluster: Cluster, monkeypatc
     assert "presence: keys" not in found
 
 
+def test_state_directory_on_noexec_mount_fails_the_check(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_node(cluster.node("a", start=False).config)
+    monkeypatch.setattr(check, "is_noexec", lambda path: True)
+    found = {each.what: each for each in check.findings(settings)}
+    assert (found["job scripts"].level, found["cosched-rsh"].level) == ("fail", "fail")
+    assert "is mounted noexec, no script can be executed there; paths.state" in found["job scripts"].found
+
+
 def test_bad_settings_are_told_by_key(cluster: Cluster) -> None:
     node = cluster.node("a", start=False)
     text = node.config.read_text()

@@ -166,6 +166,17 @@ def test_a_short_demo_of_an_ordinary_user_ends_well_and_leaves_nothing(users_pla
     short(users_place, tier, *(["--tier", "3"] if tier == 3 else []))
 
 
+@pytest.mark.slow
+def test_short_demo_of_root_ends_well_where_run_is_noexec(place: Place) -> None:
+    need_tier(1)
+    place.runtime = Path("/run", place.runtime.parent.name)
+    steps = (
+        'mount -t tmpfs -o nosuid,nodev,noexec tmpfs /run; "$@"; test -z "$(ls -A /run; grep " /run/" /proc/mounts)"'
+    )
+    place.argv = ["unshare", "-m", "sh", "-ec", steps, "sh", *place.argv]
+    short(place, 1)
+
+
 def short(place: Place, tier: int, *options: str) -> None:
     told = told_by(place, "--short", *options)
     if not of_tier(tier, told):

@@ -31,6 +31,7 @@ from cosched.apps.lab.plan import (
     HEAD,
     HEAD_ADDRESS,
     LINK_SOCKET,
+    NOEXEC_REMEDY,
     PEER_PORT,
     RUN,
     USER_PORT,
@@ -172,6 +173,10 @@ def _node_in_namespaces(plan: LabPlan, node: Node, line: socket.socket) -> None:
     os.close(namespace)
     listener = control.listen(node.control)
     rooms.furnish(node.name, str(plan.path("hosts")), (*plan.keep, node.directory, str(plan.path("api"))))
+    try:  # jobs' scripts and their private /tmp lie there; what is looked at from outside lies beside it
+        rooms.allow_programs(f"{node.directory}/state/jobs")
+    except OSError as error:
+        raise OSError(0, f"{node.directory} is mounted noexec; {kernel.told(error)}; remedy: {NOEXEC_REMEDY}") from None
     os.makedirs(RUN, exist_ok=True)  # the client looks there first
     os.symlink(plan.path("api", "scheduler.sock"), f"{RUN}/scheduler.sock")
     line.recv(16)

@@ -30,6 +30,7 @@ from cosched.apps.lab.plan import (
     MAX_NODES,
     MAX_RATE_BIT_S,
     NETWORK,
+    NOEXEC_REMEDY,
     SCHEDULER_PORT,
     LabPlan,
     Node,
@@ -40,6 +41,7 @@ from cosched.apps.lab.plan import (
 from cosched.client import places
 from cosched.config.units import rate_text
 from cosched.errors import BadInput, Failed, NoAnswer
+from cosched.linux.files import is_noexec
 from local_load.profile import find, seated
 from local_load.schedule import recorded
 
@@ -178,6 +180,11 @@ class Making:
                 self._say(self._note)
             if self._wanted.tier and possible.tier > self._wanted.tier:
                 raise Failed(f"tier {self._wanted.tier} cannot be had here: {possible.why}; remedy: {possible.remedy}")
+            if possible.tier == 3 and is_noexec(self._directory):
+                raise Failed(
+                    f"{self._directory} is mounted noexec: no job's script could be executed there, and without "
+                    f"namespaces ({possible.why}) nothing can be mounted over it; remedy: {NOEXEC_REMEDY}"
+                )
             plan = self._plan(possible, cookie)
             told |= {"settings": asdict(plan.settings), "memory_bytes": plan.memory_bytes}
             told |= {"network": NETWORK if plan.tier < 3 else "", "scheduler_address": plan.scheduler_address}

@@ -16,6 +16,8 @@ AGENTS: Final = "agents"
 #: What capped nodes have together of this machine; the rest is for guards, agents and scheduler.
 _CAPPED_PART: Final = 0.85
 NETWORK: Final = "10.77.0.0/24"
+#: What helps where the lab's directory is mounted noexec and nothing can be mounted over a part of it.
+NOEXEC_REMEDY: Final = "COSCHED_RUNTIME_DIR=DIR, with a directory of a file system that is mounted without noexec"
 #: What nodes of their own have at the same place: Open MPI tells its daemons on other nodes paths of the first.
 RUN: Final = "/run/cosched"
 HEAD_ADDRESS: Final = "10.77.0.254"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cosched.apps.lab import kernel
+from cosched.linux import files
 from cosched.linux.namespaces import mount
 
 _PRIVATE: Final = {"/tmp": "1777", "/var/tmp": "1777", "/run": "0755"}
@@ -102,6 +103,17 @@ def own_terminals() -> None:
         mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, f"{options},gid=5")
     except OSError:  # the group tty has no number in this user namespace
         mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+
+
+def allow_programs(directory: str) -> None:
+    """Mount an executable tmpfs over a directory where its file system is ``noexec``, as /run of Debian and Ubuntu is.
+
+    The caller's mount namespace alone has it: for all others the directory stays as it was. An executable bind mount of
+    the same directory would do, too, but the kernel refuses one in a user namespace. Raises OSError.
+    """
+    os.makedirs(directory, mode=0o711, exist_ok=True)
+    if files.is_noexec(directory):
+        mount("tmpfs", directory, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0711")
 
 
 def furnish(name: str, hosts: str, keep: Iterable[str]) -> None:

@@ -3,10 +3,19 @@
 import os
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from kit.guards import DAEMON, MIB, US_PER_S, RealGuard, alive, places
+from kit.needs import need_mounts
 from kit.waiting import wait_for
+
+from cosched.apps.lab import kernel
+from cosched.apps.lab.tiers import tried
+from cosched.linux import users
+from cosched.linux.cgroups import Cgroups
+from cosched.linux.namespaces import mount
+from node_agent.guard.command import Command, Place, become
 
 
 def test_a_job_from_its_preparation_to_nothing_left(any_guard: RealGuard) -> None:
@@ -129,6 +138,22 @@ def test_what_cannot_be_executed_is_the_answer(any_guard: RealGuard) -> None:
     guard.shell("exit 0")  # the same n: nothing has been started yet
     guard.event("exited", n=0, status=0)
     assert guard.refused(guard.spawning(["true"]), guard.null()) == ("busy", "command 0 has been started already")
+
+
+def test_program_on_noexec_mount_is_refused_as_noexec(tmp_path: Path) -> None:
+    need_mounts()
+    program = tmp_path / "program"
+
+    def execute() -> None:
+        kernel.unshare(kernel.NEW_MOUNTS, "mounts")
+        mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+        mount("tmpfs", str(tmp_path), "tmpfs", kernel.MS_NOEXEC)
+        program.write_text("#!/bin/sh")
+        program.chmod(0o700)
+        place = Place(users.of_uid(os.getuid()), False, False, str(tmp_path), (), False, 0o022)
+        become(Command((str(program),), {}, "/", (0, 1, 2), None, None), place, Mock(spec=Cgroups), "job-1.1", ())
+
+    assert tried(execute) == f"{program}: its file system is mounted noexec: no program on it can be executed"
 
 
 def test_all_of_a_jobs_processes_are_in_its_group(guard: RealGuard) -> None:

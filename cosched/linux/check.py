@@ -169,7 +169,7 @@ def _try_mounts() -> str:
 def _try_switch() -> str:
     """Become another user, and find no way back."""
     try:
-        users.become(users.of_uid(65534))
+        users.become(users.of_uid(users.NOBODY))
     except (OSError, PermissionError) as error:
         return f"no: {error.strerror or error}; it needs root (security.users = self runs jobs as the agent's user)"
     return YES

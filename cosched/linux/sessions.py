@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cosched.linux.presence_reading import Reading
+from cosched.linux.users import NOBODY
 
 _GRAPHICAL = frozenset({"x11", "wayland", "mir"})
 _USER_PROCESS: Final = 7  # utmp(5)
@@ -46,17 +47,18 @@ def active(run: Path = Path("/run")) -> list[Session] | None:
 
 def local_users(run: Path = Path("/run"), dev: Path = Path("/dev")) -> set[int]:
     """Who is logged in at this very machine: active sessions, and who has its consoles. Nobody from afar."""
-    found: set[int] = set()
+    told: set[int] = set()
+    seen: set[int] = set()  # owners of files and processes, where NOBODY stands for all without a number here
     with contextlib.suppress(OSError):
-        found |= {session.uid for session in _listed(run) or ()}
+        told |= {session.uid for session in _listed(run) or ()}
     with contextlib.suppress(OSError):
-        found |= {session.uid for session in _of_utmp(_records(run))}
+        seen |= {session.uid for session in _of_utmp(_records(run))}
     with contextlib.suppress(OSError), os.scandir(dev) as entries:
         for entry in entries:
             if entry.name.startswith("tty") and entry.name[3:].isdigit():
                 with contextlib.suppress(OSError):
-                    found.add(entry.stat().st_uid)
-    return found - {-1}
+                    seen.add(entry.stat().st_uid)
+    return (told | seen - {NOBODY}) - {-1}
 
 
 def _listed(run: Path) -> list[Session] | None:

@@ -4,6 +4,8 @@ import os
 import pwd
 from typing import Final, NamedTuple
 
+#: ``nobody``, and the kernel's overflow uid: any user that has no number in this user namespace appears as it.
+NOBODY: Final = 65_534
 _NO_LOGIN: Final = frozenset({"nologin", "false"})
 
 

@@ -13,11 +13,11 @@ import contextlib
 import errno
 import os
 import socket
-import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cosched.linux import files, process
+from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
 from node_agent.guard.loop import Loop
 
@@ -34,7 +34,6 @@ _AT_ONCE: Final = 8
 _MAX_BYTES: Final = 4096
 _PATIENCE_US: Final = 5 * process.US_PER_S
 _REST_US: Final = process.US_PER_S
-_PEER: Final = struct.Struct("iII")
 _SO_PEERPIDFD: Final = 77  # socket(7)
 
 
@@ -154,7 +153,7 @@ class DeskDoors:
     def _admit(self, fresh: socket.socket, door: _Door) -> None:
         """A place, or the door: few for each user, and where all are taken, that of the first of the strangers."""
         fresh.setblocking(False)
-        pid, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        pid, uid, _ = peer_credentials(fresh)
         here = [each for each in self._guests.values() if each.door is door]
         theirs = [each for each in here if each.peer.uid == uid]
         if len(theirs) >= PLACES_OF_ONE and door is self._public and uid not in self._own:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from cosched.linux import process
+from cosched.linux.users import NOBODY
 from node_agent.guard.supervisor import close_all_but
 
-_NOBODY: Final = 65534
 #: Who is killed ends at once, but for one that waits in the kernel (a disk, a debugger): the guard does not, for it.
 _PATIENCE_US: Final = process.US_PER_S
 
@@ -33,8 +33,8 @@ def forked(name: str, keep: Iterable[int], work: Callable[[], None], cpu: int | 
         os.chdir("/")
         if os.geteuid() == 0:
             os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
         process.die_with_parent(guard)  # after that: the kernel forgets it when the user changes
         work()
     finally:

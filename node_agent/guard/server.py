@@ -7,11 +7,11 @@ import os
 import select
 import socket
 import stat
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from cosched.linux.peers import peer_credentials
 from node_agent.guard.loop import Loop
 from node_agent.guard.protocol import MAX_PACKET_BYTES, SOCKET_NAME
 from node_agent.guard.requests import Refusal, Request, decode
@@ -19,7 +19,6 @@ from node_agent.guard.requests import Refusal, Request, decode
 #: Answers and events that wait for an agent that doesn't read; beyond that it is as good as gone.
 _MAX_WAITING: Final = 4096
 _MAX_FDS: Final = 16
-_PEER: Final = struct.Struct("iII")
 
 Answer = Callable[[dict[str, Any] | Refusal], None]
 Handle = Callable[[Request, Sequence[int], Answer], None]
@@ -57,7 +56,7 @@ class Server:
             fresh, _ = self._socket.accept()
         except OSError:
             return
-        _, uid, _ = _PEER.unpack(fresh.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        uid = peer_credentials(fresh).uid
         if uid not in self._uids or self._agent is not None:
             why = "busy" if uid in self._uids else "user"
             story = "another agent is connected" if why == "busy" else f"uid {uid} may not talk to this guard"

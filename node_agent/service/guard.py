@@ -6,10 +6,10 @@ import logging
 import os
 import random
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from cosched.linux.peers import peer_credentials
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused, Message
 
@@ -86,8 +86,7 @@ class Guard:
         if self._client is None:
             return 0
         with socket.socket(fileno=os.dup(self._client.fileno())) as connection:
-            pid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        return pid
+            return peer_credentials(connection).pid
 
     async def ask(
         self,

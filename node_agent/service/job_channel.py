@@ -12,10 +12,11 @@ import socket
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from cosched.linux.peers import peer_credentials
 from node_agent.guard.budget import Budget
 from node_agent.service.complaints import Complaints
 from node_agent.service.entrance import Entrance, Place, Rules, room_for_descriptors
-from node_agent.service.unix_socket import bound_for_all, credentials
+from node_agent.service.unix_socket import bound_for_all
 
 #: Job and attempt.
 Key = tuple[int, int]
@@ -120,14 +121,14 @@ class JobChannel:
         return key in self._ranks
 
     def _whose(self, connection: socket.socket) -> Hashable:
-        pid, uid = credentials(connection)
+        pid, uid, _ = peer_credentials(connection)
         return self._lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
-        self._complain("channel", why, f"user {credentials(connection)[1]}")
+        self._complain("channel", why, f"user {peer_credentials(connection).uid}")
 
     async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
-        pid, uid = credentials(writer.get_extra_info("socket"))
+        pid, uid, _ = peer_credentials(writer.get_extra_info("socket"))
         try:
             key = await self._caller(pid, uid)
             await _hello(reader)

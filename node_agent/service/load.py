@@ -15,12 +15,12 @@ from typing import NamedTuple
 import psutil
 
 from cosched.linux import files
+from cosched.linux.users import NOBODY
 from cosched.model.node import Usage
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _SCAN_EVERY_S = 5.0
-_NOBODY = 65_534
 _SHORTEST_S = 0.05  # a period below this says nothing
 
 
@@ -115,7 +115,7 @@ class Load:
             pid = int(name)
             if pid in tasks:
                 side = 0
-            elif self._min_uid <= uid != _NOBODY and pid not in own:
+            elif self._min_uid <= uid != NOBODY and pid not in own:
                 side = 1
             else:
                 continue

@@ -25,6 +25,7 @@ import msgspec
 from cosched.errors import BadInput
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
+from cosched.linux.peers import peer_credentials
 from cosched.wire.grant import verified
 from cosched.wire.hostfile import peer_named
 from cosched.wire.messages import Peer
@@ -36,7 +37,7 @@ from node_agent.service.entrance import Entrance, Place, Rules, room_for_descrip
 from node_agent.service.groups import Groups
 from node_agent.service.job_lookup import JobLookup
 from node_agent.service.revocations import Revocations
-from node_agent.service.unix_socket import bound_for_all, credentials
+from node_agent.service.unix_socket import bound_for_all
 
 _PATIENCE_S = 10.0
 #: Of a job (or of a user in none) at the Unix socket, and of a machine at the TLS port. An asker has some 300 calls at
@@ -113,12 +114,12 @@ class RshProxy:
 
     def _asker(self, connection: socket.socket) -> Hashable:
         """The job that a caller on this node belongs to by its cgroup, else its user."""
-        pid, uid = credentials(connection)
+        pid, uid, _ = peer_credentials(connection)
         return self._job_lookup.by_cgroup(pid) or uid
 
     def _full(self, connection: socket.socket, why: str) -> None:
         """A caller without a place is told to come again."""
-        self._complain("launch", why, f"user {credentials(connection)[1]}")
+        self._complain("launch", why, f"user {peer_credentials(connection).uid}")
         connection.send(frame(Kind.AWAY, why.encode()))
 
     def _guarded(
@@ -166,7 +167,7 @@ class RshProxy:
 
     async def _caller(self, connection: socket.socket) -> tuple[int, int, int]:
         """The job and attempt that a process on this node belongs to, and its user. Raises :class:`NotAllowed`."""
-        pid, uid = credentials(connection)
+        pid, uid, _ = peer_credentials(connection)
         found = await self._job_lookup.attempt_of(pid)
         if found is None:
             raise NotAllowed("the caller is not part of a job: cosched-rsh works inside jobs only")
@@ -336,4 +337,4 @@ def _said_by(writer: asyncio.StreamWriter) -> str:
         except BadInput:
             return "a certificate of no kind"
         return f"{peer.kind} {peer.name}"
-    return f"user {credentials(writer.get_extra_info('socket'))[1]}"
+    return f"user {peer_credentials(writer.get_extra_info('socket')).uid}"

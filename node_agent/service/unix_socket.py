@@ -1,9 +1,8 @@
-"""A Unix socket that every user of this node may connect to, and what the kernel says of who does."""
+"""A Unix socket that every user of this node may connect to."""
 
 import contextlib
 import os
 import socket
-import struct
 
 
 def bound_for_all(path: str) -> socket.socket:
@@ -18,9 +17,3 @@ def bound_for_all(path: str) -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-def credentials(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end of a Unix socket."""
-    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, uid

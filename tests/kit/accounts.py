@@ -16,16 +16,21 @@ _numbers = itertools.count(1)
 
 
 @contextmanager
-def account() -> Iterator[pwd.struct_passwd]:
-    """A user with a home directory and a shell, for as long as the block lasts."""
+def account(number: int | None = None) -> Iterator[pwd.struct_passwd]:
+    """A user with a home directory and a shell, for as long as the block lasts. ``number``: its uid and gid."""
     if os.geteuid() or shutil.which("useradd") is None:
         pytest.skip("needs root and useradd, to make an ordinary user")
     name = f"cosched-{os.getpid()}-{next(_numbers)}"
-    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True, timeout=BOUND_S)
+    numbers = [] if number is None else ["--uid", str(number), "--gid", name, "--no-log-init"]
+    if number is not None:
+        subprocess.run(["groupadd", "--gid", str(number), name], check=True, timeout=BOUND_S)
     try:
+        command = ["useradd", "--create-home", "--shell", "/bin/sh", *numbers, name]
+        subprocess.run(command, check=True, capture_output=True, timeout=BOUND_S)
         yield pwd.getpwnam(name)
     finally:
-        subprocess.run(["userdel", "--remove", name], check=False, capture_output=True, timeout=BOUND_S)
+        for remove in (["userdel", "--remove", name], ["groupdel", name]):
+            subprocess.run(remove, check=False, capture_output=True, timeout=BOUND_S)
 
 
 @contextmanager

@@ -59,6 +59,12 @@ def ordinary() -> Iterator[pwd.struct_passwd]:
         yield user
 
 
+@pytest.fixture(scope="module")
+def high_numbered() -> Iterator[pwd.struct_passwd]:
+    with account(3_000_000_000) as user:
+        yield user
+
+
 def residue(lab: Lab) -> set[str]:
     """What programs can leave behind outside of processes, as each node itself sees it, and its jobs' directories."""
     look = (
@@ -108,6 +114,21 @@ def test_four_tasks_on_four_nodes_give_the_verified_answer_and_leave_nothing(
     assert result["ranks"] == 4
     assert sorted(result["hosts"]) == sorted(lab.nodes)
     wait_until_clean(lab, before)
+
+
+@pytest.mark.parametrize("system", [each for each in SYSTEMS if each.values[0] in ("open_mpi_4", "mpich")])
+def test_user_with_uid_above_2_31_runs_ranks_on_two_nodes(
+    lab: Lab, jobs: Jobs, systems: Systems, high_numbered: pwd.struct_passwd, system: str
+) -> None:
+    """The agents compare this uid with the one that the kernel reports of ``cosched-rsh`` at their sockets."""
+    script = systems.cg(system, 3000, 1)
+    with acting_as(high_numbered), lab.client() as theirs:
+        job_id = Jobs(theirs, jobs.environment).submit(f"id -u >&2\n{script}", tasks=2)
+    job = jobs.ended(job_id)
+    assert job.state == "completed", (job, jobs.error(job_id))
+    assert jobs.error(job_id).splitlines()[0] == "3000000000"
+    result = json.loads(jobs.output(job_id).splitlines()[-1])
+    assert (result["verified"], len(set(result["hosts"]))) == (True, 2)
 
 
 def names(pids: set[int]) -> set[str]:

@@ -80,6 +80,12 @@ def test_a_registry_would_be_found() -> None:
     assert registries_named("www.example.org, numpy.linalg, 3.11") == []
 
 
+def test_credentials_of_peers_are_unpacked_in_one_place() -> None:
+    """The kernel's uid is unsigned: a second place that unpacks it is a second chance to read it signed."""
+    product = ((name, text) for name, text in tracked_files() if name.split("/")[0] in PACKAGES)
+    assert [name for name, text in product if "SO_PEERCRED," in text] == ["cosched/linux/peers.py"]
+
+
 def test_no_file_knows_one_machines_paths() -> None:
     assert {name: paths for name, text in tracked_files() if (paths := private_paths(text))} == {}
 

@@ -16,10 +16,11 @@ import contextlib
 import json
 import os
 import socket
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from cosched.linux.peers import peer_credentials
 
 MAX_PACKET_BYTES: Final = 64 << 10
 MAX_ORDER_BYTES: Final = 8 << 20
@@ -105,8 +106,7 @@ def read_order(descriptor: int) -> dict[str, Any]:
 
 def may_command(connection: socket.socket) -> bool:
     """Whether the other side is root or the lab's own user."""
-    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return uid in (0, os.geteuid())
+    return peer_credentials(connection).uid in (0, os.geteuid())
 
 
 def services(path: Path) -> dict[str, str]:

@@ -11,7 +11,6 @@ import errno
 import gc
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from cosched.errors import BadInput
 from cosched.identity.tls import Peer, expiry_of, peer_of, serial_of
+from cosched.linux.peers import peer_credentials
 from space_scheduler.service.access.admission import OF_ONE_NODE, Counts, Known, Limits, Room, Turns
 from space_scheduler.service.log import Log
 
@@ -37,7 +37,6 @@ _LOOK_S: Final = 0.5
 #: (:mod:`~.garbage`).
 _LITTER: Final = 4000
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _WORDS: Final = b'{"message":"too many connections of yours, or of all users; again in 1 s"}'
 _FULL: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -149,7 +148,7 @@ class Acceptor:
     # users of this host
 
     def _local(self, connection: socket.socket, _: object) -> None:
-        _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        uid = peer_credentials(connection).uid
         if self._full(self._users, uid, first=uid == 0):
             self._refuse(f"uid {uid}", "too many connections")
             with contextlib.suppress(OSError):

@@ -4,7 +4,6 @@ import asyncio
 import pwd
 import socket
 import ssl
-import struct
 from collections.abc import Awaitable, Callable, Collection, Container
 from typing import Final
 
@@ -13,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from cosched.identity.tls import Expired, Peer, peer_of, serial_of
+from cosched.linux.peers import peer_credentials
 from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.operators import Operators
@@ -20,7 +20,6 @@ from space_scheduler.service.access.problems import Refusal
 from space_scheduler.service.access.tokens import NoToken, Tokens
 from space_scheduler.service.log import Log
 
-_CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _BEARER: Final = "bearer "
 #: For how long nobody is asked again for the name of a uid that had none.
 _UNKNOWN_LASTS_S: Final = 1.0
@@ -151,9 +150,7 @@ def _uid_of(request: web.Request) -> int:
     connection = transport.get_extra_info("socket") if transport else None
     if connection is None or connection.family != socket.AF_UNIX:
         raise Refusal(403, "who you are cannot be told from this connection")
-    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(packed)
-    return int(uid)
+    return peer_credentials(connection).uid
 
 
 def _name_of(uid: int) -> str:

@@ -258,6 +258,7 @@ def test_whole_suite_runs_on_all_cores_and_a_part_of_it_in_one_process(checkout:
     checkout.put_pretender(12)
     assert checkout.run("test", "--system").stdout == f"{WHOLE} --system\n"
     assert checkout.run("test", "--whole", "--system").stdout == f"{WHOLE} --whole --system\n"
+    assert checkout.run("test", "--second-chance=9").stdout == f"{WHOLE} --second-chance=9\n"
     quick = "python 3.12 runs: -m pytest -n auto --dist loadgroup --quick --system\n"
     assert checkout.run("test", "--quick", "--system").stdout == quick
     assert checkout.run("test", "--system", "tests/unit").stdout == "python 3.12 runs: -m pytest --system tests/unit\n"

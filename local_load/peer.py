@@ -39,6 +39,7 @@ class Peer:
         """Listen. Raises OSError."""
         self._selector = selector
         self._open: dict[socket.socket, tuple[bytearray, bytearray]] = {}
+        self._silent: dict[socket.socket, None] = {}  # in order of arrival: those that have sent nothing
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=64)
         self._listener.setblocking(False)
@@ -56,14 +57,19 @@ class Peer:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             if len(self._open) >= _CONNECTIONS:
-                connection.close()
-                return
+                if not self._silent:
+                    connection.close()
+                    return
+                self._forget(next(iter(self._silent)))
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open[connection] = bytearray(), bytearray()
+            self._silent[connection] = None
             self._selector.register(connection, selectors.EVENT_READ, lambda: self._serve(connection))
 
     def _serve(self, connection: socket.socket) -> None:
+        if connection not in self._open:  # evicted after the selector had found it ready
+            return
         asked, answer = self._open[connection]
         try:
             with contextlib.suppress(BlockingIOError):
@@ -71,6 +77,7 @@ class Peer:
                 if not data:
                     raise ConnectionError("hung up")
                 asked += data
+                self._silent.pop(connection, None)
             while len(asked) >= _HEADER.size:
                 request, wanted = _HEADER.unpack_from(asked)
                 if max(request, wanted) > _LONGEST or len(answer) > _LONGEST:
@@ -90,6 +97,7 @@ class Peer:
     def _forget(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         self._open.pop(connection, None)
+        self._silent.pop(connection, None)
         connection.close()
 
 

@@ -2,7 +2,8 @@
 
 A browser has no certificate of its user, and no Unix socket that tells who it is; this process has. It passes on GETs
 of the page and nothing else, under its user's name; what they may see wants the cookie of a one-time link (the service
-says so), for every user of this machine can connect to a port of the loopback interface.
+says so). Every user of this machine can connect to a port of the loopback interface: the kernel tells whose socket a
+connection comes from, and those of other users than this process's and root are refused before anything is read.
 """
 
 import http.client
@@ -12,10 +13,11 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from os import environ
+from os import environ, geteuid
 from pathlib import Path
-from socket import socket
+from socket import MSG_DONTWAIT, SHUT_RDWR, SHUT_WR, socket
 from socketserver import BaseServer
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -24,6 +26,7 @@ from urllib.parse import urlsplit
 from cosched.client.client import Client
 from cosched.client.transport import Transport
 from cosched.errors import Failed, NoAnswer
+from cosched.linux.peers import TcpPeers
 from cosched.model.time import humanised, us
 from cosched.wire.api import PAGE_COOKIE
 
@@ -35,6 +38,8 @@ _OF_THE_CONNECTION: Final = frozenset({"connection", "keep-alive", "transfer-enc
 #: Names under which a browser reaches this machine's loopback interface; any other is somebody's DNS.
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _MOST_CONNECTIONS: Final = 64
+_BACKLOG: Final = 128
+_HEAD_BYTES: Final = 64 << 10
 _LONGEST_PATH: Final = 1024
 _PIECE_BYTES: Final = 64 << 10
 #: For a request's head, and for a piece to be taken by the browser.
@@ -119,29 +124,71 @@ def page_of(client: Client, say: Callable[[str], object], port: int = 0, *, brow
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each connection, so many at most: one more is closed at once."""
+    """A thread for each connection of its users, up to a limit; then the oldest without a request is closed."""
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _BACKLOG
 
     def __init__(self, transport: Transport, port: int, say: Callable[[str], object]) -> None:
         self.transport = transport
         self._say = say
         self._complained = ""
-        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._peers = TcpPeers()
+        self._users = _users()
+        self._has_told_of_others = False
+        self._lock = threading.Lock()
+        self._open: dict[socket, bool] = {}  # in order of arrival; whether its request has been read
         super().__init__(("127.0.0.1", port), _Handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+    def server_close(self) -> None:
+        super().server_close()
+        self._peers.close()
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether the connection is from one of the users; others are answered with a refusal."""
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
+            uid = self._peers.uid(request)
+        except OSError:
+            uid = None
+        if uid in self._users:
+            return True
+        if uid is not None and not self._has_told_of_others:
+            self._has_told_of_others = True
+            self._say(f"uid {uid} has tried to open this page: other users of this machine are refused.")
+        yours = "cannot be told" if uid is None else f"is {uid}"
+        _dismiss(request, 403, f"this page is of uid {geteuid()}, and yours {yours}: run 'cosched page' yourself")
+        return False
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin the connection's thread, if it gets a place."""
+        with self._lock:
+            if len(self._open) >= _MOST_CONNECTIONS and not self._evict():
+                return _dismiss(request, 503, f"all {_MOST_CONNECTIONS} connections of this page are in use")
+            self._open[request] = False
+        super().process_request(request, client_address)
+
+    def _evict(self) -> bool:
+        """End the oldest connection that has sent no request; False where there is none. Its thread closes it."""
+        silent = next((each for each, is_read in self._open.items() if not is_read), None)
+        if silent is None:
+            return False
+        del self._open[silent]
+        with suppress(OSError):
+            silent.shutdown(SHUT_RDWR)
+        return True
+
+    def request_read(self, request: socket) -> None:
+        """A connection's request has been read: it is evicted no more."""
+        with self._lock:
+            if request in self._open:
+                self._open[request] = True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; its place is free."""
+        with self._lock:  # an eviction shuts down none that is closed
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that has gone is nobody's error; everything else is this process's own."""
@@ -169,6 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The only method."""
+        self._server.request_read(self.connection)
         if not _is_local(self.headers.get("Host", "")):
             return self._refuse(403, "this is for browsers of this machine")
         if len(self.path) > _LONGEST_PATH or not _PATH.fullmatch(self.path):
@@ -197,17 +245,39 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(piece)
 
     def _refuse(self, status: int, words: str) -> None:
-        body = words.encode()
-        self.send_response_only(status)
-        for name, value in {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(_refusal(status, words))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a link's secret is in its address."""
+
+
+def _users() -> frozenset[int]:
+    """The uids that reach the page: this process's, root, which may act as any user, and the user of sudo."""
+    uids = {geteuid(), 0}
+    if geteuid() == 0 and (given := environ.get("SUDO_UID", "")).isdecimal():
+        uids.add(int(given))
+    return frozenset(uids)
+
+
+def _refusal(status: int, words: str) -> bytes:
+    body = f"{words}\n".encode()
+    head = (
+        f"HTTP/1.0 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: text/plain; charset=utf-8",
+        "X-Content-Type-Options: nosniff",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + body
+
+
+def _dismiss(request: socket, status: int, words: str) -> None:
+    """Answer a connection without waiting for its request, and close it."""
+    with suppress(OSError):
+        request.send(_refusal(status, words), MSG_DONTWAIT)
+        request.shutdown(SHUT_WR)
+        request.recv(_HEAD_BYTES, MSG_DONTWAIT)  # unread bytes would reset the connection, and the answer be lost
+    request.close()
 
 
 def _cookie(given: str) -> dict[str, str]:

@@ -101,6 +101,20 @@ class SockDiag:
                 waiting[start + at] = _unix_rqlen(body)
         return waiting
 
+    def tcp_uid(self, local: tuple[str, int], remote: tuple[str, int]) -> int | None:
+        """The uid of the IPv4 TCP socket with these two ends; None where no process has it open. Raises OSError."""
+        (address, port), (to_address, to_port) = local, remote
+        name = struct.pack(
+            "!HH4s12x4s12xIII", port, to_port, *map(socket.inet_aton, (address, to_address)), 0, *_ANY_COOKIE
+        )
+        request = _INET_REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, _ALL_STATES, name)
+        for _, body in self._ask([request], 0):
+            _, _, _, _, found, _, _, _, uid, inode = _INET_ANSWER.unpack_from(body)
+            # where the socket is gone, a listening one with its port is found; one that was closed has no inode
+            if found[:4] == name[:4] and inode:
+                return int(uid)
+        return None
+
     def _ask(self, requests: Iterable[bytes], flags: int) -> list[tuple[int, bytes]]:
         """Send all at once; (number of the request, answer) as they come. What is refused has no answer."""
         packet, answers = bytearray(), []

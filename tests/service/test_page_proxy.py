@@ -7,13 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from click.testing import CliRunner
+from kit.floods import STRANGERS, strangers
 from kit.page import Events, entered
 from kit.service import Cluster, Running, running
 from kit.waiting import BOUND_S
@@ -199,36 +202,113 @@ async def test_long_heads_are_refused(proxy: PageProxy) -> None:
     assert head.startswith(b"HTTP/1.0 431 ")
 
 
-def filled(proxy: PageProxy) -> list[socket.socket]:
-    """Three who connect and say nothing."""
-    return [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(3)]
+def half_open(proxy: PageProxy, count: int) -> list[socket.socket]:
+    """Connections that send nothing."""
+    return [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(count)]
 
 
-async def until_served(proxy: PageProxy) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while not (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 200 "):
-            await asyncio.sleep(0.05)
+@pytest.mark.parametrize("count", [1, 70, 300])
+async def test_half_open_connections_of_its_own_user_do_not_fill_the_page(proxy: PageProxy, count: int) -> None:
+    idle = half_open(proxy, count)
+    assert (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 200 ")
+    for each in idle:
+        each.close()
 
 
-async def test_connections_are_bounded(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_open_connections_of_other_users_do_not_fill_the_page(proxy: PageProxy) -> None:
+    reading, writing = os.pipe()
+    held: list[socket.socket] = []
+
+    def work() -> None:
+        held.extend(half_open(proxy, 70))
+        os.write(writing, b"x")
+        time.sleep(BOUND_S)
+
+    with os.fdopen(reading, "rb", buffering=0) as opened, os.fdopen(writing, "wb"), strangers(work):
+        for _ in STRANGERS:
+            assert await asyncio.to_thread(opened.read, 1) == b"x"
+        assert (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 200 ")
+
+
+async def test_connections_of_other_users_at_full_speed_do_not_stop_the_page(proxy: PageProxy) -> None:
+    def work() -> None:
+        half_open(proxy, 1)[0].close()
+
+    with strangers(work):
+        for _ in range(20):
+            assert (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 200 ")
+
+
+async def test_other_users_are_refused_before_they_take_a_place(service: Running) -> None:
+    stranger = STRANGERS[0]
+    said: list[str] = []
+    with PageProxy(Transport(str(service.cluster.socket)), say=said.append) as proxy:
+        for request in (MAIN, b""):
+            for _ in range(2):
+                answered = await asyncio.to_thread(asked_as, stranger, proxy.port, request)
+                assert answered.startswith(b"HTTP/1.0 403 ")
+                assert f"is of uid {os.geteuid()}, and yours is {stranger}:".encode() in answered
+        assert not proxy._server._open
+    assert said == [f"uid {stranger} has tried to open this page: other users of this machine are refused."]
+
+
+def asked_as(uid: int, port: int, request: bytes) -> bytes:
+    """The first bytes that are answered to another user's process."""
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        with socket.create_connection(("127.0.0.1", port), BOUND_S) as asking:
+            asking.send(request)
+            os.write(writing, asking.recv(512))
+        time.sleep(BOUND_S)
+
+    with os.fdopen(reading, "rb", buffering=0) as answer, os.fdopen(writing, "wb"), strangers(work, [uid]):
+        return answer.read(512)
+
+
+@pytest.mark.parametrize(("given", "uid", "status"), [("61001", 61001, 200), ("61002", 61001, 403), ("-1", 61001, 403)])
+async def test_page_under_sudo_admits_its_caller(
+    service: Running, monkeypatch: pytest.MonkeyPatch, given: str, uid: int, status: int
+) -> None:
+    monkeypatch.setenv("SUDO_UID", given)
+    with PageProxy(Transport(str(service.cluster.socket))) as proxy:
+        answered = await asyncio.to_thread(asked_as, uid, proxy.port, MAIN)
+        assert answered.startswith(b"HTTP/1.0 %d " % status)
+
+
+async def test_peer_whose_uid_cannot_be_told_is_refused(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page.TcpPeers, "uid", lambda self, connection: None)
+    with PageProxy(Transport(str(service.cluster.socket))) as proxy:
+        assert (await asked(proxy, MAIN)).startswith(b"HTTP/1.0 403 ")
+
+
+async def test_connections_in_use_are_bounded_and_not_evicted(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(page, "_MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(page._Handler, "timeout", 2 * BOUND_S)
+    visit = await entered(service)
     with PageProxy(Transport(str(service.cluster.socket))) as few:
-        idle = filled(few)
-        assert await asked(few, MAIN) == b"", "they are accepted in the order in which they connect"
-        for each in idle:
-            each.close()
-        await until_served(few)
+        async with AsyncExitStack() as open_:
+            session = await open_.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{few.port}"))
+            streams = [
+                Events(await open_.enter_async_context(session.get(f"{visit.path}events", headers=visit.headers)))
+                for _ in range(3)
+            ]
+            for each in streams:
+                await each.next("all")
+            assert (await asked(few, MAIN)).startswith(b"HTTP/1.0 503 ")
+            job_id = await service.submit(hold=True)
+            for each in streams:
+                await each.until(lambda frame: any(row[0] == job_id for row in frame["jobs"]))
 
 
-async def test_who_says_nothing_keeps_no_place(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_MOST_CONNECTIONS", 3)
+async def test_silent_connection_is_closed_after_its_timeout(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page._Handler, "timeout", 0.3)
     with PageProxy(Transport(str(service.cluster.socket))) as few:
-        idle = filled(few)
-        await until_served(few)
-        for each in idle:
-            each.close()
+        (idle,) = half_open(few, 1)
+        idle.settimeout(BOUND_S)
+        assert await asyncio.to_thread(idle.recv, 1) == b""
+        idle.close()
 
 
 async def test_a_service_that_is_gone_is_told(proxy: PageProxy, service: Running) -> None:

@@ -416,9 +416,8 @@ class Room:
             self.memory_bytes[i] -= share.tasks * job.memory_bytes
             self.residents[i] = (*self.residents[i], resident(job, share.tasks))
         self._free_procs = free_procs
-        if self._nodes_of is not None:
-            held = {*self._nodes_of.get(job.id, ()), *(i for i, _ in self.indices(allocation))}
-            self._nodes_of[job.id] = tuple(sorted(held))
+        if self._nodes_of is not None and (found := self.indices(allocation)):  # else all its nodes are out of service
+            self._nodes_of[job.id] = tuple(sorted({*self._nodes_of.get(job.id, ()), *(i for i, _ in found)}))
 
     def give(self, job: Job, allocation: Allocation) -> None:
         """Give back what a job has held; nodes that are none of these are passed over."""

@@ -10,7 +10,7 @@ from cosched.model.allocation import Allocation, on_nodes
 from cosched.model.coscheduling import Mode
 from cosched.model.job import Job
 from cosched.model.node import Node
-from cosched.model.width import Range
+from cosched.model.width import Components, Range
 from cosched.workload import shapes
 from space_scheduler.feasibility import Room
 from space_scheduler.machine import events as ev
@@ -31,14 +31,25 @@ class Machine:
     """Named nodes of so many processors, or counted ones, under a policy; whatever it decides is carried out."""
 
     def __init__(
-        self, *nodes: int, policy: str | Policy = "equipartition", memory: int = 100, procs: int = 0, **rules: object
+        self,
+        *nodes: int,
+        policy: str | Policy = "equipartition",
+        memory: int = 100,
+        procs: int = 0,
+        clusters: str = "",
+        **rules: object,
     ) -> None:
+        """``clusters``: the cluster of each node, a letter each; none given: all are of one."""
         self.state = SchedulerState(
             resolve(policy) if isinstance(policy, str) else policy,
             MachineRules(**rules),  # type: ignore[arg-type]
         )
         self.told: list[Instruction] = []
-        joined = [ev.NodeJoined(Node(name, n, memory)) for name, n in zip("abcdef", nodes, strict=False)]
+        labs = clusters or "-" * len(nodes)
+        joined = [
+            ev.NodeJoined(Node(name, n, memory, cluster=lab))
+            for name, n, lab in zip("abcdef", nodes, labs, strict=False)
+        ]
         self.happen(0, *(joined or [ev.NodesJoined(procs)]))
 
     def happen(self, at_s: int, *events: ev.Event) -> None:
@@ -263,6 +274,35 @@ def test_a_workload_on_named_nodes() -> None:
         (1, 10, 4, 4),
         (0, 30, 8, 8),
     ]
+
+
+# several clusters
+
+
+def test_equipartition_over_two_labs_keeps_each_malleable_job_in_one() -> None:
+    """Eight processors in two labs, a job of components on all of them, four malleable and three rigid jobs behind it.
+
+    When it ends, its processors go to the malleable jobs, and the rigid ones start as minima leave room.
+    """
+    made = Machine(2, 2, 2, 2, clusters="xxyy")
+    made.submit(0, Job(1, 8, 12 * S, 0, shape=Components((4, 4))))
+    made.submit(1, *(resident(number, 1, 4) for number in range(2, 6)), *(rigid(number, 1) for number in range(6, 9)))
+    made.happen(12, ev.JobEnded(1))
+    assert {job_id: record.state.value for job_id, record in made.state.records.items()} == dict.fromkeys(
+        range(2, 9), "running"
+    )
+    for job_id in range(2, 6):
+        held = made.holds(job_id)
+        assert len({"xxyy"["abcd".index(node)] for node, _, _ in held}) == 1, held
+        assert sum(processes for _, processes, _ in held) == 4, "all of its processes are there, in one lab"
+    assert made.state.free_procs == 0
+
+
+def test_resident_job_takes_the_cluster_with_room_for_all_its_processes() -> None:
+    """Four are free in the smaller lab, three in the larger one, which has eight processors."""
+    made = Machine(4, 8, clusters="xy")
+    made.submit(0, rigid(1, 5), resident(2, 1, 8))
+    assert made.holds(2) == [("b", 8, 3)]
 
 
 # what the machine refuses

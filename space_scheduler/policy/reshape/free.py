@@ -1,6 +1,6 @@
 """What is free for jobs of several widths, as a copy to plan with: counted processors, or named nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -148,20 +148,33 @@ def sizes_down(job: Job, most: int) -> Iterable[int]:
 
 
 def _folded_place(room: Room, job: Job, processes: int, fold: int) -> Allocation | None:
-    """So many processes on the nodes with most free processors, at most ``fold`` on each of them; or None."""
-    places = []
+    """So many processes on the nodes with most free processors, at most ``fold`` on each of them; or None.
+
+    Of several clusters each of its components lies on one.
+    """
+    most = []
     for index in range(len(room.names)):
-        free = max(0, room.procs[index])
-        tasks = fold * free
+        tasks = fold * max(0, room.procs[index])
         if job.memory_bytes:
             tasks = min(tasks, max(0, room.memory_bytes[index]) // job.memory_bytes)
-        if tasks > 0 and room.tasks_on(index, job, tasks, room.memory_bytes[index]):
-            places.append((-free, index, tasks))
-    chosen, left = [], processes
-    for free, index, tasks in sorted(places)[: room.most_nodes]:
-        if here := min(tasks, left):
-            chosen.append((index, here, min(here, -free)))
-            left -= here
-    if left:
+        most.append(room.tasks_on(index, job, tasks, room.memory_bytes[index]))
+    if room.clusters is None:
+        laid = _on_freest(room, most, processes)
+    else:
+        fitting = room.clusters.fitting(most, room.most_nodes)
+        placed = room.clusters.placed(job.at(processes), fitting, room.place.share_clusters)
+        laid = placed and room.clusters.laid(placed, most, lambda width, here: _on_freest(room, here, width))
+    if laid is None or len(laid) > room.most_nodes:
         return None
-    return on_nodes([(room.names[index], tasks, procs) for index, tasks, procs in sorted(chosen)])
+    return on_nodes([(room.names[index], here, min(here, room.procs[index])) for index, here in sorted(laid)])
+
+
+def _on_freest(room: Room, most: Sequence[int], processes: int) -> list[tuple[int, int]] | None:
+    """(index of a node, processes) on the nodes with most free processors, at most so many on each; or None."""
+    laid, left = [], processes
+    freest = sorted((at for at, here in enumerate(most) if here), key=lambda at: (-room.procs[at], at))
+    for index in freest[: room.most_nodes]:
+        if here := min(most[index], left):
+            laid.append((index, here))
+            left -= here
+    return None if left else laid

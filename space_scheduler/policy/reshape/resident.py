@@ -3,10 +3,12 @@
 Their processes stay where they were started, so they are placed for the most that the job can ever have. At the start
 the place's rule lays those that are enabled; the others go to the same nodes, at most one for each of a node's
 processors, free or not, and then to those with most room. They may be fewer where memory or the number of nodes does
-not do for all. What is enabled later is enabled on the first of the nodes first, and taken from the last ones first.
+not do for all. Of several clusters they lie on one, as all tasks of a component do: the one that the place's rule
+chooses, or one with room for more of them. What is enabled later is enabled on the first of the nodes first, and taken
+from the last ones first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cosched.model.allocation import Allocation, on_nodes, partition
 from cosched.model.job import Job
@@ -17,6 +19,24 @@ from space_scheduler.policy.reshape.free import FreeProcs, smallest
 
 def started(free: FreeProcs, job: Job, share: int) -> Allocation | None:
     """A place for a resident job with up to so many processes enabled, not fewer than its minimum; or None."""
+    if free.room is None or free.room.clusters is None:
+        return _started(free, job, share)
+    enabled, wanted = free.largest(job, share), _shape(job).present()
+    if enabled is None:
+        return None
+    best, of = None, free.room.clusters.of
+    first = of[free.room.index[enabled.nodes[0].node]]
+    for cluster in sorted({*of}, key=lambda each: (each != first, each)):
+        found = _started(_only(free, {index for index, each in enumerate(of) if each == cluster}), job, share)
+        if found is not None and (best is None or found.processes > best.processes):
+            best = found
+        if best is not None and best.processes == wanted:
+            break
+    return best
+
+
+def _started(free: FreeProcs, job: Job, share: int) -> Allocation | None:
+    """The same where all nodes are of one cluster."""
     enabled = free.largest(job, share)
     if enabled is None:
         return None
@@ -123,15 +143,22 @@ def _on_roomier(free: FreeProcs, job: Job, share: int, wanted: int) -> Allocatio
 
 def _placed_on(free: FreeProcs, job: Job, share: int, wanted: int, nodes: Sequence[int]) -> Allocation | None:
     """The job on these nodes alone, or None."""
-    room = free.room
-    assert room is not None
-    chosen = {*nodes}
-    only = free.copy()
-    only.room = room.with_free(
-        [procs if index in chosen else 0 for index, procs in enumerate(room.procs)],
-        [each if index in chosen else 0 for index, each in enumerate(room.memory_bytes)],
-    )
-    only.room.places = [each if index in chosen else 0 for index, each in enumerate(room.places)]
-    only.procs = only.room.free_procs
+    only = _only(free, {*nodes})
+    assert only.room is not None
     enabled = only.largest(job, share)
     return None if enabled is None else _with_all(only.room, job, enabled, wanted)
+
+
+def _only(free: FreeProcs, nodes: Collection[int]) -> FreeProcs:
+    """What is free on the nodes of these indices, as on one cluster: of others, nothing."""
+    room = free.room
+    assert room is not None
+    only = free.copy()
+    only.room = room.with_free(
+        [procs if index in nodes else 0 for index, procs in enumerate(room.procs)],
+        [each if index in nodes else 0 for index, each in enumerate(room.memory_bytes)],
+    )
+    only.room.places = [each if index in nodes else 0 for index, each in enumerate(room.places)]
+    only.room.clusters = None
+    only.procs = only.room.free_procs
+    return only

@@ -36,8 +36,9 @@ class Attempt(msgspec.Struct, frozen=True):
 
     It is as the orders after it have made it: places, peers and grant are the latest. ``answers``: what was answered to
     each order, by its number, of Resizes to the last alone, whose number is ``resize_order``; ``map``: the newest that
-    its ranks are told, ``adapted`` the number of the newest that they have adopted; ``asked_kill_us``: the
-    grace of a Kill that was obeyed; ``elsewhere``: where the user has the script's output, by stream, if not in the
+    its ranks are told, ``adapted`` the number of the newest that they have adopted, ``claimed`` that of one
+    which they say they have adopted and which has not come here yet; ``asked_kill_us``: the grace of a Kill that was
+    obeyed; ``elsewhere``: where the user has the script's output, by stream, if not in the
     spool; ``empty``: the guard's last word that nothing runs; ``ended``: the same after a Kill, so nothing will run
     any more.
     """
@@ -52,6 +53,7 @@ class Attempt(msgspec.Struct, frozen=True):
     resize_order: int = 0
     map: JobMap | None = None
     adapted: int = 0
+    claimed: int = 0
     elsewhere: dict[str, str] = {}
     commands: int = 0
     ran: bool = False

@@ -1,7 +1,9 @@
 """Maps of malleable jobs: which of their ranks are enabled. Passed on to the ranks here, whose word is passed back.
 
 The newest map is kept, and told to the ranks again by an agent that is started anew. That all ranks have adopted a map
-is told once, and again after each welcome: a word that was lost is no reason to wait.
+is told once, and again after each welcome: a word that was lost is no reason to wait. Ranks take the newest map at
+their start, so a map that comes before them is kept. One that they have adopted before its order came here (another
+node was told earlier, and the new leading rank is on this one) is told when the order comes.
 """
 
 from cosched.wire.messages import Adapt, Adapted, Asked, JobMap, Offered
@@ -18,8 +20,10 @@ def adapting(memory: Memory, message: Adapt, attempt: Attempt | None) -> Steps[O
     attempt, _ = opened(attempt)
     if attempt.map is not None and message.map.number < attempt.map.number:
         raise Refusal("stale", f"a map with number {message.map.number}; here is {attempt.map.number}")
-    memory.change(attempt, map=message.map)
+    changed = memory.change(attempt, map=message.map)
     joined = yield from shown(attempt, message.map)
+    if changed.claimed == message.map.number:
+        adapted(memory, happened.RanksAdapted(attempt.id, changed.claimed))
     words = ", ".join(f"{name} {count}" for name, count in message.map.enabled.items())
     told = "told to its ranks" if joined else "and no rank is here to be told"
     memory.say("info", f"job {attempt.key}: map {message.map.number} ({words}), {told}")
@@ -42,9 +46,11 @@ def shown_again(attempt: Attempt) -> Steps[None]:
 
 
 def adapted(memory: Memory, said: happened.RanksAdapted) -> None:
-    """All ranks of a job have adopted a map; one that nobody gave them is nothing."""
+    """All ranks of a job have adopted a map; one that no order gave them yet is not told."""
     attempt = memory.get(said.key)
     if attempt is None or not attempt.open or attempt.map is None or said.number > attempt.map.number:
+        if attempt is not None:
+            memory.change(attempt, claimed=said.number)
         memory.effects.append(fx.Complain("channel", f"job {said.key[0]}.{said.key[1]} has adopted map {said.number}"))
         return
     if said.number > attempt.adapted:

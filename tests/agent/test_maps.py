@@ -85,6 +85,32 @@ def test_an_agent_that_is_started_anew_tells_ranks_their_map_again(world: World)
     assert world.heard[-1] == wire.Adapted(*KEY, 7)
 
 
+def test_ranks_that_start_later_take_the_newest_map(world: World) -> None:
+    """No rank has come yet: the map is kept for them, also by an agent that is started anew, and adopted at once."""
+    started(world)
+    world.ranks_there = False
+    assert ask(world, adapt(3, 7)) == wire.Offered(adapt(3, 7).order, False)
+    world.die()
+    world.start()
+    world.connect()
+    assert shown(world)[-1] == 7
+    assert world.welcome(FENCE)
+    world.hand_in(happened.RanksAdapted(KEY, 7))
+    assert world.heard[-1] == wire.Adapted(*KEY, 7)
+
+
+def test_map_adopted_before_its_order_arrives_is_told_when_it_does(world: World) -> None:
+    """Another node was told earlier, and the new leading rank is here: it says so once."""
+    started(world)
+    ask(world, adapt(3, 7))
+    world.hand_in(happened.RanksAdapted(KEY, 8))
+    assert wire.Adapted(*KEY, 8) not in world.heard
+    ask(world, adapt(4, 8))
+    assert wire.Adapted(*KEY, 8) in world.heard
+    ask(world, adapt(5, 9))
+    assert world.heard[-1] == wire.Offered(adapt(5, 9).order, True), "said of another map"
+
+
 @pytest.mark.parametrize("number", [8, 1 << 40])
 def test_a_map_that_nobody_gave_is_not_adopted(world: World, number: int) -> None:
     started(world)

@@ -49,6 +49,7 @@ class Rules:
         self.sent: list[tuple[str, wire.ToAgent]] = []
         self.posted: list[ev.Event] = []
         self.timed = False
+        self.now_s = 100.0
         record = JobRecord(
             job=Job(1, 4, 60_000_000, 0, shape=shape), user="ann", state=JobState.RUNNING, submit_us=0, attempt=1,
             submission=Submission(script="#!/bin/sh\n", directory="/", tasks=4), allocation=self.held,
@@ -63,7 +64,7 @@ class Rules:
         self.posted.clear()
 
     def feed(self, happened: AnyInput) -> None:
-        for effect in self.core.handle(happened, 100.0):
+        for effect in self.core.handle(happened, self.now_s):
             self._note(effect)
 
     def _note(self, effect: Effect) -> None:

@@ -11,7 +11,7 @@ from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Answer
 from space_scheduler.reasons import Reason, Why
-from space_scheduler.service.launch.adapting import NOBODY, Adapting
+from space_scheduler.service.launch.adapting import NO_RANK, Absent, Adapting
 from space_scheduler.service.launch.inputs import TimedOut
 from space_scheduler.service.launch.reshaping import Ask, Kept, Offer, Reshaped, Stage, Step
 
@@ -92,19 +92,104 @@ def test_a_program_that_does_not_come_to_a_safe_point_keeps_what_it_has() -> Non
     (share,) = [(name, order) for name, order in back if isinstance(order, wire.Resize)]
     assert (share[0], rules.shape(share[1])[:2]) == ("n1", (2, 1))
     rules.answers(*share)
+    assert rules.posted == []
+    joins(rules, {name: order for name, order in back if isinstance(order, wire.Adapt)})
     assert rules.posted == [ev.ResizeFailed(1, "its processes have not come to a safe point within 1 min")]
     rules.feed_from("n1", wire.Adapted(*KEY, first["n1"].map.number))  # type: ignore[attr-defined]
     assert rules.posted[1:] == [], "they did after all, and are told the old map again"
 
 
-def test_a_program_that_nobody_can_tell_is_not_waited_for() -> None:
+def test_undo_of_a_pure_shrink_offers_the_old_map_by_a_higher_number() -> None:
     rules = service(2, 2)
-    rules.resize(enabled(1, 1))
-    asked = told(rules)
-    joins(rules, {"n1": asked["n1"]}, joined=False)
+    rules.resize(enabled(2, 1))
+    first = told(rules)
+    joins(rules, first)
+    rules.feed(TimedOut(KEY))
+    undone = told(rules)
+    assert set(undone) == {*NODES}
+    assert all(order.map.enabled == {"n1": 2, "n2": 2} for order in undone.values())  # type: ignore[attr-defined]
+    assert all(order.map.number > first["n1"].map.number for order in undone.values())  # type: ignore[attr-defined]
     assert rules.posted == []
-    rules.feed_from("n2", wire.Refused(asked["n2"].order, "unknown", "what is that"))
-    assert rules.posted == [ev.ResizeFailed(1, NOBODY)]
+
+
+def test_resize_before_the_first_rank_is_taken_at_the_start_of_the_ranks() -> None:
+    rules = service(2, 2)
+    rules.resize(enabled(2, 1))
+    asked = told(rules)
+    joins(rules, asked, joined=False)
+    assert (told(rules), rules.posted) == ({}, []), "the agents keep the map for ranks to come"
+    rules.feed_from("n1", wire.Adapted(*KEY, asked["n1"].map.number))  # type: ignore[attr-defined]
+    (shrink,) = told(rules).items()
+    assert (shrink[0], rules.shape(shrink[1])[:2]) == ("n2", (2, 1))
+    rules.answers(*shrink)
+    assert rules.posted == [ev.JobResized(1)]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_program_that_never_adapts_keeps_what_it_has_after_one_timeout(refused: bool) -> None:
+    rules = service(2, 2)
+    for waits in (True, False):
+        rules.resize(enabled(1, 1))
+        asked = told(rules)
+        joins(rules, {"n1": asked["n1"]}, joined=False)
+        assert rules.posted == []
+        if refused:
+            rules.feed_from("n2", wire.Refused(asked["n2"].order, "unknown", "what is that"))
+        else:
+            joins(rules, {"n2": asked["n2"]}, joined=False)
+        if waits:  # its ranks may be on their way
+            assert (told(rules), rules.posted) == ({}, [])
+            rules.now_s += 60.0
+            rules.feed(TimedOut(KEY))
+        back = told(rules)
+        assert all(order.map.enabled == {"n1": 2, "n2": 2} for order in back.values())  # type: ignore[attr-defined]
+        assert rules.posted == [], "not before each node has the old map"
+        joins(rules, back, joined=False)
+        assert rules.posted == [ev.ResizeFailed(1, NO_RANK)]
+        rules.posted.clear()
+
+
+def test_job_whose_ranks_have_left_gives_up_processors_at_once() -> None:
+    """In its last seconds: the program is over, its script is not."""
+    rules = service(2, 2)
+    rules.feed_from("n1", wire.Adapted(*KEY, 1))
+    rules.now_s += 600.0
+    rules.resize(enabled(2, 1))
+    joins(rules, told(rules), joined=False)
+    (shrink,) = told(rules).items()
+    rules.answers(*shrink)
+    assert rules.posted == [ev.JobResized(1)]
+
+
+def test_undo_is_repeated_until_each_node_has_the_old_map() -> None:
+    rules = service(2, 2)
+    rules.resize(enabled(2, 1))
+    joins(rules, told(rules))
+    rules.feed(TimedOut(KEY))
+    undone = told(rules)
+    joins(rules, {"n1": undone["n1"]})
+    assert rules.posted == []
+    rules.feed(TimedOut(KEY))
+    again = told(rules)
+    assert set(again) == {"n2"}
+    assert again["n2"].map.enabled == {"n1": 2, "n2": 2}  # type: ignore[attr-defined]
+    joins(rules, {"n2": undone["n2"]})
+    assert rules.posted == [], "another order has replaced that one"
+    joins(rules, again)
+    assert rules.posted == [ev.ResizeFailed(1, "its processes have not come to a safe point within 1 min")]
+
+
+def test_resumed_change_is_undone_on_every_node() -> None:
+    """The scheduler before may have asked any of them: here n2, which has given up its processor."""
+    shape = Range(1, 4, malleable=True, resident=True)
+    rules = Rules(shape=shape, held=enabled(2, 2), policy="equipartition", resizing=enabled(2, 1), come=False)
+    for name in NODES:
+        rules.come(name, "running" if name == "n1" else "prepared")
+    joins(rules, told(rules))
+    rules.feed(TimedOut(KEY))
+    back = rules.all_orders()
+    shares = {name: rules.shape(order)[:2] for name, order in back if isinstance(order, wire.Resize)}
+    assert shares == {"n1": (2, 2), "n2": (2, 2)}
 
 
 def test_a_node_that_comes_back_is_asked_again_by_the_same_order() -> None:
@@ -169,56 +254,79 @@ def test_a_job_that_is_suspended_is_stopped_and_no_rank_is_asked() -> None:
 counts = st.integers(0, 2)
 
 
+class Ranked:
+    """What two nodes have of a job that changes, and the maps that they keep; answers come when a test says so."""
+
+    def __init__(self, old: Allocation, new: Allocation) -> None:
+        self.change = Adapting(old, new)
+        self.has = {share.node: share.procs for share in old.nodes}
+        self.maps = dict.fromkeys(NODES, old)
+        self.asked: dict[str, int] = {}
+        self.ends: list[Step] = []
+        self.do(self.change.begin())
+
+    def do(self, steps: list[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Ask):
+                self.asked[step.node] = next(each.procs for each in self.change.wanted.nodes if each.node == step.node)
+            elif isinstance(step, Offer):
+                self.maps[step.node] = self.change.wanted
+            elif isinstance(step, Reshaped | Kept):
+                self.ends.append(step)
+
+    def happens(self, what: str, node: str, draw: st.DataObject) -> None:
+        yes = draw.draw(st.booleans())
+        if what == "answer" and node in self.asked:
+            self.answers(node)
+        elif what == "refuse" and node in self.asked:
+            asked = self.asked.pop(node)
+            self.has[node] = asked if yes else self.has[node]
+            self.do(self.change.refused(node, "no", unchanged=not yes))
+        elif what == "offer":
+            self.do(self.change.offered(node, joined=yes, absent=draw.draw(st.sampled_from(Absent))))
+        elif what == "adapt":
+            self.do(self.change.adapted())
+        elif what == "time":
+            self.do(self.change.timed_out("a while"))
+
+    def answers(self, node: str) -> None:
+        self.has[node] = self.asked.pop(node)
+        self.do(self.change.answered(node))
+
+    def ends_well(self) -> None:
+        """Nodes are well from now on."""
+        while not self.ends:
+            for node in list(self.asked):
+                self.answers(node)
+            for node in NODES:
+                if self.change.stage is Stage.UNDOING:
+                    self.do(self.change.offered(node, joined=True))
+            if not self.ends:
+                self.do(self.change.timed_out("a while"))
+
+
 @given(before=st.tuples(counts, counts), after=st.tuples(counts, counts), draw=st.data())
-def test_whatever_happens_it_ends_with_one_of_both_shares(
+def test_change_ends_with_one_share_and_its_map_on_every_node(
     before: tuple[int, int], after: tuple[int, int], draw: st.DataObject
 ) -> None:
-    """What each node has is known at the end; while the ranks are asked, no node has less than either map needs."""
+    """While the ranks are asked, no node has less than either map needs."""
     if before == after or not sum(before) or not sum(after):
         return
     old, new = enabled(*before), enabled(*after)
-    change = Adapting(old, new)
-    has = dict(zip(NODES, before, strict=True))
-    asked: dict[str, int] = {}
-    ends: list[Step] = []
-
-    def do(steps: list[Step]) -> None:
-        for step in steps:
-            if isinstance(step, Ask):
-                asked[step.node] = next(share.procs for share in change.wanted.nodes if share.node == step.node)
-            elif isinstance(step, Reshaped | Kept):
-                ends.append(step)
-
-    do(change.begin())
+    job = Ranked(old, new)
     for _ in range(40):
-        if ends:
+        if job.ends:
             break
-        if change.stage is Stage.ADAPTING:
-            assert all(has[node] >= max(old_, new_) for node, old_, new_ in zip(NODES, before, after, strict=True))
+        if job.change.stage is Stage.ADAPTING:
+            most = [max(each) for each in zip(before, after, strict=True)]
+            assert all(job.has[node] >= needed for node, needed in zip(NODES, most, strict=True))
         what = draw.draw(st.sampled_from(("answer", "refuse", "offer", "adapt", "time")))
-        node = draw.draw(st.sampled_from(NODES))
-        if what == "answer" and node in asked:
-            has[node] = asked.pop(node)
-            do(change.answered(node))
-        elif what == "refuse" and node in asked:
-            done = draw.draw(st.booleans())
-            has[node] = asked.pop(node) if done else has[node]
-            do(change.refused(node, "no", unchanged=not done))
-        elif what == "offer":
-            do(change.offered(node, joined=draw.draw(st.booleans())))
-        elif what == "adapt":
-            do(change.adapted())
-        elif what == "time":
-            do(change.timed_out("a while"))
-    while not ends:  # nodes are well from now on
-        for node in list(asked):
-            has[node] = asked.pop(node)
-            do(change.answered(node))
-        if not ends:
-            do(change.timed_out("a while"))
-    assert len(ends) == 1
-    assert tuple(has.values()) == (after if isinstance(ends[0], Reshaped) else before)
-    assert change.stage is Stage.OVER
+        job.happens(what, draw.draw(st.sampled_from(NODES)), draw)
+    job.ends_well()
+    (end,) = job.ends
+    assert tuple(job.has.values()) == (after if isinstance(end, Reshaped) else before)
+    assert set(job.maps.values()) == {new if isinstance(end, Reshaped) else old}
+    assert job.change.stage is Stage.OVER
 
 
 @pytest.mark.parametrize("what", ["adapted", "offered"])

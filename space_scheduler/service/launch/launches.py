@@ -103,6 +103,7 @@ class Launches:
             self.attempts[record.id] = launch
             launch.receives_told = found.turns.receives.get(record.id, ())
             launch.given, launch.asking = found.asked.get(record.id, (0, False))
+            launch.running_s = self.book.now_s()
             if (known := found.progress.get(record.id)) is not None:
                 left_us, launch.rate = known
                 if record.state is JobState.RUNNING:
@@ -110,7 +111,7 @@ class Launches:
             if gang.launching:
                 self._set_timer(launch)
             if record.state is JobState.RUNNING and (new := found.resizing.get(record.id)) is not None:
-                self._reshapes.begin(launch, record.allocation, new)
+                self._reshapes.begin(launch, record.allocation, new, resumed=True)
             names.update(gang.nodes)
         return names
 
@@ -383,6 +384,7 @@ class Launches:
             elif isinstance(action, Launched):
                 self.suspects.launched(gang.nodes)
                 self._limits.begin(launch)
+                launch.running_s = self.book.now_s()
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             elif isinstance(action, Left):
                 self._reshapes.left(launch, action.node)

@@ -56,6 +56,8 @@ class LaunchAttempt:
         self.renewals = 0  # of its grant, by this scheduler
         self.given = 0  # how many processes more it was given of what it asked for
         self.asking = False  # for more or fewer, and has no answer that is its last
+        self.running_s = 0.0  # since when its script runs (boot time), or this scheduler, where it was adopted
+        self.adapts = False  # its program has adopted a map
 
     @property
     def key(self) -> tuple[int, int]:

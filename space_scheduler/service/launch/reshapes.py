@@ -8,12 +8,12 @@ from typing import Final
 
 from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation
-from cosched.model.time import humanised
+from cosched.model.time import US_PER_S, humanised
 from cosched.model.width import Range
 from cosched.wire import messages as wire
 from space_scheduler.machine import events as ev
 from space_scheduler.service.journal.records import Facts
-from space_scheduler.service.launch.adapting import Adapting
+from space_scheduler.service.launch.adapting import Absent, Adapting
 from space_scheduler.service.launch.effects import CancelTimer, Effect, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.gang import Action, Phase
 from space_scheduler.service.launch.nodes import NodeBook
@@ -46,14 +46,17 @@ class Reshapes:
             int, list[Ask | Join]
         ] = {}  # by job: what waits until all of its nodes have said where they are
 
-    def begin(self, launch: LaunchAttempt, old: Allocation, new: Allocation) -> None:
-        """A job is to hold something else; what it holds already of that changes nothing."""
+    def begin(self, launch: LaunchAttempt, old: Allocation, new: Allocation, *, resumed: bool = False) -> None:
+        """A job is to hold something else; what it holds already of that changes nothing.
+
+        ``resumed``: the scheduler before had begun with it.
+        """
         if why := self._trouble(launch, old, new):
             self._failed(launch, why)
             return
         # who is suspended is stopped where it is, whatever its ranks do
         kind = Adapting if launch.record.job.resident and new.procs else Reshaping
-        reshaping = launch.reshaping = kind(old, new)
+        reshaping = launch.reshaping = kind(old, new, resumed=resumed)
         steps = reshaping.begin()
         self._ask_anew(launch, reshaping)
         self._do(launch, steps)
@@ -92,18 +95,33 @@ class Reshapes:
         """A node has told a job's ranks a map; an answer to an order that another has replaced says nothing."""
         reshaping = launch.reshaping
         if isinstance(reshaping, Adapting) and self._orders.numbers.kind(node, order) is OrderKind.ADAPT:
-            self._go_back(launch, reshaping, reshaping.offered(node, joined=joined))
+            steps = reshaping.offered(node, joined=joined, absent=self._absent(launch))
+            if reshaping.stage is Stage.UNDOING and any(isinstance(step, Offer) for step in steps):
+                self._ask_anew(launch, reshaping)
+            self._do(launch, steps)
+
+    def _absent(self, launch: LaunchAttempt) -> Absent:
+        """What it means that no node has a rank of a job."""
+        if launch.adapts:
+            return Absent.LEFT
+        ran_s = self._book.now_s() - launch.running_s
+        return Absent.NOT_STARTED if ran_s < self._timeout_us / US_PER_S else Absent.UNKNOWN
 
     def adapted(self, launch: LaunchAttempt, number: int) -> None:
         """All ranks of a job have done what a map asks."""
+        launch.adapts = True
         reshaping = launch.reshaping
         if isinstance(reshaping, Adapting) and number == self._orders.map_number(launch):
             self._do(launch, reshaping.adapted())
 
     def refused(self, launch: LaunchAttempt, node: str, refusal: wire.Refused) -> None:
-        """A node does not do what it was asked last; where its guard went before it had answered, nobody knows."""
+        """A node does not do what it was asked last.
+
+        It may have another share than the old one where its guard went before it had answered, or where the scheduler
+        before has asked it.
+        """
         if (reshaping := launch.reshaping) is not None:
-            unchanged = refusal.code not in _UNKNOWN
+            unchanged = refusal.code not in _UNKNOWN and not reshaping.resumed
             self._go_back(launch, reshaping, reshaping.refused(node, refusal.message, unchanged=unchanged))
 
     def left(self, launch: LaunchAttempt, node: str) -> None:
@@ -123,7 +141,10 @@ class Reshapes:
             return
         if why := self.rigid(node):
             if reshaping.stage is Stage.UNDOING:  # neither that agent nor its guard keeps anything of this
-                self._do(launch, reshaping.answered(node))
+                steps = reshaping.answered(node)
+                if isinstance(reshaping, Adapting):
+                    steps += reshaping.offered(node, joined=False)
+                self._do(launch, steps)
             else:
                 self._go_back(launch, reshaping, reshaping.refused(node, why, unchanged=True))
             return

@@ -5,7 +5,8 @@ answered, and what is left on nodes that it gives up is killed; from here on the
 refused, or has not answered in time; those that were asked are asked for the old share, and nothing stays on those that
 were to join. At the end it has the one or the other on every node, for certain, and that is reported, once.
 
-A scheduler that was restarted meanwhile begins again: what was obeyed before is obeyed again and changes nothing.
+A scheduler that was restarted meanwhile begins again (``resumed``): what was obeyed before is obeyed again and changes
+nothing. It does not know which nodes have the new share already, so it leaves none out where it undoes.
 """
 
 from enum import StrEnum
@@ -66,9 +67,10 @@ class Stage(StrEnum):
 class Reshaping:
     """One change of what a job holds. What comes twice, late or from a node that is not waited for changes nothing."""
 
-    def __init__(self, old: Allocation, new: Allocation) -> None:
+    def __init__(self, old: Allocation, new: Allocation, *, resumed: bool = False) -> None:
         self.old = old
         self.new = new
+        self.resumed = resumed
         before, after = _names(old), _names(new)
         self.kept = [name for name in before if name in after]
         self._joining = [name for name in after if name not in before]
@@ -84,8 +86,8 @@ class Reshaping:
 
     @property
     def wanted(self) -> Allocation:
-        """What nodes are to be told now that the job holds."""
-        return self.old if self.stage is Stage.UNDOING else self.new
+        """What nodes are to be told now that the job holds: what it held, from the moment at which it is undone."""
+        return self.old if self._why else self.new
 
     def begin(self) -> list[Step]:
         """The first steps."""

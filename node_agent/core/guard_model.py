@@ -14,9 +14,11 @@ from node_agent.core import inputs as happened
 from node_agent.core.attempt import Key
 from node_agent.core.groups import SCRIPT
 from node_agent.core.replies import Declined, Done, GroupResized, Reply
+from node_agent.policy.processors import Claim, chosen, crowded
 
 FIRST_PID = 4711
 KILLED = Exit(signal=9, cause="killed")
+_MANY_PROCS = 64
 
 
 class ModelGroup:
@@ -26,6 +28,7 @@ class ModelGroup:
         self.prepare = prepare
         self.tasks = prepare.tasks
         self.cpus, self.asleep = prepare.cpus, asleep
+        self.processors: tuple[int, ...] = ()  # its own; none where it has no ``cpus``
         self.resize_order = 0
         self.commands: dict[int, Exit | None] = {}
         self.ending = False
@@ -36,19 +39,27 @@ class ModelGroup:
         """The commands that run."""
         return {n for n, how in self.commands.items() if how is None}
 
+    @property
+    def starting(self) -> bool:
+        """Whether its first command is still to be started."""
+        return not self.commands and not self.ending
+
 
 class GuardModel:
     """All groups of one node. ``started`` counts how often each command was started, for ever."""
 
-    def __init__(self, cpu_us: int = 0, memory_peak_bytes: int = 0, killed: Exit = KILLED) -> None:
+    def __init__(
+        self, cpu_us: int = 0, memory_peak_bytes: int = 0, killed: Exit = KILLED, procs: int = _MANY_PROCS
+    ) -> None:
         """``cpu_us`` and ``memory_peak_bytes`` are what every group has used when it is empty.
 
-        ``killed`` is how a command ends that is killed.
+        ``killed`` is how a command ends that is killed; ``procs``: how many processors the node has.
         """
         self.groups: dict[Key, ModelGroup] = {}
         self.started: Counter[tuple[Key, int]] = Counter()
         self.paused = ""  # why nothing may start here now; empty where it may
         self._killed = killed
+        self._procs = procs
         self._used = cpu_us, memory_peak_bytes
         self._events: deque[happened.CommandEnded | happened.GroupEmpty] = deque()
 
@@ -83,7 +94,9 @@ class GuardModel:
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is here already")
         if group is None and self.paused:
             return Declined("paused", self.paused)
-        self.groups.setdefault(request.key, ModelGroup(request.prepare, asleep=request.asleep))
+        if group is None:
+            group = self.groups[request.key] = ModelGroup(request.prepare, asleep=request.asleep)
+            self._give(group)
         return Done()
 
     def _spawn(self, request: fx.Spawn, group: ModelGroup) -> Reply:
@@ -92,6 +105,7 @@ class GuardModel:
         self.started[request.key, request.n] += 1
         group.commands[request.n] = None
         group.told_empty = False
+        self._separate()
         return Done(FIRST_PID + request.n)
 
     def _resize(self, request: fx.ResizeGroup, group: ModelGroup) -> Reply:
@@ -101,7 +115,26 @@ class GuardModel:
             return Declined("stale", f"order {request.n}; order {group.resize_order} was obeyed already")
         group.tasks, group.cpus, group.resize_order = request.tasks, request.cpus, request.n
         group.asleep = request.asleep
-        return GroupResized(() if request.cpus is None else tuple(range(request.cpus)))
+        self._give(group)
+        self._separate()
+        return GroupResized(group.processors)
+
+    def _give(self, group: ModelGroup) -> None:
+        """Give a group as many processors as it has CPUs."""
+        others = [claim for other in self.groups.values() if other is not group for claim in self.claims(other)]
+        group.processors = chosen(group.cpus or 0, group.processors, others, self._procs, self._procs)
+
+    def claims(self, group: ModelGroup) -> list[Claim]:
+        """What a group has of the node's processors as it counts for others."""
+        if group.running or group.starting:
+            return [Claim(group.processors, used=not group.asleep)]
+        return [] if group.ending else [Claim(group.processors, used=False)]
+
+    def _separate(self) -> None:
+        """Move groups that share a processor while another is idle."""
+        groups = [group for group in self.groups.values() if self.claims(group)]
+        while (index := crowded([self.claims(group)[0] for group in groups], self._procs)) is not None:
+            self._give(groups[index])
 
     def refusal(self, request: fx.Spawn, group: ModelGroup) -> Declined | None:
         """Why a command is not started; None where it is."""
@@ -138,6 +171,7 @@ class GuardModel:
     def _empty(self, key: Key, group: ModelGroup) -> None:
         group.told_empty = True
         self._events.append(happened.GroupEmpty(key, *self._used))
+        self._separate()
 
     def events(self) -> list[happened.CommandEnded | happened.GroupEmpty]:
         """What has happened and was not taken yet, in order."""

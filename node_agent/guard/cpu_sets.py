@@ -1,37 +1,22 @@
 """Which CPUs a job may use: a set of its own, where it was given one, and it stays on record until another comes.
 
 A node offers so many processors; the p-th of them is a CPU of the machine, the same for several where there are fewer
-(a lab's nodes share them). A job keeps of what it has as much as it may, and takes next what no other job was given.
+(a lab's nodes share them). Which a job has is :mod:`node_agent.policy.processors`; which jobs use theirs is seen here:
+those with live processes, and those whose first is still to be started, on record or not. Where two share one and
+another is or becomes idle, one of them is moved.
 Where no controller keeps jobs to their sets, threads are looked at now and then: who has strayed is brought back.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from cosched.linux.cgroups import Cgroups
 from cosched.linux.cpusets import keep_to
 from cosched.linux.process import US_PER_S
 from node_agent.guard.groups import Group
+from node_agent.policy.processors import Claim, chosen, crowded
 
 _LOOK_US: Final = US_PER_S
-
-
-def chosen(count: int, own: Collection[int], others: Collection[int], procs: int, cpus: int) -> tuple[int, ...]:
-    """So many of a node's processors (all, where it has fewer) for a job: of its own, then free ones, then any.
-
-    Of each kind first those on CPUs of the machine that it has not yet; ``cpus``: how many the machine has.
-    """
-    free = {place for place in range(procs) if place not in own and place not in others}
-    found: list[int] = []
-    on = Counter[int]()
-    for kind in (set(own), free, {*range(procs)} - {*own} - free):
-        while kind and len(found) < count:
-            place = min(kind, key=lambda place: (on[place % cpus], place))
-            kind.discard(place)
-            found.append(place)
-            on[place % cpus] += 1
-    return tuple(sorted(found))
 
 
 class CpuSets:
@@ -43,6 +28,7 @@ class CpuSets:
         self._procs = procs
         self._by_affinity: set[tuple[int, int]] = set()  # no controller keeps these
         self._next_us = 0
+        self.on_moved: Callable[[Group], None] = lambda _: None
 
     def give(self, group: Group, count: int | None) -> None:
         """Give a job so many processors (None or 0: no set of its own). Raises OSError; then it has what it had."""
@@ -50,7 +36,7 @@ class CpuSets:
         if not count:
             group.processors = ()
         else:
-            others = {p for other in self._groups.values() if other is not group for p in other.processors}
+            others = [claim for other in self._groups.values() if other is not group for claim in self._claims(other)]
             group.processors = chosen(count, before, others, self._procs, len(self._cgroups.cpus()))
         try:
             self.apply(group)
@@ -58,6 +44,33 @@ class CpuSets:
             group.processors = before
             self.apply(group)
             raise
+
+    def _claims(self, group: Group) -> list[Claim]:
+        """What a group has of the node's processors as it counts for others: one claim, or none where it has ended."""
+        if group.removing or not group.processors:
+            return []
+        if group.alive or group.state in {"preparing", "prepared"} or not self._cgroups.empty(group.name):
+            return [Claim(group.processors, used=not group.asleep)]
+        return [] if group.ending else [Claim(group.processors, used=False)]
+
+    def separate(self, starting: Group | None = None) -> None:
+        """Move jobs that share a processor while another is idle, the latest first; ``starting`` is about to have a
+        process, and is moved before all others. Raises OSError.
+        """
+        # at each turn of the loop, so no control group is read: :meth:`give` does that
+        groups = [each for each in self._groups.values() if each.processors and each.present and not each.removing]
+        if starting is not None:
+            groups = [*(each for each in groups if each is not starting), starting]
+        while True:
+            index = crowded([Claim(each.processors, not each.asleep) for each in groups], self._procs)
+            if index is None:
+                return
+            group = groups[index]
+            before = group.processors
+            self.give(group, len(before))
+            if group.processors == before:
+                return  # what looked idle is not
+            self.on_moved(group)
 
     def apply(self, group: Group) -> None:
         """Keep a job's processes to what it was given. Raises OSError."""
@@ -86,7 +99,8 @@ class CpuSets:
         return self._next_us if self._strayable() else None
 
     def tick(self, now_us: int) -> None:
-        """Bring back who has strayed, if it is time to."""
+        """Separate jobs that share a processor in vain; bring back who has strayed, if it is time to."""
+        self.separate()
         if now_us < self._next_us:
             return
         for group in self._strayable():

@@ -87,8 +87,9 @@ class Easing:
         self._next_us = 0
 
     def due_us(self) -> int | None:
-        """When :meth:`tick` is wanted next; None: not before a job is there."""
-        return self._next_us if self._cgroups.kernel_groups and self._groups else None
+        """When :meth:`tick` is wanted next; None: not before a job has processes."""
+        there = self._cgroups.kernel_groups and any(not group.told_empty for group in self._groups.values())
+        return self._next_us if there else None
 
     def tick(self, now_us: int) -> None:
         """Look at all jobs, if it is time to."""

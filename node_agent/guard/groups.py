@@ -100,6 +100,11 @@ class Group:
             return "ended"
         return "empty" if self.commands or self.unrecorded else "prepared"
 
+    @property
+    def present(self) -> bool:
+        """Whether processes of it may be here, or its first is still to be started."""
+        return self.state not in {"empty", "ended"}
+
     def record(self, boot_id: str) -> Record:
         """For ``state/records``: all that a successor of this guard must know."""
         return {

@@ -70,6 +70,7 @@ class Jobs:
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
         self.endings = Endings(self.groups, cgroups, records, loop, emit, self._boot_id)
         self.endings.on_begin = self._ends
+        self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
@@ -160,6 +161,8 @@ class Jobs:
         group, user = self._to_start_in(request)
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
         stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
+        with contextlib.suppress(OSError):  # it shares a CPU, then
+            self.cpu_sets.separate(starting=group)
         plan = supervisor.CommandPlan(
             request.job,
             request.attempt,

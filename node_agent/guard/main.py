@@ -131,9 +131,10 @@ class Guard:
             Duty("keeping decoys", self._keep_decoys, lambda: None),
             Duty("keeping turns", self._jobs.levers.tick, self._jobs.levers.due_us),
             Duty("keeping periods", lambda _: self._periods.keep(), self._periods.due_us),
-            Duty("keeping jobs to their CPUs", self._jobs.cpu_sets.tick, self._jobs.cpu_sets.due_us),
             Duty("easing what is left of jobs", self._jobs.easing.tick, self._jobs.easing.due_us),
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
+            # after the ends: a CPU that has become idle is given to one of two jobs that share another
+            Duty("keeping jobs to their CPUs", self._jobs.cpu_sets.tick, self._jobs.cpu_sets.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
             Duty("stopping jobs", self._jobs.freezer.tick, self._jobs.freezer.due_us),
             Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),
@@ -149,7 +150,8 @@ class Guard:
 
     def _keep_decoys(self, now_us: int) -> None:
         del now_us
-        self._decoys.keep(self._limiter.ceiling_cpus if self._jobs.groups else None)
+        present = any(group.present for group in self._jobs.groups.values())
+        self._decoys.keep(self._limiter.ceiling_cpus if present else None)
 
     def _arm(self) -> None:
         self._limiter.arm(process.boottime_us())

@@ -5,29 +5,29 @@
 One workstation of four processors, under FJT1+BFM. A round submits A (2 ranks), B (3 ranks, the head that waits) and C
 (2 ranks, backfilled beside A). When A ends, everybody who runs was backfilled: C is folded to one processor, and B
 starts on the other three; when B ends, C has two again. That is Figure 1(d) of Utrera et al. 2005 with sizes of ours.
-Each rank does a fixed amount of work. In the moments around A's end a process of the round's *site* is killed.
+Each rank does a fixed amount of work. In the moments around A's end a process of the round's *site* is killed. Then one
+job lasts, and others follow one another on the three processors that it leaves, each begun in the moment the one before
+ends; the site's processes are killed in one of these moments, too.
 
 Whatever was killed: every job completes once with the work of each rank done; of two jobs that run no processor was
-ever the same, by what guards have on record (looked at all the time); C was folded and had two processors later, or
-B started when C had ended; and the journal, decided again, gives the same. On a machine with fewer than four cores the
+ever the same, by what guards have on record (looked at all the time), and the kernel keeps each to what is on record;
+C was folded and had two processors later, or B started when C had ended; and the journal, decided again, gives the
+same. On a machine with fewer than four cores the
 node's processors share them, and times say nothing. Needs root, for a lab of tier 1.
 """
 
 import contextlib
-import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from campaigns._processors import Processors, succession
 from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
-from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc, Submission
 
@@ -40,7 +40,6 @@ JOBS = (("A", 2, 0.5), ("B", 3, 0.5), ("C", 2, 2.0))
 #: Before and after A's end, in which something is killed.
 _MOMENTS_S = (0.0, 0.4)
 _PATIENCE_S = 120.0
-_LOOK_S = 0.01
 _PROGRAM = """
 import os, time
 begun = time.process_time()
@@ -53,58 +52,6 @@ echo "$COSCHED_JOB_ID $$" >> {canary}
 mpirun --oversubscribe -n $COSCHED_TASKS {python} {program} || exit 9
 echo done > {canary}.ended
 """
-
-
-class Processors(threading.Thread):
-    """Looks all the time which processors of each node running jobs have as their own, by guards' records."""
-
-    def __init__(self, lab: Lab) -> None:
-        super().__init__(daemon=True)
-        self._nodes = {node["name"]: Path(node["directory"]) / "state/records" for node in lab.state["nodes"]}
-        self._over = threading.Event()
-        self.looks = 0
-        self.twice: list[str] = []
-
-    def run(self) -> None:
-        """Look until told to stop."""
-        while not self._over.wait(_LOOK_S):
-            for name, records in self._nodes.items():
-                self._look(name, records)
-            self.looks += 1
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._over.set()
-        self.join()
-
-    def _look(self, node: str, records: Path) -> None:
-        # the later a job was started the earlier it is read: what is given away is given up before
-        given: dict[int, int] = {}
-        found = sorted(records.glob("*.group"), key=lambda each: -int(each.name.split(".")[0]))
-        first = {path: _read(path) for path in found}
-        for path in found:
-            record = first[path]
-            if record is None or record["ending"] is not None or record["asleep"] or record["stopped_us"] is not None:
-                continue
-            job_id = record["request"]["job"]
-            for processor in record["processors"]:
-                other = given.setdefault(processor, job_id)
-                if other != job_id and self._lasts(records, first, job_id, other):
-                    self.twice.append(f"processor {processor} of {node} is job {other}'s and job {job_id}'s")
-
-    def _lasts(self, records: Path, first: dict[Path, Any], *jobs: int) -> bool:
-        """Whether both records are still as they were when they were read: so both held at one time."""
-        paths = [path for path in first if int(path.name.split(".")[0]) in jobs]
-        return all(_read(path) == first[path] for path in paths) and not any(
-            any(records.glob(f"{job}.*.0.exit")) for job in jobs
-        )
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None  # its job has been forgotten
 
 
 class FoldField(Field):
@@ -132,13 +79,12 @@ class FoldField(Field):
                     self._judge_job(told[name], ranks, output[name], self.shared / f"{mark}-{name}")
                 self._judge_shapes(told, fault)
                 self._services_back(client)
-                self._nothing_left([*jobs.values()])
+                one_by_one = succession(self, client, fault, CPUS - 1, mark)
+                self._services_back(client)
+                self._nothing_left([*jobs.values(), *one_by_one])
         finally:
             processors.stop()
-        if processors.twice:
-            raise Broken(processors.twice[0])
-        if not processors.looks:
-            raise Broken("nobody has looked at the processors")
+        processors.judge()
 
     def _given(self, client: Client, mark: str, name: str, ranks: int, work_s: float) -> int:
         canary, program = self.shared / f"{mark}-{name}", self.shared / f"work-{name}.py"

@@ -10,12 +10,15 @@ of A's ranks stand still for longer than a resize may take, and go on. With ``no
 the orders and their answers: all of its processes are killed at once, or it is cut off from the others until the
 scheduler takes it for lost; either while A's ranks have not adapted (they stand still), or while the node's guard has
 not taken back what A gives up (it stands still). With ``liar`` A says that it has adapted, goes on computing on all of
-its ranks, and tries to run everywhere; B gets half of the processors, or one.
+its ranks, and tries to run everywhere; B gets half of the processors, or one. Then, but for ``node``, one job of one
+task lasts, and others follow one another on the processors that it leaves, each begun in the moment the one before
+ends; the site's processes are killed in one of these moments, too.
 
 Whatever happens: of what two jobs have as their own no processor is the same, by what guards have on record (looked at
-all the time); each job ends once; who was not killed completes with the answer that the same solver gives in every
-other round, to the bit; who was, or has lost a node, fails alone; no thread of a liar may run for long where the guard
-does not have it on record; and the journal, decided again, gives the same. Needs root, for a lab of tier 1.
+all the time) and by what the kernel keeps them to; each job ends once; who was not killed completes with the answer
+that the same solver gives in every other round, to the bit; who was, or has lost a node, fails alone; no thread of a
+liar may run for long where the guard does not have it on record; and the journal, decided again, gives the same. Needs
+root, for a lab of tier 1.
 """
 
 import contextlib
@@ -32,9 +35,9 @@ from pathlib import Path
 from kit.processes import standing_still
 
 from campaigns import _nodes
+from campaigns._processors import Processors, succession
 from campaigns._rounds import Shapes, main, tried
 from campaigns.faults import Broken, Field, Round, until
-from campaigns.folds import Processors
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
 from cosched.wire.api import JobDoc, Submission
@@ -88,11 +91,12 @@ class ResizeField(Field):
                     self._judge_solver(client, fault, name, job, self.shared / f"{mark}-{name}")
                 self._judge_changes(fault, told["A"])
                 self._services_back(client)
-                self._nothing_left([*jobs.values()])
+                one_by_one = [] if fault.site == "node" else succession(self, client, fault, NODES * CPUS - 1, mark)
+                self._services_back(client)
+                self._nothing_left([*jobs.values(), *one_by_one])
         finally:
             processors.stop()
-        if processors.twice or not processors.looks:
-            raise Broken(next(iter(processors.twice), "nobody has looked at the processors"))
+        processors.judge()
 
     def _given(self, client: Client, mark: str, name: str, program: str, most: int = NODES * CPUS) -> int:
         script = _SCRIPT.format(

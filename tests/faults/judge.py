@@ -127,7 +127,7 @@ class Judge:
         self._calls_us[name] = now_us
 
     def started(self, node: Node, key: Key) -> None:
-        """A script has just been started: P1, P2, P6, D4."""
+        """A script has just been started: P1, P2, P6, D4, O12."""
         job_id, _ = key
         self.ran[job_id] += 1
         if self.ran[job_id] > 1 and not self._begins_anew(key):
@@ -147,6 +147,7 @@ class Judge:
             used = sum(own.tasks if own.cpus is None else own.cpus for own in alive)
             if used > _MOST_PLACES:
                 raise Violation(f"P6: {used} tasks on {name}, which has {_MOST_PLACES} places at most")
+        self._look_at_processors()
 
     def _begins_anew(self, key: Key) -> bool:
         """Whether a job runs that was ended to make room and queued again: in a later attempt, and nowhere else."""
@@ -178,6 +179,7 @@ class Judge:
             return
         self._look_at_nodes(scheduler)
         self._look_at_shapes(scheduler)
+        self._look_at_processors()
         self._look_at_launches(scheduler)
         self._looks += 1
         if self._looks % 8 == 0 and not scheduler.core.staged:
@@ -209,6 +211,12 @@ class Judge:
         """S1: what a job holds that is not being changed is what the core counts, on every node."""
         for what in shapes.wrong(scheduler, self.nodes):
             raise Violation(f"S1: {what}")
+
+    def _look_at_processors(self) -> None:
+        """O12: no two jobs use one processor while another one of the same node is idle."""
+        for node in self.nodes.values():
+            for what in shapes.shared_in_vain(node, CPUS):
+                raise Violation(f"O12: {what}")
 
     def _look_at_launches(self, scheduler: Scheduler) -> None:
         """P1: no job is being launched for longer than the time-out, while somebody counts it."""

@@ -64,7 +64,7 @@ class Node:
         self.world = world
         self.name = name
         self.machine, self.agent = Sleeper(world), Sleeper(world)
-        self.model = self.model_type(cpu_us=1000)
+        self.model = self.model_type(cpu_us=1000, procs=CPUS)
         self.maps: dict[Key, int] = {}  # the newest that a job's ranks were told here
         self.guard = self.guard_type(
             world, self, self.machine, self.model, runs, partial(on_started, self), partial(on_ended, self)

@@ -8,6 +8,7 @@ from faults.scheduler import Scheduler
 from node_agent.core import effects as fx
 from node_agent.core.guard_model import GuardModel, ModelGroup
 from node_agent.core.replies import Reply
+from node_agent.policy.processors import Claim
 from space_scheduler.service.launch import inputs as given
 from space_scheduler.service.launch.effects import Effect
 from space_scheduler.service.launch.reshaping import Kept, Reshaping, Stage
@@ -111,6 +112,17 @@ class ForgetsTheSet(Node):
     guard_type = _Forgetful
 
 
+class _CountsTheEnded(GuardModel):
+    def claims(self, group: ModelGroup) -> list[Claim]:
+        return [Claim(group.processors)]
+
+
+class CountsEndedJobsAsPresent(Node):
+    """A job that has ended uses its CPUs until it is forgotten: two jobs are on one CPU while one idles."""
+
+    model_type = _CountsTheEnded
+
+
 #: Each with the promise that the judge names (empty: any), and the first seed that finds it: a test begins there.
 SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     CountsBeforeAllHaveAnswered: ("S1", 170),
@@ -121,4 +133,5 @@ NODES: dict[type[Node], tuple[str, int]] = {
     LeavesTheSet: ("S1", 30),
     StartsOnAllCpus: ("S1", 2),
     ForgetsTheSet: ("S1", 30),
+    CountsEndedJobsAsPresent: ("O12", 0),
 }

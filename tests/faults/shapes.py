@@ -2,7 +2,8 @@
 
 Whatever is lost, late or restarted meanwhile: a job of which the core counts one allocation and no change has just that
 on every node, and no node that it does not count has a living group of it, unless nothing new is started there. Where
-the policy changes shapes, jobs have CPUs of their own: no node has given away more than it has.
+the policy changes shapes, jobs have CPUs of their own: no node has given away more than it has, and no two jobs are on
+one CPU of a node while another of its CPUs is idle.
 """
 
 from collections.abc import Iterator, Mapping
@@ -105,6 +106,22 @@ def _given_twice(scheduler: "Scheduler", nodes: "Mapping[str, Node]") -> Iterato
         counted = sum(_cpus_of(scheduler, job_id, name) for job_id, _ in given)
         if size is not None and sum(given.values()) > max(size.procs, counted) and not _kept_out(scheduler, name):
             yield f"{name} has given away more than its {size.procs} CPUs: {given}"
+
+
+def shared_in_vain(node: "Node", procs: int) -> Iterator[str]:
+    """Processors that two jobs of a node use while another of its ``procs`` is idle, in words.
+
+    Jobs whose processes sleep use none, nor do those without a set of their own: several share all CPUs on purpose.
+    """
+    used: dict[int, list[int]] = {}
+    for (job_id, _), group in node.model.groups.items():
+        if (group.running or group.starting) and not group.asleep:
+            for processor in group.processors:
+                used.setdefault(processor, []).append(job_id)
+    idle = sorted(set(range(procs)) - used.keys())
+    for processor, jobs in used.items():
+        if idle and len(jobs) > 1:
+            yield f"processor {processor} of {node.name} is used by jobs {jobs}, and processor {idle[0]} is idle"
 
 
 def _cpus_of(scheduler: "Scheduler", job_id: int, name: str) -> int:

@@ -74,3 +74,23 @@ def test_no_node_gives_away_more_cpus_than_it_has() -> None:
     assert len(judged("n1", 1, cpus=3, drained="its guard is away")) == 1, "nothing new is started there"
     asleep = judged("n1", 1, cpus=3, asleep=True)
     assert not [each for each in asleep if "given away" in each], "who sleeps has no CPU of its own"
+
+
+def used(job: int, processors: tuple[int, ...], **how: Any) -> tuple[tuple[int, int], Any]:
+    """A group that runs on these processors."""
+    return (job, 1), Made(processors=processors, **({"running": {0}, "starting": False, "asleep": False} | how))
+
+
+@pytest.mark.parametrize(
+    "other", [used(2, (1,)), used(2, (0,), running=set()), used(2, (0,), asleep=True), used(2, ()), used(2, (0, 1))]
+)
+def test_processor_is_not_shared_in_vain(other: tuple[tuple[int, int], Any]) -> None:
+    """By ended and by sleeping jobs, by those without a set, and where no processor is idle."""
+    node: Any = Made(name="n1", model=Made(groups=dict([used(1, (0,)), other])))
+    assert list(shapes.shared_in_vain(node, 2)) == []
+
+
+def test_processor_that_a_started_and_a_starting_job_share_beside_an_idle_one_is_told() -> None:
+    node: Any = Made(name="n1", model=Made(groups=dict([used(1, (0,)), used(2, (0,), running=set(), starting=True)])))
+    told = ["processor 0 of n1 is used by jobs [1, 2], and processor 1 is idle"]
+    assert list(shapes.shared_in_vain(node, 2)) == told

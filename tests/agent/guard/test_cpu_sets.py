@@ -6,16 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from kit.guards import MIB, SYSTEM_PYTHON, RealGuard
+from kit.guards import MIB, SYSTEM_PYTHON, RealGuard, alive
 from kit.waiting import wait_for
 
 from cosched.linux.cgroup_none import CgroupsNone
 from cosched.linux.cpusets import keep_to
-from node_agent.guard.cpu_sets import CpuSets, chosen
+from node_agent.guard.cpu_sets import CpuSets
 from node_agent.guard.groups import Group
 from node_agent.guard.requests import Prepare
 
@@ -140,6 +139,108 @@ def test_two_jobs_have_sets_that_do_not_touch_as_long_as_there_are_cpus(guard: R
     assert ended == ("unknown", "attempt 1 at job 1 is not known here")
 
 
+def begun(guard: RealGuard, job: int, cpus: int = 1, **fields: Any) -> tuple[int, list[int]]:
+    """A job of one command that runs until it is killed: its pid, and the CPUs that the guard has given it."""
+    guard.prepare(job, cpus=cpus, memory_bytes=32 * MIB, **fields)
+    return guard.shell("exec sleep 600", job=job), cpus_given(guard, job)
+
+
+def cpus_given(guard: RealGuard, job: int) -> list[int]:
+    return list(guard.listed(job)["cpus"])
+
+
+def end(guard: RealGuard, job: int) -> None:
+    """Kill a job and wait until nothing of it is left; its record stays."""
+    guard.ask({"do": "kill", "job": job, "attempt": 1, "grace_us": 0})
+    guard.event("empty", job=job)
+
+
+def test_ended_job_that_is_not_forgotten_yet_uses_no_cpu(any_guard: RealGuard) -> None:
+    guard, (first, second, *_) = any_guard, sorted(os.sched_getaffinity(0))
+    lasting, given = begun(guard, 1)
+    assert given == [first]
+    assert begun(guard, 2)[1] == [second]
+    end(guard, 2)
+    pid, given = begun(guard, 3)
+    assert given == [second], "job 2 has ended, its record stands"
+    assert all_on(pid, [second])
+    assert all_on(lasting, [first])
+
+
+def test_job_whose_command_has_ended_by_itself_uses_no_cpu(guard: RealGuard) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert begun(guard, 1)[1] == [first]
+    pid, given = begun(guard, 2)
+    assert given == [second]
+    os.kill(pid, signal.SIGKILL)
+    guard.event("empty", job=2)
+    assert begun(guard, 3)[1] == [second]
+
+
+def test_adopted_record_without_processes_uses_no_cpu(guard: RealGuard) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert begun(guard, 1)[1] == [first]
+    pid, given = begun(guard, 2)
+    assert given == [second]
+    guard.kill()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pid), "the job's end while no guard is there")
+    guard.start()
+    assert begun(guard, 3)[1] == [second]
+
+
+def test_job_with_a_start_in_progress_uses_its_cpu(guard: RealGuard) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    guard.prepare(1, cpus=1)
+    assert cpus_given(guard, 1) == [first]
+    assert begun(guard, 2)[1] == [second]
+    end(guard, 2)
+    guard.kill()
+    guard.start()
+    assert begun(guard, 3)[1] == [second], "job 1 is prepared, and its first command may come at any moment"
+
+
+def test_job_that_starts_again_moves_from_a_shared_cpu_to_an_idle_one(guard: RealGuard) -> None:
+    """A node between two ``mpirun`` of a job runs nothing of it: its CPU is lent to another job once all are used."""
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert begun(guard, 1)[1] == [first]
+    pid, given = begun(guard, 2)
+    assert given == [second]
+    os.kill(pid, signal.SIGKILL)
+    guard.event("empty", job=2)
+    assert begun(guard, 3)[1] == [second]
+    end(guard, 1)
+    assert all_on(guard.shell("exec sleep 600", job=2, n=1), [first])
+    assert cpus_given(guard, 2) == [first]
+    assert cpus_given(guard, 3) == [second]
+
+
+def test_jobs_that_share_a_cpu_are_separated_when_one_becomes_idle(any_guard: RealGuard) -> None:
+    guard, (first, second, *_) = any_guard, sorted(os.sched_getaffinity(0))
+    begun(guard, 1)
+    lasting, _ = begun(guard, 2)
+    pid, given = begun(guard, 3)
+    assert given == [first], "the node has two processors, and both are used"
+    end(guard, 2)
+    wait_for(lambda: cpus_given(guard, 3) == [second], "job 3 on the idle CPU")
+    assert all_on(pid, [second])
+    assert cpus_given(guard, 1) == [first]
+    assert not alive(lasting)
+    guard.kill()
+    guard.start()
+    assert [cpus_given(guard, job) for job in (1, 3)] == [[first], [second]], "the move is on record"
+
+
+def test_job_shares_the_cpu_of_a_sleeping_job_before_that_of_another(guard: RealGuard) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert begun(guard, 1)[1] == [first]
+    assert begun(guard, 2, asleep=True)[1] == [second]
+    assert begun(guard, 3)[1] == [second]
+    asked = {"do": "resize", "job": 2, "attempt": 1, "n": 5, "tasks": 1, "cpus": 1, "asleep": False}
+    end(guard, 1)
+    assert guard.ask(asked)["cpus"] == [first], "job 2 is awake, and one CPU is idle"
+
+
 def test_memory_goes_by_places_and_is_not_taken_from_whom_it_would_kill(guard: RealGuard) -> None:
     guard.prepare(1, tasks=2, memory_bytes=128 * MIB)
     guard.prepare(2, tasks=1, memory_bytes=512 * MIB)
@@ -233,32 +334,6 @@ def test_threads_that_come_while_a_set_is_given_have_it_too(running: Callable[[s
     wait_for(lambda: len(cpus_of(pid)) >= 201, "all threads")
     keep_to([pid], {first}, strays_only=True)
     assert cpus_of(pid) == [{first}] * len(cpus_of(pid))
-
-
-@given(
-    count=st.integers(1, 9),
-    own=st.sets(st.integers(0, 7)),
-    others=st.sets(st.integers(0, 7)),
-    procs=st.integers(1, 8),
-    cpus=st.integers(1, 8),
-)
-def test_a_job_keeps_what_it_has_then_takes_what_is_free(
-    count: int, own: set[int], others: set[int], procs: int, cpus: int
-) -> None:
-    own, others = {p for p in own if p < procs}, {p for p in others if p < procs} - own
-    found = chosen(count, own, others, procs, cpus)
-    assert len(set(found)) == len(found) == min(count, procs)
-    assert set(found) <= own or own <= set(found)
-    free = procs - len(own | others)
-    assert len(set(found) & others) == max(0, min(count, procs) - len(own) - free), "none that others have in vain"
-
-
-def test_a_job_lies_on_as_many_cpus_of_the_machine_as_it_can() -> None:
-    """Where a node offers more processors than there are CPUs, several of them are one CPU."""
-    assert chosen(2, {2}, {0, 1}, 4, 2) == (2, 3)
-    assert chosen(2, {2}, set(), 4, 2) == (1, 2), "0 is on the CPU of 2"
-    assert chosen(2, {0, 1, 2, 3}, set(), 4, 2) == (0, 1)
-    assert chosen(2, {1, 2, 3}, set(), 4, 2) == (1, 2)
 
 
 @pytest.mark.parametrize("cpus", [1, 2])

@@ -56,8 +56,7 @@ def test_they_are_there_with_a_ceiling_and_a_job_and_gone_without(guard: RealGua
     wait_for(lambda: shown(guard)["processes"] == 3 * PROCESSORS, "decoys to be back")
     guard.ask({"do": "kill", "job": 1, "attempt": 1, "grace_us": 0})
     guard.event("empty", job=1, attempt=1)
-    guard.ask({"do": "forget", "job": 1, "attempt": 1})
-    wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go with the last job")
+    wait_for(lambda: shown(guard)["processes"] == 0, "decoys to go with the last job, before it is forgotten")
     assert inside(guard.group) | inside(desk_of(guard)) == set()
 
 

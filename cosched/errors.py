@@ -1,12 +1,13 @@
 """Errors that tell the story: what was asked, what was found, what to do.
 
 ``BadInput`` ends a command with exit status 2 and one message; it is raised at the edges, where input is validated.
-``Failed`` ends it with status 1: the input was good, and still it could not be done.
+``Failed`` ends it with status 1: the input was good, and still it could not be done. Where trying again is of no use
+before something is mended by hand, it is :class:`NeedsRepair`, with status 4.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class BadInput(ValueError):
@@ -54,3 +55,13 @@ class NoAnswer(Failed):
     """The service does not answer, and the message says where it was looked for."""
 
     status: ClassVar[int] = 3
+
+
+class NeedsRepair(Failed):
+    """What was asked for cannot be done until what the message names is mended: it is damaged, foreign or missing."""
+
+    status: ClassVar[int] = 4
+
+
+#: With these statuses a service ends whose next start would end the same way: it is not started again by itself.
+FINAL_STATUSES: Final = (BadInput.status, NeedsRepair.status)

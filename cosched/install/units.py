@@ -8,6 +8,7 @@ holds the place: guard and agent are ordinary services, for they must answer whe
 from collections.abc import Sequence
 from typing import Final
 
+from cosched.errors import FINAL_STATUSES, Failed
 from cosched.install.layout import AGENT, LOCAL_LOAD, SCHEDULER, Layout
 
 SLICE: Final = "cosched.slice"
@@ -25,8 +26,18 @@ MODULES: Final = {"cosched-guard": "node_agent.guard", "cosched-agent": "node_ag
 _MADE: Final = (
     "# Written by cosched ('cosched node render' shows all of an installation); changes belong into a drop-in.\n"
 )
-#: However often a service ends, it is started again; stopping it stops no job (the guard's supervisors outlive it).
-_KEPT_UP: Final = ("Restart=always", "RestartSec=200ms", "KillMode=process", "LimitNOFILE=65536")
+#: A service that has ended is started again, however often, unless its status says that its next start would end so.
+_RESTARTED: Final = ("Restart=always", f"RestartPreventExitStatus={' '.join(map(str, FINAL_STATUSES))}")
+#: One that could not do its work tries again after some seconds; one that was killed is back at once. (systemd's own
+#: pauses that grow, RestartSteps=, are not known before version 254, and never shrink again.) Stopping it stops no job:
+#: the guard's supervisors outlive it.
+_KEPT_UP: Final = (
+    *_RESTARTED,
+    "RestartSec=200ms",
+    f"ExecStopPost=/bin/sh -c 'if [ \"$EXIT_STATUS\" = {Failed.status} ]; then sleep 5; fi'",
+    "KillMode=process",
+    "LimitNOFILE=65536",
+)
 _WATCHED: Final = ("Type=notify", "WatchdogSec=10s", "WatchdogSignal=SIGKILL")
 #: What none of the services with an account of their own needs.
 _CONFINED: Final = (
@@ -172,7 +183,7 @@ def local_load_unit(layout: Layout, *, profile: str, listen: str) -> str:
         [
             f"User={LOCAL_LOAD}",
             "Slice=user.slice",
-            "Restart=always",
+            *_RESTARTED,
             "RestartSec=10s",
             *_NO_CAPABILITY,
             *_CONFINED,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import cosched
 from cosched.config.node import NodeConfig
-from cosched.errors import Failed
+from cosched.errors import Failed, NeedsRepair
 from cosched.identity import tls
 from cosched.identity.grants import load_grant_pub
 from cosched.identity.renewal import Renewal
@@ -73,7 +73,7 @@ class Agent:
         except OSError as error:
             raise Failed(f"{error.filename or config.paths.run}: {error.strerror or error}") from None
         except ValueError as error:
-            raise Failed(str(error)) from None
+            raise NeedsRepair(str(error)) from None
         self.core = AgentCore(config.name, self.boot_id, epochs.fence, kept)
         identity = self._identity = Path(config.paths.identity)
         spool = Spool(state / "spool", config.output.limit_bytes)

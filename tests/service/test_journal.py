@@ -16,7 +16,7 @@ from kit.journals import Driven, Raiser, copied, recovered, state_bytes
 from kit.needs import ROOT
 from kit.waiting import BOUND_S
 
-from cosched.errors import Failed
+from cosched.errors import Failed, NeedsRepair
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.service.core.journalled import JournalledCore
 from space_scheduler.service.journal import schema
@@ -250,7 +250,7 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
     whole = made.path.read_bytes()
     assert not made.path.with_name("journal.db-wal").exists()
     chance = random.Random(3)
-    refused = 0
+    refused, statuses = 0, []
     for _ in range(80):
         at = chance.randrange(len(whole))
         made.path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chance.randrange(8))]) + whole[at + 1 :])
@@ -258,10 +258,12 @@ def test_a_damaged_main_file_is_refused_or_harmless(tmp_path: Path) -> None:
         if isinstance(core, Failed):
             refused += 1
             assert "journal" in str(core)
+            statuses.append(core.status)
         else:  # nothing that is read back: free space, an ended job, the list of starts' spare bytes
             assert state_bytes(core.state) == made.known[made.journal.seq]
             assert core.records == made.core.records
     assert refused >= 20
+    assert set(statuses) == {NeedsRepair.status}
 
 
 @pytest.mark.parametrize("index", ["transitions_of_job", "jobs_alive", "jobs_ended"])

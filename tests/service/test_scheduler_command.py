@@ -18,6 +18,7 @@ from kit.command import Call, cosched  # noqa: F401 (a fixture)
 from kit.service import DEADLINE_S, Cluster
 
 from cosched.config.cluster import Listen
+from cosched.errors import Failed, NeedsRepair
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +133,22 @@ def _foreign_journal(cluster: Cluster) -> None:
         journal.execute("PRAGMA user_version = 99")
 
 
+def _truncated_journal(cluster: Cluster) -> None:
+    path = cluster.path / "state/journal.db"
+    with closing(sqlite3.connect(path)) as journal:
+        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _damaged_journal(cluster: Cluster) -> None:
+    with closing(sqlite3.connect(cluster.path / "state/journal.db", isolation_level=None)) as journal:
+        journal.execute("UPDATE runs SET run = replace(run, '\"epoch\":1', '\"epoch\":7')")
+
+
+def _damaged_tokens(cluster: Cluster) -> None:
+    (cluster.path / "state/tokens.json").write_text("{")
+
+
 def _damaged_members(cluster: Cluster) -> None:
     (cluster.path / "state/members.json").write_text("{")
 
@@ -152,24 +169,27 @@ def _file_for_a_directory(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "words"),
+    ("spoilt", "status", "words"),
     [
-        (_foreign_journal, "its format is 99"),
-        (_damaged_members, "members.json: not the list of members"),
-        (_journal_gone, "journal.db-wal is still there"),
-        (_file_for_a_socket, "there is something that is no socket"),
-        (_file_for_a_directory, "state"),
+        (_truncated_journal, NeedsRepair.status, "journal.db: it is damaged"),
+        (_damaged_journal, NeedsRepair.status, "its list of starts is damaged"),
+        (_foreign_journal, NeedsRepair.status, "its format is 99"),
+        (_journal_gone, NeedsRepair.status, "journal.db-wal is still there"),
+        (_damaged_members, NeedsRepair.status, "members.json: not the list of members"),
+        (_damaged_tokens, NeedsRepair.status, "tokens.json: not the list of tokens"),
+        (_file_for_a_socket, Failed.status, "there is something that is no socket"),
+        (_file_for_a_directory, Failed.status, "state"),
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_what_a_start_would_meet(
-    spoilt: Callable[[Cluster], None], words: str, check: bool, cluster: Cluster, here: Call
+def test_status_of_a_failed_start_tells_whether_another_may_succeed(
+    spoilt: Callable[[Cluster], None], status: int, words: str, check: bool, cluster: Cluster, here: Call
 ) -> None:
     with started(cluster):
         pass
     spoilt(cluster)
     answer = here("--config", str(cluster.path / "cluster.yaml"), *(["--check"] if check else []))
-    assert (answer.status, answer.out) == (1, ""), answer
+    assert (answer.status, answer.out) == (status, ""), answer
     assert words in answer.err
     assert "Traceback" not in answer.err
 

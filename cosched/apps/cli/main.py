@@ -1,7 +1,7 @@
 """Entry point of the ``cosched`` command.
 
-Exit status: 0 done, 1 failed, 2 bad input, 3 no answer from the service. Each verb lives in a module of its own,
-imported when it is called: ``cosched --help`` and a simulation do not pay for plots.
+Exit status: 0 done, 1 failed, 2 bad input, 3 no answer from the service, 4 something must be mended first. Each verb
+lives in a module of its own, imported when it is called: ``cosched --help`` and a simulation do not pay for plots.
 """
 
 import importlib

@@ -1,9 +1,10 @@
 """Services that are kept running, as systemd keeps them on a real workstation (``Restart=``, ``WatchdogSec=``).
 
-A service that has ended is started again after a short pause, a longer one each time it ends soon. Until it has run
-well for some seconds, ``lab up`` and ``lab status`` tell how it ended last. One with a watchdog that gives no sign of
-life for so long (``cosched.linux.notify``) is killed and started again, which is no error of its own: a whole machine
-that stood still for a while silences a service as well.
+A service that has ended is started again after a short pause, a longer one each time it ends soon, and a long one where
+its status says that it will end so again (systemd would not start it, but in a lab there is no other way to start it).
+Until it has run well for some seconds, ``lab up`` and ``lab status`` tell how it ended last. One with a watchdog that
+gives no sign of life for so long (``cosched.linux.notify``) is killed and started again, which is no error of its own:
+a whole machine that stood still for a while silences a service as well.
 """
 
 import contextlib
@@ -16,9 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cosched.errors import FINAL_STATUSES
+
 #: Between the end of a service and its next start, at first, and at most.
 PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 1.0
+#: After an end with one of ``FINAL_STATUSES``.
+FINAL_PAUSE_S: Final = 10.0
 _RAN_WELL_S: Final = 3.0
 
 
@@ -78,7 +83,8 @@ class Kept:
         if not self.service.kept:
             return
         self._pause_s = PAUSE_S if lasted_s >= _RAN_WELL_S else min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self.again_at_s = time.monotonic() + self._pause_s
+        pause_s = FINAL_PAUSE_S if how.get("status") in FINAL_STATUSES else self._pause_s
+        self.again_at_s = time.monotonic() + pause_s
 
     def trouble(self) -> dict[str, int] | None:
         """How it ended, if it does not run, or has ended with an error just before; None: it runs well.

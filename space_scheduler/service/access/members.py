@@ -15,7 +15,7 @@ from typing import Final, get_args
 import msgspec
 
 from cosched.durable import write_durably
-from cosched.errors import BadInput, Failed
+from cosched.errors import BadInput, Failed, NeedsRepair
 from cosched.identity.names import Kind
 
 #: A certificate's serial number in hexadecimal, as :func:`cosched.identity.tls.serial_of` gives it.
@@ -50,8 +50,10 @@ class Members:
             self._kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
         except FileNotFoundError:
             self._kept = _Kept()
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Failed(f"{path}: not the list of members ({error}); it says who was removed: mend it") from None
+        except OSError as error:
+            raise Failed(f"{path}: cannot be read: {error.strerror}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NeedsRepair(f"{path}: not the list of members ({error}); it says who was removed: mend it") from None
 
     @property
     def nodes(self) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from cosched.durable import write_durably
-from cosched.errors import Failed
+from cosched.errors import Failed, NeedsRepair
 
 _MARK: Final = "cosched"
 _ID_BYTES: Final = 5
@@ -58,8 +58,10 @@ class Tokens:
             found = msgspec.json.decode(path.read_bytes(), type=list[Token])
         except FileNotFoundError:
             found = []
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Failed(f"{path}: not the list of tokens ({error}); remove it to end all tokens") from None
+        except OSError as error:
+            raise Failed(f"{path}: cannot be read: {error.strerror}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NeedsRepair(f"{path}: not the list of tokens ({error}); remove it to end all tokens") from None
         self._known = {each.id: each for each in found}
 
     def create(self, user: str, label: str, life_s: float, *, read_only: bool = False) -> tuple[Token, str]:

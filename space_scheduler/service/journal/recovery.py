@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cosched.errors import Failed
+from cosched.errors import Failed, NeedsRepair
 from cosched.model.allocation import Allocation
 from cosched.model.job import JobState
 from space_scheduler.lookahead import Progress
@@ -116,7 +116,7 @@ class Recorded:
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"the policy cannot order the queue: {type(error).__name__}: {error}") from error
+            raise NeedsRepair(f"the policy cannot order the queue: {type(error).__name__}: {error}") from error
 
     def _under(self, policy: Policy, rules: MachineRules) -> SchedulerState:
         """The machine as it is, under rules that may be others: what was promised under the old ones holds no more."""

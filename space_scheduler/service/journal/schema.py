@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from cosched.durable import sync
-from cosched.errors import Failed
+from cosched.errors import Failed, NeedsRepair
 from space_scheduler.service.journal.copies import write_copy
 
 APPLICATION_ID: Final = 0x434F5343  # "COSC"
@@ -24,6 +24,13 @@ APPLICATION_ID: Final = 0x434F5343  # "COSC"
 #: Older software then refuses the journal by its number, instead of missing the table or what was decided.
 VERSION: Final = 4
 _BUSY_S: Final = 5.0
+#: SQLite's errors that may pass by themselves: another process, memory, the disk.
+_PASSING: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_INTERRUPT,
+    }
+)  # fmt: skip
 #: What stands for the time in the name of a copy until the journal is converted.
 _CONVERTING: Final = "converting"
 
@@ -48,8 +55,14 @@ CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, now_us INTEGER NOT NULL, chain 
 """
 
 
-class JournalRefused(Failed):
-    """The journal cannot be used as it is: foreign, newer, damaged, or another scheduler's at this moment."""
+class JournalRefused(NeedsRepair):
+    """The journal cannot be used as it is: foreign, newer or damaged."""
+
+
+class JournalUnavailable(JournalRefused):
+    """The journal cannot be used at this moment: another scheduler works with it, or it cannot be read."""
+
+    status: ClassVar[int] = Failed.status
 
 
 class JournalUnwritable(Failed):
@@ -68,18 +81,18 @@ class Lock:
     """
 
     def __init__(self, journal: Path) -> None:
-        """Take the lock, or raise :class:`JournalRefused` with the id of who has it."""
+        """Take the lock, or raise :class:`JournalUnavailable` with the id of who has it."""
         path = lock_path(journal)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise JournalRefused(f"journal {journal}: {path} cannot be opened: {error.strerror}") from None
+            raise JournalUnavailable(f"journal {journal}: {path} cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
-            raise JournalRefused(
+            raise JournalUnavailable(
                 f"journal {journal}: another scheduler (process {holder or 'unknown'}) works with it"
             ) from None
         try:
@@ -248,5 +261,7 @@ def refused(path: Path, error: Exception) -> JournalRefused:
     if isinstance(error, msgspec.ValidationError):
         return JournalRefused(f"journal {path}: it is of a newer format than this software knows: {error}")
     if isinstance(error, sqlite3.OperationalError):
-        return JournalRefused(f"journal {path}: it cannot be read: {error}")
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # Python's own error: a damaged text
+        refusal = JournalUnavailable if code & 0xFF in _PASSING else JournalRefused
+        return refusal(f"journal {path}: it cannot be read: {error}")
     return JournalRefused(f"journal {path}: it is damaged, or no journal: {error}")

@@ -3,6 +3,7 @@
 Not collected by itself: it makes an account and writes units to /etc/systemd/system, and starts them.
 """
 
+import fcntl
 import json
 import os
 import pwd
@@ -227,6 +228,36 @@ def test_kills_in_a_row_end_in_no_start_limit(installed: tuple[NodeConfig, Layou
     assert len(seen) == KILLS
     wait_for(lambda: systemctl("show", "--property=ActiveState", "--value", "cosched-guard") == "active", "the last")
     wait_for(lambda: cpu_max() == "5000", "the contract to be armed")
+
+
+def shown(name: str, unit_property: str) -> str:
+    return systemctl("show", f"--property={unit_property}", "--value", name)
+
+
+def test_unusable_settings_stop_the_guard_until_they_are_mended(installed: tuple[NodeConfig, Layout]) -> None:
+    _, layout = installed
+    settings = Path(layout.settings)
+    usable = settings.read_text()
+    settings.write_text(f"{usable}\n[unheard]\n")
+    try:
+        os.kill(main_pid("cosched-guard"), signal.SIGKILL)
+        wait_for(lambda: shown("cosched-guard", "ActiveState") == "failed", "the guard's unit to stop")
+        assert shown("cosched-guard", "ExecMainStatus") == "2"
+    finally:
+        settings.write_text(usable)
+    systemctl("restart", "cosched-guard")
+    wait_for(lambda: cpu_max() == "5000", "the contract to be armed")
+
+
+def test_guard_that_cannot_start_pauses_before_it_tries_again(installed: tuple[NodeConfig, Layout]) -> None:
+    config, _ = installed
+    systemctl("stop", "cosched-guard")
+    with Path(config.paths.state, "records", "lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        systemctl("start", "--no-block", "cosched-guard")
+        wait_for(lambda: shown("cosched-guard", "SubState") == "stop-post", "the pause after a start that failed")
+        assert shown("cosched-guard", "ExecMainStatus") == "1"
+    wait_for(lambda: shown("cosched-guard", "ActiveState") == "active", "the guard to start")
 
 
 def test_nothing_is_left_when_a_node_is_removed(installed: tuple[NodeConfig, Layout]) -> None:

@@ -140,3 +140,14 @@ def test_one_that_fails_at_its_first_start_is_started_again_and_told_of(
     finally:
         started[-1].kill()
         started[-1].wait()
+
+
+@pytest.mark.parametrize(("status", "least_s"), [(0, keeping.PAUSE_S), (1, keeping.PAUSE_S), (2, 10.0), (4, 10.0)])
+def test_status_that_no_restart_mends_makes_the_pause_long(status: int, least_s: float) -> None:
+    kept = Kept(Service(("true",), "", kept=True), lambda service, more: 1)
+    kept.start()
+    began_s = time.monotonic()
+    kept.has_ended({"status": status})
+    ended_s = time.monotonic()
+    assert kept.again_at_s is not None
+    assert began_s + least_s <= kept.again_at_s <= ended_s + max(least_s, keeping.LONGEST_PAUSE_S)

@@ -15,6 +15,7 @@ from cosched.apps.enrol.laying import write
 from cosched.config.cluster import load_cluster
 from cosched.config.node import load_node
 from cosched.config.templates import cluster_yaml
+from cosched.errors import BadInput, NeedsRepair
 from cosched.install import roles
 from cosched.install.layout import ROLES, UNITS, Installation, Layout
 from cosched.install.settings import NodeFacts, node_settings
@@ -63,12 +64,23 @@ def test_the_guide_has_every_line_that_confines_the_agent() -> None:
 
 def test_units_have_what_the_guide_asks_for() -> None:
     guide = (Path(__file__).resolve().parents[3] / "docs/guide/failures.md").read_text()
-    asked = re.findall(r"^\| `(\w+=\S+)` \| (all|guard) \|", guide, re.MULTILINE)
+    asked = re.findall(r"^\| `(\w+=[^`]+)` \| (all|guard) \|", guide, re.MULTILINE)
     assert len(asked) >= 8
     for setting, of in asked:
         for role, name in (("node", "guard"), ("node", "agent"), ("scheduler", "scheduler")):
             there = setting in made(role).text(f"{UNITS}/cosched-{name}.service").splitlines()
             assert there == (of == "all" or name == "guard"), f"{setting} in {name}"
+
+
+def test_every_service_stops_at_the_statuses_that_no_restart_mends() -> None:
+    services = [(role, unit) for role in ROLES for unit in made(role).units if unit.endswith(".service")]
+    stops = {}
+    for role, unit in services:
+        found = re.search(r"^RestartPreventExitStatus=(.*)$", made(role).text(f"{UNITS}/{unit}"), re.MULTILINE)
+        stops[unit] = found and {int(status) for status in found[1].split()}
+    assert stops.pop("cosched-jobs.service") is None  # it does nothing that could fail
+    assert len(stops) == 4
+    assert all(each == {BadInput.status, NeedsRepair.status} for each in stops.values()), stops
 
 
 def test_coscheduling_by_messages_gives_the_agent_two_capabilities() -> None:

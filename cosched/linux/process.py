@@ -22,6 +22,7 @@ _TFD_TIMER_ABSTIME: Final = 1
 _IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "ppc64le": 273, "s390x": 282}
 _IOPRIO_WHO_PROCESS: Final = 1
 _IOPRIO_IDLE: Final = 3 << 13
+_PF_FORKNOEXEC: Final = 0x40
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -100,23 +101,30 @@ def no_new_privileges() -> None:
 
 
 class Stat(NamedTuple):
-    """Of ``/proc/PID/stat``: times are in microseconds of CPU, the start in ticks since boot."""
+    """Of ``/proc/PID/stat``: times are in microseconds of CPU, the start in ticks since boot.
+
+    ``executed``: whether it has executed a program since it was forked (on kernels that tell no flags: always).
+    """
 
     state: str
     parent: int
     group: int
     cpu_us: int
     start_ticks: int
+    executed: bool
+    command: str
 
 
 def stat_of(pid: int) -> Stat | None:
     """What the kernel says of a process, or None when there is none with that number."""
     try:
-        fields = files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        before, _, after = files.read(f"/proc/{pid}/stat").rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
         return None
+    fields, command = after.split(), before.partition("(")[2]
     cpu_us = (int(fields[11]) + int(fields[12])) * US_PER_S // CPU_TICKS_PER_S
-    return Stat(fields[0], int(fields[1]), int(fields[2]), cpu_us, int(fields[19]))
+    executed = not int(fields[6]) & _PF_FORKNOEXEC
+    return Stat(fields[0], int(fields[1]), int(fields[2]), cpu_us, int(fields[19]), executed, command)
 
 
 def all_pids() -> list[int]:

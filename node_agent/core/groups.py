@@ -165,7 +165,7 @@ class GroupRules:
             attempt = self._memory.get(group.key)
             if attempt is None:
                 return
-            ran = attempt.ran or command.n == SCRIPT
+            ran = attempt.ran or (command.n == SCRIPT and command.begun)
             self._memory.change(attempt, commands=max(attempt.commands, command.n), ran=ran)
             if command.exit is not None:
                 yield from self.command_ended(happened.CommandEnded(group.key, command.n, command.exit))

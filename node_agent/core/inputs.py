@@ -50,10 +50,14 @@ class LeaseLooked(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command that the guard knows; 0 is the job script. ``exit`` is None until it has ended."""
+    """A command that the guard knows; 0 is the job script. ``exit`` is None until it has ended.
+
+    ``begun``: its program was executed; false while it is made ready.
+    """
 
     n: int
     exit: Exit | None = None
+    begun: bool = True
 
 
 class Group(msgspec.Struct, frozen=True):

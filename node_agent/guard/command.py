@@ -9,7 +9,7 @@ import errno
 import os
 import resource
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from cosched.linux import files, namespaces, process, users
@@ -85,10 +85,18 @@ def settle(place: Place, directory: str) -> None:
         ) from None
 
 
-def become(command: Command, place: Place, cgroups: Cgroups, name: str, cpus: Collection[int]) -> None:
+def become(
+    command: Command,
+    place: Place,
+    cgroups: Cgroups,
+    name: str,
+    cpus: Collection[int],
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
     """Turn the calling process into the command. Returns never; raises :class:`StepFailed`.
 
-    ``cpus``: those that it is to begin with; none: as it comes.
+    ``cpus``: those that it is to begin with; none: as it comes. ``wanted``: whether the job is not being ended; asked
+    in its group: whatever ends it later finds the process there.
     """
     try:
         cgroups.enter(name)
@@ -96,6 +104,8 @@ def become(command: Command, place: Place, cgroups: Cgroups, name: str, cpus: Co
             os.sched_setaffinity(0, cpus)
     except OSError as error:
         raise StepFailed("failed", f"entering the job's cgroup: {_story(error)}") from None
+    if not wanted():
+        raise StepFailed("unrun", "the job was ended before the command began")
     os.setsid()
     process.reset_signals()
     os.umask(place.umask)

@@ -99,6 +99,7 @@ class Endings:
         if self._settled(group):
             return
         if group.ending and group.kill_at_us is None:
+            group.killed_us = group.killed_us or now_us
             with contextlib.suppress(OSError):  # it may have gone just now; the next look tells
                 self._cgroups.kill(group.name)
         if group.watch_fd is not None and not group.ending:
@@ -110,7 +111,7 @@ class Endings:
         """Tell that a group is empty, if it is; each time that commands have ended or a kill was asked for, once."""
         if group.told_empty:
             return True
-        if group.alive or not self._cgroups.empty(group.name):
+        if group.alive or group.errand is not None or not self._cgroups.empty(group.name):
             return False
         group.told_empty = True
         group.poll_at_us = group.kill_at_us = None

@@ -2,13 +2,14 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cosched.linux import users
+from cosched.linux import process, users
 from cosched.linux.cgroups import Cgroups, group_name
 from node_agent.guard.records import Record
-from node_agent.guard.requests import Prepare
+from node_agent.guard.requests import Prepare, Refusal
 
 #: Processes and threads a job may have: so many, and so many more for each task.
 _PROCESSES: Final = 512
@@ -19,7 +20,11 @@ UNKNOWN: Final[Record] = {"status": None, "signal": None, "cause": "unknown"}
 
 
 class Command:
-    """The n-th command of an attempt. ``exit``: its record once it has ended; ``pidfd``: its supervisor, who lives."""
+    """The n-th command of an attempt. ``exit``: its record once it has ended; ``pidfd``: its supervisor, who lives.
+
+    While it is ``starting``, ``child`` (pid, start time) is the process that is to become it; ``withdrawn``: it never
+    will. ``answers`` are taken by those who have asked for it.
+    """
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -27,6 +32,33 @@ class Command:
         self.state = "starting"
         self.exit: Record | None = None
         self.pidfd: int | None = None
+        self.child: tuple[int, int] | None = None
+        self.withdrawn = False
+        self.answers: list[Callable[[dict[str, Any] | Refusal], None]] = []
+
+    def answer(self, found: dict[str, Any] | Refusal) -> None:
+        """Answer whoever has asked for it, once."""
+        answers, self.answers = self.answers, []
+        for each in answers:
+            each(found)
+
+    def kill_unexecuted(self) -> bool:
+        """Kill a command that has not begun: whether it never will. False: what its supervisor says next tells."""
+        if self.child is None:  # nothing goes on before the supervisor has said who its child is
+            if self.pidfd is not None:
+                process.send_by_fd(self.pidfd, signal.SIGKILL)
+            return False
+        if self._executed() or (pidfd := process.open_if_same(*self.child)) is None:
+            return False
+        process.send_by_fd(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+        return not self._executed()  # after the kill: what has not been executed by now never is
+
+    def _executed(self) -> bool:
+        """Whether its process has executed a program, or is gone."""
+        assert self.child is not None
+        now = process.stat_of(self.child[0])
+        return now is None or now.start_ticks != self.child[1] or now.executed
 
     def let_go(self) -> None:
         """Its supervisor has ended."""
@@ -56,6 +88,8 @@ class Group:
         self.kill_at_us: int | None = None
         self.poll_at_us: int | None = None
         self.poll_every_us = 0
+        self.killed_us: int | None = None  # when its processes were killed first
+        self.errand: int | None = None  # a child of the guard that did not make it ready in time, and has not ended
         self.told_empty = True
         self.watch_fd: int | None = None
         self.removing = False
@@ -94,7 +128,7 @@ class Group:
         """preparing, prepared, running, empty (nothing runs, more may come), ending, ended (nothing more may come)."""
         if self.user is None and not self.ending and not self.unrecorded:
             return "preparing"
-        if self.alive or not self.told_empty:
+        if self.alive or self.errand is not None or not self.told_empty:
             return "ending" if self.ending else "running"
         if self.ending:
             return "ended"

@@ -24,11 +24,14 @@ from node_agent.guard.records import Record, Records
 from node_agent.guard.requests import Forget, Kill, Prepare, Refusal, Resize, Signal, Slots, Spawn, Weigh, Whose
 from node_agent.guard.sandboxes import Sandboxes
 from node_agent.guard.settings import Settings
+from node_agent.guard.stalls import Stalls
+from node_agent.guard.starts import Starts
 
 Answer = Callable[[dict[str, Any] | Refusal], None]
 
 MAX_GROUPS: Final = 96  # so that a list of them all fits into a packet
 MAX_ALIVE: Final = 64
+_BEGINS_AGAIN_US: Final = process.US_PER_S // 20
 
 
 class Jobs:
@@ -64,7 +67,6 @@ class Jobs:
         self._jobs_fd = jobs_fd
         self._agent_uid = agent_uid
         self._children = Children(loop, jobs_fd)
-        self._sandboxes = Sandboxes(settings, cgroups, self._children, loop, jobs_fd, private_tmp=private_tmp)
         self._boot_id = process.boot_id()
         self.levers = Levers(cgroups, holds)
         self.cpu_sets = CpuSets(cgroups, self.groups, settings.procs)
@@ -72,6 +74,12 @@ class Jobs:
         self.endings.on_begin = self._ends
         self.cpu_sets.on_moved = self.endings.save
         self.freezer = Freezer(self.groups, cgroups, loop.complain)
+        own = settings.paths.state, settings.paths.run
+        self.stalls = Stalls(self.groups, cgroups, self._children, loop, emit, own)
+        self.starts = Starts(loop, self.stalls, self.endings, self._held)
+        self._sandboxes = Sandboxes(
+            settings, cgroups, self._children, self.stalls, loop, jobs_fd, private_tmp=private_tmp
+        )
         self.easing = Easing(
             self.groups, cgroups, idle, self.endings.save, lambda group: self.endings.look_in(group, 0)
         )
@@ -114,6 +122,10 @@ class Jobs:
                 group.deadline_us += paused_us if stopped_us is None else max(0, stopped_us - since_us)
                 self.endings.save(group)
 
+    def _held(self, group: Group) -> bool:
+        """Whether a job's processes are stopped now."""
+        return self.endings.paused or group.stopped_us is not None
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def prepare(self, request: Prepare, answer: Answer) -> None:
@@ -151,14 +163,30 @@ class Jobs:
             if "error" not in found:
                 found = {"error": "stale", "message": "killed while it was being prepared"}
             refusal = Refusal(str(found["error"]), str(found["message"]))
-            self._remove(group, lambda _: answer(refusal))
+            if group.errand is None:
+                self._remove(group, lambda _: answer(refusal))
+            else:
+                group.ending, group.killed_us = "killed", process.boottime_us()
+                group.told_empty = False
+                answer(refusal)
 
-        self._sandboxes.make(group, group.memory_bytes or self.memory_bytes, done)
+        def ended() -> None:
+            if group.errand is not None:
+                group.errand = None
+                self.endings.look_in(group, 0)
+
+        self._sandboxes.make(group, group.memory_bytes or self.memory_bytes, done, ended)
         self.groups[key] = group
 
     def spawn(self, request: Spawn, fds: Sequence[int], answer: Answer) -> None:
-        """Fork a supervisor for a command; the answer comes when the command runs or could not be executed."""
+        """Fork a supervisor for a command; the answer comes when the command runs or could not be executed.
+
+        One that is on its way already is answered when the first is: whoever asked before may have gone.
+        """
         group, user = self._to_start_in(request)
+        if (known := group.commands.get(request.n)) is not None:
+            known.answers.append(answer)
+            return
         env = request.env if self._cgroups.kernel_groups else {**request.env, MARK: group.mark}
         stdio = (fds[0], fds[1], fds[2]) if request.stream is None else (-1, -1, -1)
         with contextlib.suppress(OSError):  # it shares a CPU, then
@@ -180,42 +208,37 @@ class Jobs:
         )
         begun_on = group.processors
         started = Command(request.n)
+        started.answers.append(answer)
 
         def heard(found: dict[str, Any]) -> None:
-            if "pid" in found:
-                started.pid, started.state = found["pid"], "running"
-                self._cgroups.began(group.name, started.pid)
-                if group.processors != begun_on:  # it was forked before that changed
-                    self.cpu_sets.apply(group)
-                if self.endings.paused or group.stopped_us is not None:
-                    self.freezer.see_to([group.key])  # for the same reason
-                answer({"pid": started.pid})
+            if "child" in found:
+                started.child = int(found["child"]), int(found["start_time"])
+            elif "pid" in found:
+                self._begun(group, started, found["pid"], moved=group.processors != begun_on)
             elif "exited" in found:
                 self._ended(group, started, found["exited"])
             else:
-                self._not_started(group, started)
-                answer(Refusal(str(found["error"]), str(found["message"])))
+                self._not_started(group, started, Refusal(str(found["error"]), str(found["message"])))
 
         def gone() -> None:
             started.let_go()
             if started.state == "starting" and group.commands.get(started.n) is started:
-                self._not_started(group, started)
-                answer(Refusal("failed", "the command's supervisor died before the command ran"))
+                code = "unrun" if started.child is None else "failed"
+                refusal = Refusal(code, "the command's supervisor died before the command ran")
+                self._not_started(group, started, refusal)
             elif started.state == "running":
                 self._ended(group, started, self._records.exit(*group.key, started.n) or groups.UNKNOWN)
 
-        if request.n == 0 and group.request.limit_us is not None:
-            group.deadline_us = process.boottime_us() + group.request.limit_us
-            self.endings.save(group)
         group.commands[request.n] = started
         group.told_empty = False
         try:
             pid = self._children.fork(
                 lambda pipe: supervisor.supervise(plan, self._cgroups, self._records, pipe), heard, gone
             )
-        except Refusal:
-            self._not_started(group, started)
-            raise
+        except Refusal as refusal:
+            self._not_started(group, started, refusal)
+            return
+        self.starts.watch(group, started, request)
         with contextlib.suppress(OSError):
             started.pidfd = os.pidfd_open(pid)  # it is a child, and is not reaped before the loop goes on
         self._cgroups.watch_over(group.name, group.mark, pid, group.memory_bytes)
@@ -232,7 +255,9 @@ class Jobs:
             raise Refusal("busy", f"{name} is not ready yet")
         if group.stopped_us is not None:
             raise Refusal("busy", f"{name} has no CPU now")
-        if request.n in group.commands or self._records.exit(request.job, request.attempt, request.n):
+        if (known := group.commands.get(request.n)) is not None and known.state == "starting" and not known.withdrawn:
+            return group, group.user
+        if known is not None or self._records.exit(request.job, request.attempt, request.n):
             raise Refusal("busy", f"command {request.n} has been started already")
         if len(group.alive) >= MAX_ALIVE:
             raise Refusal("busy", f"{MAX_ALIVE} commands of this job run here already")
@@ -395,7 +420,12 @@ class Jobs:
 
         def look(*, gone: bool) -> None:
             record = self._records.exit(*group.key, found.n)
-            if found.state == "running" and (record or gone):
+            unrun = gone and not record and self._records.run(*group.key, found.n) is None
+            if found.state == "starting" and unrun:
+                self._not_started(group, found, Refusal("unrun", "it has ended before the command began"))
+            elif found.state != "ended" and (record or gone):
+                if found.state == "starting" and found.child is not None:
+                    self._begun(group, found, found.child[0], moved=False)
                 self._ended(group, found, record or groups.UNKNOWN)
             if gone:
                 self._loop.unwatch(pidfd)
@@ -406,16 +436,49 @@ class Jobs:
                 look(gone=False)
                 self._loop.later(process.US_PER_S, again)
 
+        def begins() -> None:  # a predecessor has forked it, and was not told that it runs
+            if found.state != "starting" or found.child is None or found.pidfd is None:
+                return
+            now = process.stat_of(found.child[0])
+            if now is not None and now.executed and now.start_ticks == found.child[1]:
+                self._begun(group, found, found.child[0], moved=True)
+            else:
+                self._loop.later(_BEGINS_AGAIN_US, begins)
+
         self._loop.watch(pidfd, lambda: look(gone=True))
         if not self._cgroups.kernel_groups:
             again()
+        if found.state == "starting":
+            self.starts.watch(group, found)
+            begins()
+        else:
+            self._limit(group, found)
 
-    def _not_started(self, group: Group, found: Command) -> None:
+    def _begun(self, group: Group, found: Command, pid: int, *, moved: bool) -> None:
+        """A command has executed its program: of the script, the time limit counts from now on.
+
+        ``moved``: the job's CPUs are others than when it was forked, or may be.
+        """
+        found.pid, found.state = pid, "running"
+        self._limit(group, found)
+        self._cgroups.began(group.name, pid)
+        if moved:
+            self.cpu_sets.apply(group)
+        if self.endings.paused or group.stopped_us is not None:
+            self.freezer.see_to([group.key])
+        found.answer({"pid": pid})
+
+    def _limit(self, group: Group, found: Command) -> None:
+        """Have the time limit of a script that has begun count, if it does not yet."""
+        if found.n == 0 and group.deadline_us is None and group.request.limit_us is not None and not group.ending:
+            group.deadline_us = process.boottime_us() + group.request.limit_us
+            self.endings.save(group)
+
+    def _not_started(self, group: Group, found: Command, why: Refusal) -> None:
         group.commands.pop(found.n, None)
-        if found.n == 0:
-            group.deadline_us = None
         if not group.alive:
             self.endings.look_in(group, 0)
+        found.answer(why)
 
     # --- making and removing ------------------------------------------------------------------------------------------
 

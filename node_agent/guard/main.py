@@ -135,6 +135,7 @@ class Guard:
             Duty("ending jobs", self._jobs.endings.tick, self._jobs.endings.due_us),
             # after the ends: a CPU that has become idle is given to one of two jobs that share another
             Duty("keeping jobs to their CPUs", self._jobs.cpu_sets.tick, self._jobs.cpu_sets.due_us),
+            Duty("looking for what does not end", self._jobs.stalls.tick, self._jobs.stalls.due_us),
             Duty("keeping a pause", self._desk.tick, self._desk.due_us),
             Duty("stopping jobs", self._jobs.freezer.tick, self._jobs.freezer.due_us),
             Duty("keeping the wake-up probe", self._probe.tick, self._probe.due_us),

@@ -21,7 +21,8 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
               as the user, or null. ``stream`` (32 hexadecimal digits, or null): no descriptors come along; the
               supervisor keeps the streams, for whom the agent connects to ``state/jobs/JOB.ATTEMPT/STREAM``
               (``guard.streams``), and a second command of that name is refused (busy). Answers {pid} when the command
-              has been executed, or why it could not be.
+              has been executed, or why it could not be. One that has not been within 12 s is refused (unrun), and never
+              is; the same request for one that is on its way is answered with it. The time limit counts from then on
     resize    {job, attempt, n, tasks, cpus}            another share of the node: memory by its tasks, and so many CPUs
               for its processes, those there are and those to come (null: any). By a controller cpuset where there is
               one, else by the affinity of every thread, looked after. It outlasts agent and guard. ``n`` below that of
@@ -57,6 +58,10 @@ events
     exited    {job, attempt, n, status | signal, cause}  a command has ended (cause as in wire.messages.Exit)
     empty     {job, attempt, cpu_us, memory_peak_bytes}  no process is left in the job's cgroup: after commands have
               ended (each time, where more are spawned later), and after ``kill``
+    stalled   {job, attempt, user, procs, memory_bytes, since_us, processes: [{pid, command, channel, path, mount,
+              device, own}]}   four at most of the processes that are left five seconds after they were killed at
+              ``since_us``, and what each waits for (``cosched.linux.stalls``); ``own``: on a file system that guard and
+              agent write to; again every five seconds, until ``empty``
     armed     {why}                                      the guard has armed by itself
     keys      {terminals: [their device numbers]}        somebody has typed there; five times a second at most
     desk      {paused, paused_until_us, inhibited_until_us, word, wake}   somebody at the desk has said something

@@ -15,6 +15,7 @@ from node_agent.guard.groups import Group
 from node_agent.guard.loop import Loop
 from node_agent.guard.requests import Refusal
 from node_agent.guard.settings import Settings
+from node_agent.guard.stalls import Stalls
 
 _PATIENCE_US: Final = 10 * process.US_PER_S
 _AGAIN_US: Final = 50_000
@@ -33,6 +34,7 @@ class Sandboxes:
         settings: Settings,
         cgroups: Cgroups,
         children: Children,
+        stalls: Stalls,
         loop: Loop,
         jobs_fd: int,
         *,
@@ -42,6 +44,7 @@ class Sandboxes:
         self._settings = settings
         self._cgroups = cgroups
         self._children = children
+        self._stalls = stalls
         self._loop = loop
         self._jobs_fd = jobs_fd
         self._private_tmp = private_tmp and settings.security.private_tmp
@@ -54,8 +57,11 @@ class Sandboxes:
         switch, bounded = self._settings.security.users == "switch", group.memory_bytes is not None
         return command.Place(user, switch, self._private_tmp, directory, keep, bounded, group.request.umask)
 
-    def make(self, group: Group, shm_bytes: int, done: Done) -> None:
-        """Make them; ``done`` gets {user} or {error, message}, in the end. Raises :class:`Refusal`."""
+    def make(self, group: Group, shm_bytes: int, done: Done, ended: Callable[[], None]) -> None:
+        """Make them; ``done`` gets {user} or {error, message}, in the end. Raises :class:`Refusal`.
+
+        What takes too long is killed; while it does not end, it is the group's ``errand``, and ``ended`` follows.
+        """
         try:
             group.problems = self._cgroups.create(group.name, group.memory_bytes, group.processes)
         except OSError as error:
@@ -72,9 +78,13 @@ class Sandboxes:
 
         pids: list[int] = []
 
+        def gone(found: dict[str, Any]) -> None:
+            once(found)
+            ended()
+
         def begin() -> None:
             if not answers:
-                pids.append(self._children.errand(lambda: self._made(group, shm_bytes), once))
+                pids.append(self._children.errand(lambda: self._made(group, shm_bytes), gone))
 
         def begin_late() -> None:
             try:
@@ -92,16 +102,19 @@ class Sandboxes:
             self._cgroups.remove(group.name)
             raise
 
-        def too_late() -> None:
-            if not answers:
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                what = group.request.directory if pids else "removing what was left of this attempt"
-                seconds = _PATIENCE_US // process.US_PER_S
-                once({"error": "directory", "message": f"{what}: no answer within {seconds} s"})
+        def give_up(waiting: list[dict[str, Any]]) -> None:
+            if answers:
+                return
+            for pid in pids:
+                group.errand = pid
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            on = next((f" on {each['mount']}" for each in waiting if each["mount"]), "")
+            what = group.request.directory if pids else "removing what was left of this attempt"
+            seconds = _PATIENCE_US // process.US_PER_S
+            once({"error": "directory", "message": f"{what}{on}: no answer within {seconds} s"})
 
-        self._loop.later(_PATIENCE_US, too_late)
+        self._loop.later(_PATIENCE_US, lambda: None if answers else self._stalls.look(pids, give_up))
 
     def remove(self, group: Group, done: Done) -> None:
         """Remove them; ``done`` gets {} or {error, message}. Raises :class:`Refusal`."""

@@ -15,6 +15,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from cosched.linux import process
@@ -29,6 +30,7 @@ _LAST_FD: Final = 1 << 20
 _BETWEEN_VISITS_S: Final = 0.1
 #: Reaped in one visit. A job may make orphans faster than they are reaped.
 _MOST_A_VISIT: Final = 64
+_ENDED_BEFORE: Final = json.dumps({"error": "unrun", "message": "it was ended before the command began"})
 
 
 class CommandPlan(NamedTuple):
@@ -66,7 +68,8 @@ def close_all_but(keep: Iterable[int]) -> None:
 def supervise(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: int) -> None:
     """Start the command, tell the guard, wait for its end, write the record. Runs in a process of its own.
 
-    Told on ``report_fd``, a line each: {pid} or {error, message}; then, once the command has ended, {exited: record}.
+    Told on ``report_fd``, a line each: {child, start_time} of the process that is to become the command; {pid} once it
+    has executed it, or {error, message}; then, once the command has ended, {exited: record}.
     """
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
@@ -125,10 +128,11 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
     pid = os.fork()
     if pid == 0:
         try:
-            for fd in (go_write, failed_read, report_fd, records.fd):
+            for fd in (go_write, failed_read, report_fd):
                 os.close(fd)
             if os.read(go_read, 1):
-                command.become(plan.command, plan.place, cgroups, plan.group, plan.cpus)
+                wanted = partial(_wanted, plan, records)
+                command.become(plan.command, plan.place, cgroups, plan.group, plan.cpus, wanted)
         except command.StepFailed as error:
             _tell(failed_write, {"error": error.code, "message": str(error)})
         except BaseException as error:
@@ -151,17 +155,23 @@ def _started(plan: CommandPlan, cgroups: Cgroups, records: Records, report_fd: i
             "start_time": child.start_ticks if child else -1,
         },
     )
+    _tell(report_fd, {"child": pid, "start_time": child.start_ticks if child else -1})
     os.write(go_write, b"g")
     os.close(go_write)
     text = b""
     while piece := os.read(failed_read, 4096):
         text += piece
     os.close(failed_read)
-    if not text:
+    if not text and ((now := process.stat_of(pid)) is None or now.executed):
         return pid, {}
     os.waitpid(pid, 0)
-    failed: Record = json.loads(text)
+    failed: Record = json.loads(text or _ENDED_BEFORE)
     return pid, failed
+
+
+def _wanted(plan: CommandPlan, records: Records) -> bool:
+    """Whether the attempt is not being ended: the guard records that before it kills what is in the group."""
+    return not (records.group(plan.job, plan.attempt) or {}).get("ending")
 
 
 def _attend(

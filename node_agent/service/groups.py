@@ -253,7 +253,9 @@ def _group(found: dict[str, Any]) -> happened.Group:
         (int(found["job"]), int(found["attempt"])),
         found.get("state") in _ALIVE,
         tuple(
-            happened.Command(int(each["n"]), exit_of(each) if each.get("state") == "ended" else None)
+            happened.Command(
+                int(each["n"]), exit_of(each) if each.get("state") == "ended" else None, each.get("state") != "starting"
+            )
             for each in found.get("commands", ())
         ),
     )

@@ -135,6 +135,26 @@ def test_a_guard_that_dies_before_it_says_that_a_script_runs_leaves_it_started_o
     assert world.guard.started[KEY, 0] == 1
 
 
+def test_script_on_its_way_to_its_start_is_not_reported_as_started(world: World) -> None:
+    """A guard that had not answered within 20 s was taken for gone, and its list for the word that the script ran."""
+    prepared(world)
+    world.order(run())
+    (number, spawn) = world.to_guard.popleft()
+    world.connected = False
+    world.hand_in(happened.GuardLost("it has not answered"))
+    world.connected = True
+    there = happened.Group(KEY, alive=True, commands=(happened.Command(0, begun=False),))
+    world.hand_in(happened.GuardReports((there,)))
+    assert world.heard[1:] == []
+    (again, same) = world.to_guard.popleft()
+    assert same == spawn, "asked again: the guard answers when it knows"
+    world.hand_in(happened.Replied(number, Done(4711)))  # nobody waits for that any more
+    world.hand_in(happened.Replied(again, Declined("unrun", "/data on /data does not answer")))
+    assert world.heard[1:] == [wire.Refused(run().order, "unrun", "/data on /data does not answer")]
+    assert world.core is not None
+    assert world.core.reports()[0].state == "prepared"
+
+
 def test_an_agent_killed_before_it_has_written_that_a_script_runs_does_not_start_it_again(world: World) -> None:
     prepared(world)
     world.order(run())

@@ -356,6 +356,17 @@ class RealGuard:
 
     def event(self, name: str, **fields: object) -> Message:
         """Wait for an event with these fields; others that come before it are dropped."""
+        return self._heard({"event": name, **fields})
+
+    def begin(self, request: Mapping[str, object], fds: Sequence[int] = ()) -> int:
+        """Send a request without waiting; its number for :meth:`answer`."""
+        return self._clients[-1].send(request, fds)  # type: ignore[arg-type]
+
+    def answer(self, number: int) -> Message:
+        """Wait for the answer to a request; what comes before it is dropped."""
+        return self._heard({"re": number})
+
+    def _heard(self, wanted: Mapping[str, object]) -> Message:
         client = self._clients[-1]
         end = time.monotonic() + BOUND_S
         poll = select.poll()
@@ -364,10 +375,10 @@ class RealGuard:
         while True:
             while (message := client.receive()) is not None:
                 seen.append(message)
-                if message.get("event") == name and message.items() >= fields.items():
+                if all(message.get(key) == value for key, value in wanted.items()):
                     return message
             left_s = end - time.monotonic()
-            assert left_s > 0, f"waited for {name} {fields}; saw {seen}\n{self.errors()}"
+            assert left_s > 0, f"waited for {wanted}; saw {seen}\n{self.errors()}"
             poll.poll(left_s * 1000)
 
     def listed(self, job: int = 1) -> Message:

@@ -74,7 +74,7 @@ def test_a_job_from_its_first_order_to_its_last() -> None:
     assert gang.recorded() == orders(OrderKind.FORGET, *NODES)
 
 
-@pytest.mark.parametrize(("code", "unrun"), [("paused", True), ("user", True), ("busy", False)])
+@pytest.mark.parametrize(("code", "unrun"), [("paused", True), ("user", True), ("unrun", True), ("busy", False)])
 def test_a_script_that_was_never_started_is_tried_again(code: str, unrun: bool) -> None:
     """An owner may pause between the last Prepared and the Run: the job has not run, and is not lost by that."""
     gang = Gang(NODES)
@@ -85,6 +85,50 @@ def test_a_script_that_was_never_started_is_tried_again(code: str, unrun: bool) 
     for node in NODES[:-1]:
         assert gang.emptied(node, 0, 0) == []
     assert ended(gang.emptied(NODES[-1], 0, 0)).unrun is unrun
+
+
+def test_late_refusal_of_a_silent_node_replaces_its_silence() -> None:
+    gang = Gang(("n1",))
+    gang.begin()
+    gang.prepared("n1")
+    gang.timed_out("8 s")
+    assert gang.refused("n1", OrderKind.RUN, "unrun", "/data on /data does not answer") == []
+    end = ended(gang.emptied("n1"))
+    assert (end.message, end.code, end.unrun) == ("n1 refused: /data on /data does not answer", "run", True)
+
+
+def test_late_refusal_of_a_preparation_is_not_held_against_the_node() -> None:
+    gang = Gang(("n1", "n2"))
+    gang.begin()
+    gang.prepared("n1")
+    gang.timed_out("8 s")
+    gang.refused("n2", OrderKind.PREPARE, "directory", "/data on /data: no answer")
+    end = ended(empty_all(gang))
+    assert (end.message, end.code) == ("n2 refused: /data on /data: no answer", "directory")
+
+
+def test_script_that_never_began_does_not_wait_for_a_node_that_cannot_end_it() -> None:
+    gang = Gang(("n1", "n2"))
+    gang.begin()
+    gang.prepared("n1")
+    gang.prepared("n2")
+    assert gang.cannot_end("n1") == [], "it is being launched"
+    gang.refused("n1", OrderKind.RUN, "unrun", "/data on /data does not answer")
+    assert gang.emptied("n2") == []
+    end = ended(gang.cannot_end("n1"))
+    assert (end.outcome, end.unrun, end.blamed) == (JobState.LAUNCH_FAILED, True, ("n1",))
+    assert gang.recorded() == [Order("n2", OrderKind.FORGET)], "the other still has something"
+
+
+def test_script_that_may_have_begun_waits_for_a_node_that_cannot_end_it() -> None:
+    gang = running(("n1",))
+    gang.kill(JobState.TIMED_OUT)
+    assert gang.cannot_end("n1") == []
+    unanswered = Gang(("n1",))
+    unanswered.begin()
+    unanswered.prepared("n1")
+    unanswered.timed_out("8 s")
+    assert unanswered.cannot_end("n1") == [], "its Run may have been obeyed"
 
 
 def test_one_refusal_takes_everything_back() -> None:

@@ -87,7 +87,7 @@ Action = Order | Launched | Left | Ended
 
 _UNKNOWN: Final = Exit(cause="unknown")
 #: A Run that is refused so has not run: the script never came as far as its first line.
-_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown", "paused"})
+_NOT_BEGUN: Final = frozenset({"user", "directory", "unknown", "paused", "unrun"})
 
 
 class Gang:
@@ -162,6 +162,9 @@ class Gang:
         if kind is OrderKind.KILL and code == "unknown":
             phase = self.node_phases[node]
             return self._knows_nothing(node, phase) if phase in (NodePhase.KILLING, NodePhase.LEAVING) else []
+        if self.phase is Phase.ENDING:
+            self._refused_late(node, kind, code, message)
+            return []
         if (kind is OrderKind.PREPARE and self.phase is Phase.PREPARING) or (
             kind is OrderKind.RUN and self.phase is Phase.LAUNCHING and node == self.first
         ):
@@ -182,6 +185,29 @@ class Gang:
         if self.phase is Phase.LAUNCHING:
             return self._launch_failed(f"{self.first} did not start the script within {after}", (self.first,), "silent")
         return []
+
+    def _refused_late(self, node: str, kind: OrderKind, code: str, message: str) -> None:
+        """A node that was blamed for its silence says why: that is the cause of the failed launch from now on."""
+        if kind is OrderKind.RUN and node == self.first and code in _NOT_BEGUN:
+            self._asked_to_run = False
+        silent = self._verdict is not None and self._verdict.code == "silent" and node in self._blamed
+        if silent and kind in (OrderKind.PREPARE, OrderKind.RUN):
+            code = code if kind is OrderKind.PREPARE else "run"
+            self._verdict = Verdict(JobState.LAUNCH_FAILED, f"{node} refused: {message}", node, code)
+
+    def cannot_end(self, node: str) -> list[Action]:
+        """What is left of the job on a node hears no signal. A script that never began may be tried elsewhere: the job
+        does not wait for that node; any other job ends when the node has ended what it has.
+        """
+        if self.phase is not Phase.ENDING or self.node_phases[node] is not NodePhase.KILLING or not self.never_began:
+            return []
+        self.node_phases[node] = NodePhase.GONE
+        return self._finished()
+
+    @property
+    def never_began(self) -> bool:
+        """Whether the job is being ended, and its script has not begun and never will."""
+        return self._verdict is not None and not self._asked_to_run and self._exit in (None, _UNKNOWN)
 
     def _launch_failed(self, message: str, blamed: tuple[str, ...], code: str) -> list[Action]:
         self._blamed = blamed
@@ -393,6 +419,6 @@ class Gang:
             return []
         self.phase = Phase.OVER
         outcome, message, node, code = self._verdict
-        unrun = bool(self._blamed) and not self._asked_to_run and self._exit in (None, _UNKNOWN)
+        unrun = bool(self._blamed) and self.never_began
         used = dict(self._cpu_us), dict(self._peak_bytes)
         return [Ended(outcome, message, node, self._exit, self._tail, *used, unrun, self._blamed, code)]

@@ -73,9 +73,13 @@ class SideWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who jobs run as: ``switch`` to their submitter (needs root), or always the agent's ``self``."""
+    """Who jobs run as: ``switch`` to their submitter (needs root), or always the agent's ``self``.
 
-    users: Literal["switch", "self"] = "switch"
+    ``by-name`` is ``switch`` for a desk that shares no directories: the account of the submitter's name, also where its
+    uid is another than on the scheduler's host.
+    """
+
+    users: Literal["switch", "by-name", "self"] = "switch"
     min_uid: int = 1000
     allow_root: bool = False
     agent_user: str = ""  # who may talk to the guard; empty: the guard's own user

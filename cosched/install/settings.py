@@ -12,7 +12,8 @@ from cosched.install.units import PLACE
 
 class NodeFacts(msgspec.Struct, frozen=True):
     """What a node's settings are made of. ``placed``: its parallel work has a slice of systemd's; ``account``: its
-    agent runs as an account of its own. ``extra`` is more of ``node.toml``, as plain data, and prevails.
+    agent runs as an account of its own. ``users``: whose accounts jobs run as (``security.users``). ``extra``: more of
+    ``node.toml``, as plain data, and prevails.
     """
 
     name: str
@@ -25,6 +26,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     network: str = ""
     placed: bool = False
     account: bool = True
+    users: str = "switch"
     extra: Mapping[str, Any] = {}
 
 
@@ -41,8 +43,9 @@ def node_settings(facts: NodeFacts, layout: Layout) -> NodeConfig:
     }
     if facts.placed:
         settings["cgroup"] = {"cosched": PLACE}
-    if facts.account:
-        settings["security"] = {"agent_user": AGENT}
+    settings["security"] = {"agent_user": AGENT} if facts.account else {}
+    if facts.users != "switch":
+        settings["security"]["users"] = facts.users
     for key, value in facts.extra.items():
         known = settings.get(key)
         settings[key] = known | value if isinstance(known, dict) and isinstance(value, dict) else value

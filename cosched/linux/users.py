@@ -6,6 +6,11 @@ from typing import Final, NamedTuple
 
 #: ``nobody``, and the kernel's overflow uid: any user that has no number in this user namespace appears as it.
 NOBODY: Final = 65_534
+#: The uid of a submitter whose name the scheduler's host does not know.
+NO_ACCOUNT: Final = -1
+#: A value of ``security.users``: jobs run as the account of their submitter's name, whatever its uid.
+BY_NAME: Final = "by-name"
+_OR_BY_NAME: Final = ', or say users = "by-name" in [security] of node.toml where no directories are shared'
 _NO_LOGIN: Final = frozenset({"nologin", "false"})
 
 
@@ -27,6 +32,27 @@ class UserRefused(Exception):
     """Jobs don't run as that user here, and why."""
 
 
+def uid_conflict(name: str, here: int, submitter: int | None, users: str) -> str:
+    """Why jobs that ``name`` submitted do not run as the account ``name`` of this machine; empty where they do.
+
+    ``here`` is the account's uid, ``submitter`` the one that the scheduler's host has for the name: :data:`NO_ACCOUNT`
+    where it has none, None where a scheduler of an earlier version did not say. ``users``: as in node.toml.
+    """
+    if users == BY_NAME or submitter is None:
+        return ""
+    if submitter == NO_ACCOUNT:
+        return (
+            f"the scheduler's host has no account {name}, so nothing shows that uid {here} here is the same user: "
+            f"make that account there with this uid{_OR_BY_NAME}"
+        )
+    if submitter == here:
+        return ""
+    return (
+        f"{name} has uid {here} here and uid {submitter} on the scheduler's host, which are two users to a shared file "
+        f"system: give {name} one uid{_OR_BY_NAME}"
+    )
+
+
 def of_uid(uid: int) -> User:
     """The account of a number; one that has no name (as in some containers) gets its number for a name."""
     try:
@@ -35,11 +61,19 @@ def of_uid(uid: int) -> User:
         return User(str(uid), uid, os.getgid(), "/", "/bin/sh")
 
 
-def resolve(name: str, *, switch: bool, min_uid: int, allow_root: bool) -> User:
+def resolve(name: str, *, users: str, min_uid: int, allow_root: bool, submitter: int | None = None) -> User:
     """The account that jobs of ``name`` run as on this machine. Raises :class:`UserRefused`.
 
-    ``switch`` false: everything runs as the guard's own user, and nobody else's jobs are taken.
+    ``users`` as in node.toml; "self": everything runs as the guard's own user, and nobody else's jobs are taken.
+    ``submitter`` as in :func:`uid_conflict`.
     """
+    user = _resolved(name, switch=users != "self", min_uid=min_uid, allow_root=allow_root)
+    if conflict := uid_conflict(name, user.uid, submitter, users):
+        raise UserRefused(conflict)
+    return user
+
+
+def _resolved(name: str, *, switch: bool, min_uid: int, allow_root: bool) -> User:
     if not switch:
         own = of_uid(os.getuid())
         if name != own.name:

@@ -338,10 +338,14 @@ class NodeSurvey(msgspec.Struct, frozen=True):
 
 
 class SurveyDoc(msgspec.Struct, frozen=True):
-    """GET /v1/survey: the nodes that answer; ``silent`` are connected and do not."""
+    """GET /v1/survey: the nodes that answer; ``silent`` are connected and do not.
+
+    ``uids`` are the users' on the scheduler's host; who is missing has no account there. Null: an earlier version.
+    """
 
     nodes: list[NodeSurvey]
     silent: list[str] = []
+    uids: dict[str, int] | None = None
 
 
 class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

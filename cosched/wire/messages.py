@@ -1,4 +1,4 @@
-"""The messages between scheduler and agents, version 3 (design, section 4). Encoded with MessagePack, one a frame.
+"""The messages between scheduler and agents, version 4 (design, section 4). Encoded with MessagePack, one a frame.
 
 The agent dials out and says :class:`Hello`; the scheduler answers :class:`Welcome` or :class:`Rejected`. Then the agent
 sends :class:`Heartbeat` every ``heartbeat_us``; a scheduler that has heard nothing for ``lease_us`` counts the node as
@@ -27,10 +27,10 @@ A job that runs may change its shape: :class:`Resize` to each node that it keeps
 (later than the others, with the job's renewed grant), :class:`Kill` to each that it leaves, once all others have
 answered. A node that leaves and joins again is made ready anew.
 
-Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`; version 2 knew no :class:`DeskReported`. Each
-side says with its first message which version it speaks; what is spoken is the lower one (:func:`spoken`), and nodes
-whose agents speak an older one are served all that it had. An agent whose hello is refused because of its version says
-the next one in the version before.
+Version 1 knew no :class:`Resize`, and refused a second :class:`Prepare`; version 2 knew no :class:`DeskReported`;
+version 3 knew no uids of submitters. Each side says with its first message which version it speaks; what is spoken is
+the lower one (:func:`spoken`), and nodes whose agents speak an older one are served all that it had. An agent whose
+hello is refused because of its version says the next one in the version before.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -45,11 +45,13 @@ from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
 from cosched.wire.sequence import HEADER_BYTES
 
-VERSION: Final = 3
+VERSION: Final = 4
 #: Of agents that resize no job, and give a job that runs no further node.
 RIGID_VERSION: Final = 1
 #: From this one on, nodes say what their desks report.
 REPORTING_VERSION: Final = 3
+#: From this one on, orders and surveys say the uids that users have on the scheduler's host.
+UID_VERSION: Final = 4
 #: What a refusal begins with that is because of the version of a hello; version 1 began it so, too.
 WRONG_VERSION: Final = "hello: version"
 MAX_FRAME_BYTES: Final = 4 << 20
@@ -186,6 +188,8 @@ class Turn(msgspec.Struct, frozen=True):
     rows: int = 0
 
 
+#: A user's on the scheduler's host; -1: that host does not know the name (2^32 - 1 is no uid).
+Uid = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 2)]
 UserName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 #: What the reason of a node begins with that is drained because its guard does not answer.
@@ -400,7 +404,8 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     in it: they are what the node's own user database says (Open MPI does not start without HOME). ``umask`` is the
     submitter's; the usual one is not sent, so that an agent of an earlier version understands the order. ``cpus`` as
     in :class:`Resize`, from the beginning; ``map`` the first of a malleable job, whose ranks on a node where none of
-    them is enabled are to sleep; what is usual is not sent.
+    them is enabled are to sleep; what is usual is not sent. ``uid`` is the submitter's: a node whose account of that
+    name has another refuses the order, unless its settings say ``by-name``; None: not said (before version 4).
     """
 
     user: str
@@ -415,6 +420,7 @@ class Prepare(Order, frozen=True, omit_defaults=True):
     umask: int = DEFAULT_UMASK
     cpus: int | None = None
     map: JobMap | None = None
+    uid: Uid | None = None
 
 
 class Run(Order, frozen=True):
@@ -481,11 +487,12 @@ class AskAnswered(Message, frozen=True):
     waits: bool
 
 
-class Survey(Message, frozen=True):
-    """Say what these users are on this node, and what its clock says."""
+class Survey(Message, frozen=True, omit_defaults=True):
+    """Say what these users are on this node, and what its clock says. ``uids``: theirs, by name, as of an order."""
 
     request: int
     users: tuple[str, ...]
+    uids: dict[str, Uid] = {}
 
 
 class ReadOutput(Message, frozen=True):

@@ -3,7 +3,8 @@
 Its promises: groups outlive the agent and the guard; a command is started once by its number, and never after a kill;
 a kill is followed by the word that nothing is left; a group has the share of the newest order that was obeyed, also
 when agent and guard have been started anew; what happens while no agent listens is in the next report; while somebody
-at the desk has paused parallel work, nothing is prepared and nothing started.
+at the desk has paused parallel work, nothing is prepared and nothing started; nothing is prepared for a user who has
+another uid here than on the scheduler's host.
 """
 
 from collections import Counter, deque
@@ -58,6 +59,7 @@ class GuardModel:
         self.groups: dict[Key, ModelGroup] = {}
         self.started: Counter[tuple[Key, int]] = Counter()
         self.paused = ""  # why nothing may start here now; empty where it may
+        self.uids: dict[str, int] = {}  # of users here who have another one on the scheduler's host
         self._killed = killed
         self._procs = procs
         self._used = cpu_us, memory_peak_bytes
@@ -94,6 +96,10 @@ class GuardModel:
             return Declined("busy", f"attempt {request.key[1]} at job {request.key[0]} is here already")
         if group is None and self.paused:
             return Declined("paused", self.paused)
+        user, submitter = request.prepare.user, request.prepare.uid
+        here = self.uids.get(user, submitter)
+        if group is None and submitter is not None and here != submitter:
+            return Declined("user", f"{user} has uid {here} here and uid {submitter} on the scheduler's host")
         if group is None:
             group = self.groups[request.key] = ModelGroup(request.prepare, asleep=request.asleep)
             self._give(group)

@@ -33,7 +33,7 @@ def fitting_grant(node: str, message: Prepare | Resize, user: str) -> Steps[Gran
 
 def renewed(memory: Memory, message: Prepare, attempt: Attempt) -> Steps[Prepared]:
     """An attempt is here, and is to know other nodes: nothing else of it may be other than it was prepared for."""
-    if attempt.prepare is None or not attempt.open or _apart_from_nodes(message) != _apart_from_nodes(attempt.prepare):
+    if attempt.prepare is None or not attempt.open or not _same_apart_from_nodes(message, attempt.prepare):
         raise Refusal("busy", f"job {attempt.key} is still here")
     yield from _newer(memory, message, attempt.prepare)
     yield from _told(memory, message, attempt.prepare)
@@ -91,8 +91,16 @@ def _told(memory: Memory, message: Prepare | Resize, prepare: Prepare) -> Steps[
         yield from asked(fx.MakeReady((message.order.job_id, message.order.attempt), message.peers))
 
 
+def _same_apart_from_nodes(first: Prepare, second: Prepare) -> bool:
+    """Whether two orders differ in nodes alone; one of them may come from a scheduler that does not say the uid."""
+    uids = {first.uid, second.uid} - {None}
+    return len(uids) <= 1 and _apart_from_nodes(first) == _apart_from_nodes(second)
+
+
 def _apart_from_nodes(prepare: Prepare) -> Prepare:
-    return msgspec.structs.replace(prepare, fence=None, order=None, peers=(), environment={}, grant=b"", map=None)
+    return msgspec.structs.replace(
+        prepare, fence=None, order=None, peers=(), environment={}, grant=b"", map=None, uid=None
+    )
 
 
 def _names(message: Prepare | Resize) -> str:

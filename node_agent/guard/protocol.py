@@ -13,8 +13,9 @@ requests (their types and ranges: ``guard.requests``, ``guard.fields``)
     arm       {}                                        the ceiling holds from now on
     tighten   {ratio, until_us}                         while armed, only this share of the ceiling until then (at most
               120 s from now); a later request replaces it
-    prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us, umask}   cgroup, private
-              directories; answers {problems: [what could not be limited, and why]}
+    prepare   {job, attempt, user, directory, tasks, memory_bytes, limit_us, grace_us, umask, uid}   cgroup, private
+              directories; answers {problems: [what could not be limited, and why]}; refused (user) where the user has
+              another uid here than ``uid``, but with ``users = "by-name"``
     spawn     {job, attempt, n, argv, env, cwd, script, output, error, stream}  + descriptors: stdin, stdout, stderr
               n = 0 is the job script, whose text is in a fourth descriptor (a file or memfd) when ``script`` is true:
               it is copied into the job's directory and takes argv[0]'s place. ``output`` and ``error``: paths opened

@@ -49,7 +49,8 @@ class Arm(NamedTuple):
 class Prepare(NamedTuple):
     """Make ready for an attempt at a job; ``memory_bytes`` is a task's, ``umask`` that of all its commands.
 
-    ``cpus`` and ``asleep`` as in :class:`Resize`.
+    ``cpus`` and ``asleep`` as in :class:`Resize`. ``uid`` is the submitter's on the scheduler's host: -1: it has none
+    there; None: not said.
     """
 
     job: fields.Job
@@ -63,6 +64,7 @@ class Prepare(NamedTuple):
     umask: fields.Umask = 0o022  # where a record of an earlier version has none
     cpus: fields.Cpus = None
     asleep: fields.Flag = False
+    uid: fields.Uid = None
 
 
 class Spawn(NamedTuple):

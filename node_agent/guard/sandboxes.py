@@ -54,7 +54,7 @@ class Sandboxes:
         """Where a group's commands run, and what they see."""
         directory = f"{self._settings.paths.state}/jobs/{_directory(group)}"
         keep = (*self._settings.paths.keep, self._settings.paths.run, directory)
-        switch, bounded = self._settings.security.users == "switch", group.memory_bytes is not None
+        switch, bounded = self._settings.security.users != "self", group.memory_bytes is not None
         return command.Place(user, switch, self._private_tmp, directory, keep, bounded, group.request.umask)
 
     def make(self, group: Group, shm_bytes: int, done: Done, ended: Callable[[], None]) -> None:
@@ -146,10 +146,14 @@ class Sandboxes:
     def _made(self, group: Group, shm_bytes: int) -> dict[str, Any]:
         """In a child: resolve the user, make the directories, see whether the user can enter his."""
         security = self._settings.security
-        switch = security.users == "switch"
+        switch = security.users != "self"
         try:
             user = users.resolve(
-                group.request.user, switch=switch, min_uid=security.min_uid, allow_root=security.allow_root
+                group.request.user,
+                users=security.users,
+                min_uid=security.min_uid,
+                allow_root=security.allow_root,
+                submitter=group.request.uid,
             )
         except users.UserRefused as error:
             raise command.StepFailed("user", str(error)) from None

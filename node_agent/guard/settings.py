@@ -132,7 +132,9 @@ def _check(settings: Settings) -> None:
     for key, path in (("cosched", cgroup.cosched), ("desk", cgroup.desk)):
         straight = not any(part in {"", ".", ".."} for part in path.strip("/").split("/"))
         _expect(straight, f"cgroup.{key}", path, "a group's path below the mount")
-    _expect(security.users in {"switch", "self"}, "security.users", security.users, "switch or self")
+    _expect(
+        security.users in {"switch", "by-name", "self"}, "security.users", security.users, "switch, by-name or self"
+    )
     _expect(security.min_uid >= 1, "security.min_uid", security.min_uid, "at least 1")
     for key, share in (("cpu_ratio", contract.cpu_ratio), ("memory_ratio", contract.memory_ratio)):
         _expect(0 < share <= 1, f"contract.{key}", share, "a share above 0, up to 1")

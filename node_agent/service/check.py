@@ -24,6 +24,7 @@ from cosched.linux.files import is_noexec
 from cosched.linux.presence import KeyWatch, Terminals
 from cosched.linux.presence_reading import Reading
 from cosched.linux.pressure import Pressure
+from cosched.linux.users import BY_NAME
 from node_agent.guard import requests
 from node_agent.guard.client import GuardClient, GuardGone, GuardRefused
 from node_agent.service.card import card_of, listens_asleep
@@ -33,6 +34,8 @@ from node_agent.service.load import Load
 _PATIENCE_S = 5.0
 _YES = "yes"
 _KINDS = ("v1", "v2")
+#: What the types of file systems begin with on which a uid means the same user for several machines.
+_SHARED = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "afs", "orangefs", "9p", "virtiofs")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -50,6 +53,7 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield _scheduler(config)
     yield _port(config)
     yield _scripts(config)
+    yield users_found(config, Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace"))
     yield _rsh(config)
     yield from _enforcement(config)
     yield from _presence(config)
@@ -117,10 +121,23 @@ def _port(config: NodeConfig) -> Finding:
     return Finding("launch port", "ok", f"{where} is free")
 
 
+def users_found(config: NodeConfig, mounts: str) -> Finding:
+    """Which uid jobs run under; ``by-name`` is a warning where ``mounts`` (proc_mounts(5)) has a shared file system."""
+    if config.security.users != BY_NAME:
+        who = "the agent's own user" if config.security.users == "self" else "their submitters"
+        return Finding("users", "ok", f"jobs run as {who}, where the uid here is that on the scheduler's host")
+    fields = (line.split() for line in mounts.splitlines())
+    shared = [f"{each[1]} ({each[2]})" for each in fields if each[2].removeprefix("fuse.").startswith(_SHARED)]
+    found = "jobs run as the account of their submitter's name, whatever its uid (security.users)"
+    if not shared:
+        return Finding("users", "ok", found)
+    return Finding("users", "warn", f"{found}; files on {', '.join(shared)} are another user's where the uids differ")
+
+
 def _rsh(config: NodeConfig) -> Finding:
     """Whether jobs' users can run ``cosched-rsh``: a place for programs, an interpreter that others may run."""
     python = interpreter()
-    if config.security.users == "switch" and not open_to_all(Path(python)):
+    if config.security.users != "self" and not open_to_all(Path(python)):
         return Finding("cosched-rsh", "warn", f"{python} is closed to other users: their jobs stay on one node")
     closed = []
     for place in (Path(config.paths.run), Path(config.paths.state)):

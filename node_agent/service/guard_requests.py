@@ -77,6 +77,7 @@ def _prepare(request: fx.PrepareGroup) -> requests.Prepare:
         umask=order.umask,
         cpus=order.cpus,
         asleep=request.asleep,
+        uid=order.uid,
     )
 
 

@@ -18,28 +18,36 @@ async def surveyed(request: Survey, config: NodeConfig) -> Surveyed:
     found: dict[str, Account] = {}
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            found = await asyncio.to_thread(_accounts, request.users, config)
+            found = await asyncio.to_thread(_accounts, request, config)
     except TimeoutError:
         found = {name: Account(-1, -1, "", "this node's user database does not answer") for name in request.users}
     return Surveyed(request.request, now_us, found)
 
 
-def _accounts(names: tuple[str, ...], config: NodeConfig) -> dict[str, Account]:
+def _accounts(request: Survey, config: NodeConfig) -> dict[str, Account]:
     found = {}
-    for name in names:
+    for name in request.users:
         try:
             entry = pwd.getpwnam(name)
         except (KeyError, ValueError):
             continue
-        found[name] = Account(entry.pw_uid, entry.pw_gid, entry.pw_dir, _problem(name, entry, config))
+        found[name] = Account(
+            entry.pw_uid, entry.pw_gid, entry.pw_dir, _problem(name, entry, config, request.uids.get(name))
+        )
     return found
 
 
-def _problem(name: str, entry: pwd.struct_passwd, config: NodeConfig) -> str:
+def _problem(name: str, entry: pwd.struct_passwd, config: NodeConfig, submitter: int | None) -> str:
     """Why jobs of that user would not run here as they should; empty where they would."""
     security = config.security
     try:
-        users.resolve(name, switch=security.users == "switch", min_uid=security.min_uid, allow_root=security.allow_root)
+        users.resolve(
+            name,
+            users=security.users,
+            min_uid=security.min_uid,
+            allow_root=security.allow_root,
+            submitter=submitter,
+        )
     except users.UserRefused as error:
         return str(error)
     try:

@@ -43,6 +43,23 @@ async def test_everything_is_looked_at_and_named(cluster: Cluster) -> None:
     assert "not asked for (cgroup.decoys)" in found["hand-offs"]["found"]
 
 
+@pytest.mark.parametrize(
+    ("users", "mounts", "level", "words"),
+    [
+        ("switch", "head:/users /users nfs4 rw 0 0\n", "ok", "where the uid here is that on the scheduler's host"),
+        ("by-name", "/dev/sda1 / ext4 rw 0 0\n", "ok", "whatever its uid"),
+        ("by-name", "/dev/sda1 / ext4 rw 0 0\nhead:/users /users nfs4 rw 0 0\n", "warn", "files on /users (nfs4) are"),
+        ("by-name", "ada@head: /mnt/x fuse.sshfs rw 0 0\nx /y fuse.glusterfs rw 0 0\n", "warn", "/y (fuse.glusterfs)"),
+    ],
+)
+def test_uids_of_jobs_are_told_and_shared_file_systems_named(
+    cluster: Cluster, users: str, mounts: str, level: str, words: str
+) -> None:
+    node = cluster.node("a", start=False, security=f'users = "{users}"')
+    found = check.users_found(load_node(node.config), mounts)
+    assert (found.level, words in found.found) == (level, True), found
+
+
 def test_what_keeps_an_agent_from_serving_is_a_failure(cluster: Cluster) -> None:
     node = cluster.node("a", start=False)
     (node.identity / "grant.pub").unlink()

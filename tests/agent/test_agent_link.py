@@ -280,13 +280,13 @@ async def test_a_scheduler_of_the_version_before_is_spoken_to_in_its_own(cluster
         make_older(scheduler, 1, "1")
         await until(lambda: "a" in scheduler.beats, "the agent to join")
         await start(cluster, scheduler, b"exec sleep 600")
-        assert [hello.version for hello in scheduler.hellos] == [3, 2, 1]
-        assert [hello.cluster for hello in scheduler.hellos] == ["test", "test", msgspec.UNSET]
+        assert [hello.version for hello in scheduler.hellos] == [4, 3, 2, 1]
+        assert [hello.cluster for hello in scheduler.hellos] == ["test", "test", "test", msgspec.UNSET]
         assert "hello: version: found 2; expected 1" in node.log.read_text()
         assert scheduler.reports == {}, "version 1 refuses what it does not know"
     async with cluster.scheduler(epoch=2) as scheduler:  # upgraded: the job goes on, and can change its shape now
         await until(lambda: "a" in scheduler.beats, "the agent to join")
-        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (3, "running")
+        assert (scheduler.hellos[0].version, scheduler.hellos[0].groups[0].state) == (4, "running")
         assert "a" in scheduler.reports
         order, grant = wire.OrderId(5, 1, 2 << 20), cluster.grant(5, ("a",), epoch=2, serial=1)
         await scheduler.tell("a", wire.Resize(scheduler.fence, order, 1, 1, (node.peer(),), grant))
@@ -304,21 +304,24 @@ async def test_a_scheduler_of_version_2_is_told_nothing_that_it_does_not_know(cl
         await start(cluster, scheduler, b"exec sleep 600")
         said = len(scheduler.payloads)
         await until(lambda: len(scheduler.payloads) >= said + 20, "some more")
-        assert [hello.version for hello in scheduler.hellos] == [3, 2]
+        assert [hello.version for hello in scheduler.hellos] == [4, 3, 2]
         for payload in scheduler.payloads:
             message = msgspec.msgpack.decode(payload)
             assert set(message) <= known(2)[message["type"]]
         assert {msgspec.msgpack.decode(payload)["type"] for payload in scheduler.payloads} >= {"Heartbeat", "Started"}
 
 
-@pytest.mark.parametrize("version", [0, 4])
+@pytest.mark.parametrize("version", [0, wire.VERSION + 1])
 async def test_a_welcome_of_a_version_that_was_not_offered_is_not_taken(cluster: Cluster, version: int) -> None:
     node = cluster.node("a")
     async with cluster.scheduler() as scheduler:
         welcome = scheduler.welcome
         scheduler.welcome = lambda hello: msgspec.structs.replace(welcome(hello), version=version)  # type: ignore[type-var]
         await until(lambda: len(scheduler.hellos) >= 2, "the agent to come twice")
-        assert f"it speaks version {version}, this agent 1 to 3, and said 3" in node.log.read_text()
+        assert (
+            f"it speaks version {version}, this agent 1 to {wire.VERSION}, and said {wire.VERSION}"
+            in node.log.read_text()
+        )
         assert "a" not in scheduler.beats
 
 

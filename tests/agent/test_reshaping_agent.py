@@ -123,9 +123,12 @@ def test_a_node_joins_an_attempt_that_runs_and_a_renewed_grant_is_taken(world: W
     attempt = world.core.get(*KEY)
     assert attempt is not None
     assert attempt.prepare == renewed
-    other = msgspec.structs.replace(renewed, order=wire.OrderId(*KEY, 5), tasks=7)
-    assert ask(world, other) == wire.Refused(other.order, "busy", "job 5.1 is still here")
-    older = msgspec.structs.replace(renewed, order=wire.OrderId(*KEY, 6), grant=grant(1))
+    with_uid = msgspec.structs.replace(renewed, order=wire.OrderId(*KEY, 5), uid=1007)  # of an upgraded scheduler
+    assert ask(world, with_uid) == wire.Prepared(with_uid.order)
+    for n, change in enumerate(({"tasks": 7}, {"uid": 1008}), start=6):
+        other = msgspec.structs.replace(with_uid, order=wire.OrderId(*KEY, n), **change)
+        assert ask(world, other) == wire.Refused(other.order, "busy", "job 5.1 is still here")
+    older = msgspec.structs.replace(with_uid, order=wire.OrderId(*KEY, 8), grant=grant(1))
     assert ask(world, older) == wire.Refused(older.order, "stale", "a grant of epoch 1, serial 1; here is 1, 2")
 
 

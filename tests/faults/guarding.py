@@ -1,7 +1,8 @@
 """A node's guard in virtual time: the model of its promises, and the scripts that it runs. It outlives its agent.
 
 Sites: ``guard dead`` (killed, and started again by whoever keeps it), ``guard slow``, ``guard hung`` (it does nothing
-for a while, and does then what it was asked meanwhile, though nobody waits for the answer any more).
+for a while, and does then what it was asked meanwhile, though nobody waits for the answer any more), ``other uid`` (the
+user database of the node gives a submitter's name another uid, for a while).
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from cosched.wire.messages import Exit
 from faults.scripts import Scripts
+from faults.violation import Violation
 from faults.world import MS, S, Sleeper, World
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
@@ -19,6 +21,8 @@ from node_agent.core.replies import Done, NoGuard, Reply
 
 #: After so long without a sign of its guard an agent takes it for gone (``node_agent.service.guard``).
 _PATIENCE_US = 7 * S
+#: None that a submitter has.
+_OTHER_UID = 3_000_000_000
 
 
 class Agent(Protocol):
@@ -55,6 +59,7 @@ class Guard:
         self.well_since_us = 0  # up, not slow, not hung
         self.ever_prepared: set[Key] = set()
         self.scripts = Scripts(world, self._script_ends)
+        self.other_uids: dict[str, int] = {}  # what the node's user database says of names, where it is another uid
         self._agent = agent
         self._machine = machine
         self._runs = runs
@@ -166,6 +171,8 @@ class Guard:
         if self.world.fault("guard dead"):
             self.dies()
             return
+        if isinstance(request, fx.PrepareGroup) and self.world.fault("other uid"):
+            self._changes_uid(request.prepare.user)
         reply = self.model.ask(request)
         self._agent.say(f"asks its guard: {type(request).__name__} {request.key}: {reply}")
         if isinstance(reply, Done):
@@ -175,8 +182,18 @@ class Guard:
         elif self._connection == connection:
             self._reply(life, number, reply)
 
+    def _changes_uid(self, user: str) -> None:
+        self.other_uids[user] = self.model.uids[user] = _OTHER_UID
+        self.world.after(self.world.draw_us(S, 20 * S), partial(self._restores_uid, user))
+
+    def _restores_uid(self, user: str) -> None:
+        self.other_uids.pop(user, None)
+        self.model.uids.pop(user, None)
+
     def _done(self, request: fx.GuardRequest) -> None:
         if isinstance(request, fx.PrepareGroup):
+            if request.key not in self.ever_prepared and request.prepare.user in self.other_uids:
+                raise Violation(f"O16: {request.key} is prepared on {self._agent.name} for another uid of that name")
             self.ever_prepared.add(request.key)
         elif isinstance(request, fx.Spawn):
             self._agent.say(f"runs the script of {request.key}")

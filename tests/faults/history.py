@@ -53,6 +53,7 @@ RATES = {
     "guard hung": 0.002,
     "disk full": 0.02,
     "disk hangs": 0.01,
+    "other uid": 0.02,
     "ranks slow": 0.3,
     "ranks hang": 0.2,
     "node frozen": 0.002,
@@ -71,6 +72,8 @@ RATES = {
 BUSY_US = 90 * S
 TAIL_US = 900 * S
 JOBS = 10
+#: The uid of who submits them.
+USER = 1000
 
 
 class Result(NamedTuple):
@@ -159,7 +162,7 @@ class History:
         limit_us = chance.randrange(2, 30) * S
         submission = Submission(script="#!/bin/sh\ntrue\n", directory="/", tasks=tasks)
         scheduler = self.schedulers.now
-        job = shapes.shaped(Job(0, tasks, limit_us, 0, memory_bytes=1 << 20), scheduler.config.policy, chance)
+        job = shapes.shaped(Job(0, tasks, limit_us, 0, USER, memory_bytes=1 << 20), scheduler.config.policy, chance)
         job = labs.divided(job, self.seed, chance)
         scheduler.submit(job, submission, partial(self._acknowledge, limit_us))
 

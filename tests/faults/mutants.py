@@ -31,6 +31,7 @@ from space_scheduler.service.launch.effects import Effect, Post, Send, SetTimer
 from space_scheduler.service.launch.gang import Ended, Gang, Order
 from space_scheduler.service.launch.nodes import NodeEntry
 from space_scheduler.service.launch.numbers import OrderKind
+from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.service_core import ServiceCore
 
 # --- the worker -------------------------------------------------------------------------------------------------------
@@ -238,6 +239,17 @@ class _Patient(_Rules):
         return None if isinstance(effect, SetTimer) else effect
 
 
+class _NoUids(Orders):
+    def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...], version: int) -> wire.Prepare:
+        return msgspec.structs.replace(super().prepare(launch, name, peers, version), uid=None)
+
+
+class SaysNoUid(Scheduler):
+    """Nodes are not told the uids of submitters."""
+
+    orders_type = _NoUids
+
+
 class IgnoresTimeouts(Scheduler):
     """A launch may take as long as it takes."""
 
@@ -371,6 +383,7 @@ SCHEDULERS: dict[type[Scheduler], tuple[str, int]] = {
     Relauncher: ("", 0),
     DeafToLeases: ("O10", 32),
     Leaker: ("D6", 0),
+    SaysNoUid: ("O16", 0),
     IgnoresTimeouts: ("P1", 44),
     DeafToFlapping: ("O5", 47),
     DoubleBooker: ("P6", 72),

@@ -130,6 +130,18 @@ class GoesOnInPauses(Node):
     guard_type = _NeverFreezes
 
 
+class _ByName(GuardModel):
+    def ask(self, request: fx.GuardRequest) -> Reply:
+        self.uids.clear()
+        return super().ask(request)
+
+
+class RunsUnderAnyUid(Node):
+    """A submitter's name is all that is asked of the user database."""
+
+    model_type = _ByName
+
+
 class _Keeper(GuardModel):
     def ask(self, request: fx.GuardRequest) -> Reply:
         return Done() if isinstance(request, fx.ForgetGroup) else super().ask(request)
@@ -191,6 +203,7 @@ NODES: dict[type[Node], tuple[str, int]] = {
     ObeysAnybody: ("O4", 0),
     StartsInPauses: ("D4", 0),
     GoesOnInPauses: ("D4", 8),
+    RunsUnderAnyUid: ("O16", 0),
     KeepsGroups: ("D6", 0),
     SeesNobody: ("D1", 0),
     HopesForNobody: ("D2", 1),

@@ -57,6 +57,13 @@ def test_a_node_that_does_not(other: NodeSurvey, what: str, level: str, words: s
     assert (found.what, found.level, found.found) == (what, level, words)
 
 
+def test_uid_that_all_nodes_have_is_compared_with_the_schedulers_host() -> None:
+    survey = SurveyDoc([node("n1", ada=ADA), node("n2", ada=ADA)], uids={"ada": 1002})
+    (found,) = [each for each in agreement(survey, ["ada"], "1") if each.level != "ok"]
+    assert (found.what, found.found) == ("user ada", "uid 1002 on the scheduler's host; 1001 on n1, n2")
+    assert "nodes refuse his jobs" in found.advice
+
+
 def test_a_slow_answer_is_no_wrong_clock_and_silence_is_told() -> None:
     assert problems(node("n1", clock_s=4.0, trip_s=5.0, ada=ADA)) == []
     (found,) = problems(node("n1", ada=ADA), silent=("n2", "n3"))
@@ -101,7 +108,7 @@ async def test_the_command_asks_the_nodes_and_says_what_differs(
             document = json.loads(ended.stdout)
             assert (ended.returncode, document["ok"]) == (1, False), "90 s are a failure"
             said = {(each["what"], each["level"], each["found"]) for each in document["checks"]}
-            assert ("user root", "warn", "uid 0 on n1; 7 on n2") in said
+            assert ("user root", "warn", "uid 0 on the scheduler's host, n1; 7 on n2") in said
             assert ("user stranger", "warn", "not known on n1, n2") in said
             assert any(what == "versions" and "0.0.0-other on n1, n2" in found for what, _, found in said)
             assert [level for what, level, found in said if what == "clocks" and found.startswith("n2 is ")] == ["fail"]

@@ -35,6 +35,8 @@ ENDED = {"completed", "failed", "cancelled", "timed out", "launch failed", "node
 class Desk:
     """One node, its scheduler, and the accounts ``ada`` and ``bob`` (by names of their own)."""
 
+    names: tuple[str, ...] = ("a",)
+
     def __init__(self) -> None:
         self.base = Path("/var/tmp") / f"cosched-{uuid.uuid4().hex[:8]}"
         self.base.mkdir(mode=0o755)
@@ -58,7 +60,7 @@ class Desk:
         settings.write_text(
             json.dumps(
                 {
-                    "name": "test", "nodes": ["a"], "state": str(self.base / "journal"),
+                    "name": "test", "nodes": list(self.names), "state": str(self.base / "journal"),
                     "identity": str(self.nodes.identity), "heartbeat": "200ms", "pass_interval": "10ms",
                     "listen": {"socket": str(self.socket), "address": "127.0.0.1", "port": self.nodes.port},
                 }
@@ -68,9 +70,13 @@ class Desk:
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "cosched.apps.cli.main", "scheduler", "--config", str(settings)]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        self.node = self.nodes.node("a")
+        self.make_nodes()
+        self.node = self.nodes.nodes["a"]
         wait_for(self.socket.exists, "the scheduler to listen")
-        wait_for(lambda: [each.state for each in self.client.nodes()] == ["up"], "the node to join")
+        wait_for(lambda: {each.state for each in self.client.nodes()} == {"up"}, "the nodes to join")
+
+    def make_nodes(self) -> None:
+        self.nodes.node("a")
 
     def curl(self, user: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Ask the scheduler as a real process of that user."""

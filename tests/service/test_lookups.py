@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import pwd
 import threading
 import time
@@ -13,9 +14,9 @@ from kit.page import entered, events
 from kit.service import ME, Cluster, Running, running
 from kit.waiting import BOUND_S
 
+from cosched.linux.users import NO_ACCOUNT
 from space_scheduler.service.access import callers, lookups, operators
 from space_scheduler.service.access.lookups import LASTS_S, Lookups
-from space_scheduler.service.api import api
 from space_scheduler.service.page import streams
 
 
@@ -187,7 +188,20 @@ async def test_while_a_directory_is_silent_others_are_answered(
         assert await waiting == 200
 
 
-async def test_a_submission_waits_for_its_users_number_and_nobody_else(
+async def submitted_as(service: Running, user: str) -> int:
+    """The number of a held job that this user submitted with a certificate."""
+    context = service.cluster.certificate("user", user)
+    given = {"script": "#!/bin/sh\ntrue\n", "directory": "/tmp", "hold": True}
+    url = f"https://127.0.0.1:{service.service.port}/v1/jobs"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, json=given, ssl=context, server_hostname="scheduler") as answer,
+    ):
+        assert answer.status == 201
+        return int((await answer.json())["job_id"])
+
+
+async def test_a_remote_submission_waits_for_its_users_uid_and_others_do_not(
     make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, asked = threading.Event(), threading.Event()
@@ -197,12 +211,30 @@ async def test_a_submission_waits_for_its_users_number_and_nobody_else(
         assert go.wait(BOUND_S)
         return 4711
 
-    monkeypatch.setattr(api, "user_number", number)
+    monkeypatch.setattr(callers, "user_number", number)
     async with running(make_cluster()) as service:
-        waiting = asyncio.create_task(service.submit(hold=True))
+        waiting = asyncio.create_task(submitted_as(service, "bob"))
         await others_are_answered(service, waiting, asked, go)
         job_id = await waiting
         assert service.service.host.view().jobs[job_id].job.user == 4711
+
+
+async def test_uid_of_a_submitter_is_the_kernels_or_the_directorys_or_none(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"bob": 3_000_000_000}
+    monkeypatch.setattr(callers, "user_number", known.__getitem__)
+    monkeypatch.setattr(callers, "Lookups", functools.partial(Lookups, lasts_s=0.0))
+    async with running(make_cluster()) as service:
+
+        def uid(job_id: int) -> int:
+            return service.service.host.view().jobs[job_id].job.user
+
+        assert uid(await service.submit(hold=True)) == os.getuid(), "of the socket's peer"
+        assert uid(await submitted_as(service, "bob")) == 3_000_000_000
+        assert uid(await submitted_as(service, "stranger")) == NO_ACCOUNT
+        known.clear()  # a directory that is silent says what one says that knows no such user
+        assert uid(await submitted_as(service, "bob")) == 3_000_000_000
 
 
 async def test_a_stream_asks_for_no_name_while_it_lasts(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """The served OpenAPI document: every route, every structure, and what is really answered fits it."""
 
+import os
 import re
 from typing import Any
 
 import msgspec
 import pytest
-from kit.service import Running
+from kit.service import ME, Running
 
 from cosched.wire import api
 from space_scheduler.service.api import openapi
@@ -72,4 +73,6 @@ async def test_a_node_that_answers_no_survey_is_named(service: Running, monkeypa
     monkeypatch.setattr(link, "_SURVEY_S", 0.05)
     async with service.agent("n1", answers=False):
         await service.until(lambda: service.service.book.entry("n1").size is not None, "up")
-        assert msgspec.convert(await service.get("/v1/survey"), api.SurveyDoc) == api.SurveyDoc([], ["n1"])
+        assert msgspec.convert(await service.get("/v1/survey"), api.SurveyDoc) == api.SurveyDoc(
+            [], ["n1"], {ME: os.geteuid()}
+        )

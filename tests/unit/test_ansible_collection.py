@@ -1,9 +1,11 @@
 """The Ansible collection without Ansible: its files are what they promise to be."""
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 
@@ -67,6 +69,27 @@ def test_what_a_role_takes_is_what_it_has_defaults_for(role: str) -> None:
     for name, option in options.items():
         if "{{" not in str(option["default"]):
             assert type(option["default"]) is kinds[option["type"]], name
+
+
+@pytest.mark.parametrize(("by_name", "told"), [(False, 1), (True, 0)])
+def test_preflight_tells_of_another_uid_unless_the_host_goes_by_name(by_name: bool, told: int) -> None:
+    """Evaluated by Jinja as Ansible does it, on what ``look.py`` has seen of two hosts."""
+    template = read(COLLECTION / "roles/preflight/vars/main.yml")["preflight_others"]
+    head = {"users": {"ada": {"uid": 2001}, "bob": {"uid": 2002}}, "by_name": False}
+    desk = {"users": {"ada": {"uid": 2100}, "bob": {"uid": 2002}}, "by_name": by_name}
+    found = (
+        jinja2.Environment(autoescape=False)
+        .from_string(template)
+        .render(
+            preflight_users=["ada", "bob"],
+            preflight_seen=desk,
+            preflight_looked_at=[{"inventory_hostname": "head", "preflight_seen": head}],
+        )
+    )
+    problems = ast.literal_eval(found.strip())
+    assert len(problems) == told
+    assert [each for each in problems if not each.startswith("ada has uid 2100 here and 2001 on head")] == []
+    assert [each for each in problems if "'node_agent_users: by-name'" not in each] == []
 
 
 def test_only_modules_that_ansible_core_has() -> None:

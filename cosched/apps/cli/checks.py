@@ -13,6 +13,9 @@ from cosched.wire.api import AccountDoc, NodeDoc, NodeSurvey, SurveyDoc
 Level = Literal["ok", "warn", "fail"]
 CLOCK_WARN_S: Final = 2.0
 CLOCK_FAIL_S: Final = 60.0
+SCHEDULERS_HOST: Final = "the scheduler's host"
+_ONE_UID: Final = "one uid everywhere: on a shared file system his files are another's, and nodes refuse his jobs"
+_ONE_HOME: Final = "one home everywhere: a job's directory has to be there on all of its nodes"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ def agreement(survey: SurveyDoc, users: list[str], version: str) -> Iterator[Che
             found = f"{software} on {_names(names)}, the service has {version}"
             yield Check("versions", "warn", found, "upgrade the older ones; jobs go on while an agent is restarted")
     for user in users:
-        yield from _user(user, nodes)
+        yield from _user(user, nodes, survey.uids)
 
 
 def _clocks(nodes: list[NodeSurvey]) -> Iterator[Check]:
@@ -80,10 +83,11 @@ def _apart_s(node: NodeSurvey) -> float:
     return max(0.0, abs(node.clock_s) - node.round_trip_s / 2)
 
 
-def _user(user: str, nodes: list[NodeSurvey]) -> Iterator[Check]:
+def _user(user: str, nodes: list[NodeSurvey], uids: dict[str, int] | None) -> Iterator[Check]:
+    """``uids`` are those of users on the scheduler's host; None: a service of an earlier version."""
     accounts = {node.name: node.users[user] for node in nodes if user in node.users}
     missing = [node.name for node in nodes if user not in node.users]
-    problems = list(_disagreements(user, accounts))
+    problems = list(_disagreements(user, accounts, uids))
     if missing:
         advice = f"make the account there, or {user}'s jobs fail on these nodes (the launch says so)"
         problems.append(Check(f"user {user}", "warn", f"not known on {_names(missing)}", advice))
@@ -93,14 +97,13 @@ def _user(user: str, nodes: list[NodeSurvey]) -> Iterator[Check]:
         yield Check(f"user {user}", "ok", f"uid {first.uid}, home {first.home} on {_count(nodes)}")
 
 
-def _disagreements(user: str, accounts: dict[str, AccountDoc]) -> Iterator[Check]:
-    for what, value, advice in (
-        ("uid", lambda each: str(each.uid), "one uid everywhere: on a shared file system his files are another's"),
-        ("home", lambda each: each.home, "one home everywhere: a job's directory has to be there on all of its nodes"),
-    ):  # fmt: skip
-        found: dict[str, list[str]] = {}
-        for name, account in accounts.items():
-            found.setdefault(value(account), []).append(name)
+def _disagreements(user: str, accounts: dict[str, AccountDoc], uids: dict[str, int] | None) -> Iterator[Check]:
+    by_uid: dict[str, list[str]] = {str(uids[user]): [SCHEDULERS_HOST]} if uids and user in uids else {}
+    by_home: dict[str, list[str]] = {}
+    for name, account in accounts.items():
+        by_uid.setdefault(str(account.uid), []).append(name)
+        by_home.setdefault(account.home, []).append(name)
+    for what, found, advice in (("uid", by_uid, _ONE_UID), ("home", by_home, _ONE_HOME)):
         if len(found) > 1:
             told = "; ".join(f"{each} on {_names(names)}" for each, names in found.items())
             yield Check(f"user {user}", "warn", f"{what} {told}", advice)

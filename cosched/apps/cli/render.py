@@ -19,8 +19,10 @@ from cosched.install import roles
 from cosched.install.layout import ROLES, Installation, Layout
 from cosched.install.settings import NodeFacts, node_settings
 from cosched.linux import machine
+from cosched.linux.users import BY_NAME
 
 _SLICES: Final = ("auto", "yes", "no")
+_USERS: Final = ("switch", BY_NAME)
 
 
 @click.command("render")
@@ -36,6 +38,9 @@ _SLICES: Final = ("auto", "yes", "no")
 @click.option("--mem", metavar="SIZE", help="Memory of the node [this machine's].")
 @click.option("--slice", "in_slice", default="auto", callback=one_of(*_SLICES), metavar="auto|yes|no",
               help="Parallel work in a slice of systemd's, with cgroup v2 [auto: as this machine has it].")  # fmt: skip
+@click.option("--users", default="switch", callback=one_of(*_USERS), metavar="|".join(_USERS),
+              help="by-name: for a node without shared directories, where uids may be others than on the scheduler's "
+              "host [switch].")  # fmt: skip
 @click.option("--node", "nodes", metavar="NAME", multiple=True, help="scheduler: a node that is let in; repeatable.")
 @click.option("--extra", type=click.Path(path_type=Path), metavar="FILE",
               help="More of node.toml (TOML) or of cluster.yaml (YAML), which prevails.")  # fmt: skip
@@ -91,6 +96,7 @@ def _made(given: dict[str, Any], layout: Layout) -> Installation:
         port=given["agent_port"],
         network=given["network"],
         placed=machine.gives_slices() if given["in_slice"] == "auto" else given["in_slice"] == "yes",
+        users=given["users"],
         extra=toml_table(given["extra"]),
     )
     return roles.node(node_settings(facts, layout), layout)

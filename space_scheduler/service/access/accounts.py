@@ -1,11 +1,11 @@
-"""The numbers by which policies tell users apart."""
+"""Users of the scheduler's host, by name: their uids, by which policies tell them apart and desks know them."""
 
 import pwd
 
 
 def user_number(name: str) -> int:
-    """That of a user of this host; -1 for one that this host does not know."""
+    """The uid of a user of this host. Raises KeyError for a name that its directory does not know, or not now."""
     try:
         return pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError, OSError):
-        return -1
+    except (ValueError, OSError):
+        raise KeyError(name) from None

@@ -13,6 +13,8 @@ from aiohttp.typedefs import Middleware
 
 from cosched.identity.tls import Expired, Peer, peer_of, serial_of
 from cosched.linux.peers import peer_credentials
+from cosched.linux.users import NO_ACCOUNT
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.members import Members
 from space_scheduler.service.access.operators import Operators
@@ -32,7 +34,7 @@ AGENTS: Final = "/v1/agent"
 class Caller(msgspec.Struct, frozen=True):
     """A user, and whether that one may do what operators do. ``named`` is False for a uid without a name on this host.
 
-    ``read_only``: no user, but what reads for monitoring.
+    ``read_only``: no user, but what reads for monitoring. ``uid`` is the kernel's word; None for one from elsewhere.
     """
 
     user: str
@@ -40,6 +42,7 @@ class Caller(msgspec.Struct, frozen=True):
     named: bool = True
     by_token: bool = False
     read_only: bool = False
+    uid: int | None = None
 
     def may_change(self, owner: str) -> bool:
         """Whether this caller may cancel, hold, release and read the output of that user's jobs."""
@@ -52,6 +55,7 @@ class Callers:
     def __init__(self, operators: Operators, members: Members, tokens: Tokens | None, log: Log) -> None:
         self._operators = operators
         self._names: Lookups[int, str] = Lookups(_name_of, failure_lasts_s=_UNKNOWN_LASTS_S)
+        self._uids: Lookups[str, int] = Lookups(user_number, failure_lasts_s=_UNKNOWN_LASTS_S)
         self._members = members
         self._tokens = tokens
         self._log = log
@@ -71,7 +75,7 @@ class Callers:
             return self._over_tls(request, secured)
         uid = _uid_of(request)
         user = self._name(uid)
-        return Caller(f"uid {uid}" if user is None else user, uid == 0, named=user is not None)
+        return Caller(f"uid {uid}" if user is None else user, uid == 0, named=user is not None, uid=uid)
 
     def operator(self, request: web.Request, what: str) -> Caller:
         """The operator who sent a request; ``what`` is done by operators alone. Raises :class:`Refusal`."""
@@ -79,6 +83,17 @@ class Callers:
         if not caller.operator:
             raise Refusal(403, f"{what} by operators; {caller.user} is none", found=caller.user)
         return caller
+
+    async def uid_of(self, user: str) -> int:
+        """A user's uid on this host; :data:`NO_ACCOUNT` where its directory of users does not know the name.
+
+        While that directory is silent, what it said last holds for a while.
+        """
+        try:
+            return await self._uids.learn(user)
+        except KeyError:
+            known = self._uids.get(user, _NAME_HOLDS_S)
+            return NO_ACCOUNT if known is None else known
 
     def _over_tls(self, request: web.Request, secured: ssl.SSLObject | ssl.SSLSocket) -> Caller:
         peer = certificate_of(request)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from aiohttp import web
 from cosched.config.cluster import ClusterConfig
 from cosched.errors import BadInput, nearest
 from cosched.identity.names import CA_PEM, checked_name
+from cosched.linux.users import NO_ACCOUNT
 from cosched.model.time import US_PER_S, humanised
 from cosched.wire import api as docs
 from space_scheduler.plugins import resolve
@@ -125,13 +127,15 @@ class Administration:
         if not caller.operator and set(users) - {caller.user}:
             raise Refusal(403, f"who others are on the nodes is for operators to ask; {caller.user} is none")
         there = [entry.name for entry in self._link.book if entry.connected]
-        found = await asyncio.gather(*(self._surveyed(name, users) for name in there))
+        uids = dict(zip(users, await asyncio.gather(*map(self._callers.uid_of, users)), strict=True))
+        found = await asyncio.gather(*(self._surveyed(name, uids) for name in there))
         silent = [name for name, each in zip(there, found, strict=True) if each is None]
-        return answer(docs.SurveyDoc([each for each in found if each is not None], silent))
+        known = {user: uid for user, uid in uids.items() if uid != NO_ACCOUNT}
+        return answer(docs.SurveyDoc([each for each in found if each is not None], silent, known))
 
-    async def _surveyed(self, name: str, users: tuple[str, ...]) -> docs.NodeSurvey | None:
+    async def _surveyed(self, name: str, uids: Mapping[str, int]) -> docs.NodeSurvey | None:
         asked_s, wall_s = time.monotonic(), time.time()
-        said = await self._link.survey(name, users)
+        said = await self._link.survey(name, uids)
         entry = self._link.book.get(name)
         if said is None or entry is None or entry.hello is None:
             return None

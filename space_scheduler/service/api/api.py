@@ -24,9 +24,7 @@ from space_scheduler.machine.nodes import UnknownNode
 from space_scheduler.machine.record import IllegalTransition, Infeasible, UnknownJob
 from space_scheduler.progress import ALONE_PPM
 from space_scheduler.reasons import Why
-from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.callers import Caller, Callers
-from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.access.problems import Refusal, answer, refusal_of
 from space_scheduler.service.api import documents, openapi, queries, submissions
 from space_scheduler.service.api.bodies import Bodies, decoded
@@ -90,7 +88,6 @@ class Api:
         self._reshaping = reshaping(config)
         self._most = Most(config.max_queued, config.max_queued_per_user)
         self._rates = Rates(config.max_submissions_per_minute)
-        self._numbers: Lookups[str, int] = Lookups(user_number)
         self._default_memory_bytes = size_bytes(config.default_memory, "default_memory") if config.default_memory else 0
 
     # jobs
@@ -104,7 +101,7 @@ class Api:
         except submissions.TooLarge as error:
             raise refusal_of(error, 413) from None
         self._may_submit(caller)
-        number = await self._numbers.learn(caller.user)
+        number = await self._callers.uid_of(caller.user) if caller.uid is None else caller.uid
         limit_us = us(given.time_limit_s) if given.time_limit_s is not None else self.config.time_us("default_time")
         memory_bytes = given.memory_bytes if given.memory_bytes is not None else self._default_memory_bytes
         job = Job(

@@ -421,7 +421,7 @@ class Launches:
             if rigid and (launch.share(name).procs != launch.share(name).tasks or launch.record.job.resident):
                 self._do(launch, launch.gang.refused(name, OrderKind.PREPARE, "version", rigid))
                 return
-            self._tell(name, self._orders.prepare(launch, name, launch.peers, rigid=bool(rigid)))
+            self._tell(name, self._orders.prepare(launch, name, launch.peers, self.book.entry(name).version))
 
     def _order(self, name: str, key: tuple[int, int], kind: OrderKind) -> None:
         self._tell(name, self._orders.plain(kind, name, key))

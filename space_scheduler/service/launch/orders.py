@@ -103,11 +103,10 @@ class Orders:
         self._stretch = stretch(config)
         self._reshaping = reshaping(config)
 
-    def prepare(
-        self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...], *, rigid: bool = False
-    ) -> wire.Prepare:
-        """For the node of that name, which is one of the job's ``peers``; ``rigid``: its agent speaks version 1."""
+    def prepare(self, launch: LaunchAttempt, name: str, peers: tuple[wire.Peer, ...], version: int) -> wire.Prepare:
+        """For the node of that name, which is one of the job's ``peers``; ``version``: what its agent speaks."""
         record, submission = launch.record, launch.record.submission
+        rigid = version == wire.RIGID_VERSION
         context = Context(
             job_id=launch.job_id,
             attempt=launch.attempt,
@@ -137,6 +136,7 @@ class Orders:
             umask=submission.umask,
             cpus=self._confined(launch, launch.share(name))["cpus"] if self._reshaping and not rigid else None,
             map=self._map(launch) if self._reshaping and record.job.resident else None,
+            uid=record.job.user if version >= wire.UID_VERSION else None,
         )
 
     def run(self, launch: LaunchAttempt) -> wire.Run:

@@ -231,7 +231,7 @@ class Reshapes:
             if not step.again:  # what it may have kept of an earlier time in the job goes first
                 self._orders.numbers.anew(node, key)
                 self._effect(Send(node, self._orders.plain(OrderKind.DISCARD, node, key)))
-            self._effect(Send(node, self._orders.prepare(launch, node, peers)))
+            self._effect(Send(node, self._orders.prepare(launch, node, peers, self._book.entry(node).version)))
 
     def _reshaped(self, launch: LaunchAttempt) -> None:
         assert launch.reshaping is not None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cosched.wire import messages as wire
+from space_scheduler.service.access.accounts import user_number
 from space_scheduler.service.access.lookups import Lookups
 from space_scheduler.service.launch.inputs import AnyInput, OwnerSaid
 from space_scheduler.service.launch.nodes import NodeBook
@@ -34,7 +35,7 @@ class Bans:
         self._feed = feed
         self._sessions = sessions
         self._closed = False
-        self._numbers: Lookups[str, int] = Lookups(_number_of, lasts_s=_LASTS_S)
+        self._numbers: Lookups[str, int] = Lookups(user_number, lasts_s=_LASTS_S)
         self._names: Lookups[int, str] = Lookups(_name_of, lasts_s=_LASTS_S)
 
     async def said(self, session: Session, word: wire.OwnersWord) -> None:
@@ -90,10 +91,6 @@ class Bans:
 
     def _recorded(self, session: Session) -> tuple[int, ...]:
         return self._book.entry(session.name).recorded_bans
-
-
-def _number_of(name: str) -> int:
-    return pwd.getpwnam(name).pw_uid
 
 
 def _name_of(number: int) -> str:

@@ -8,7 +8,7 @@ the agent comes back it says what it has, and whoever gave the order asks again 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -111,9 +111,15 @@ class Link:
         )
         return chunk
 
-    async def survey(self, name: str, users: tuple[str, ...]) -> wire.Surveyed | None:
-        """What users are on a node, and its clock; None where it is not connected or does not answer in time."""
-        said: wire.Surveyed | None = await self._answered(name, _SURVEY_S, lambda number: wire.Survey(number, users))
+    async def survey(self, name: str, uids: Mapping[str, int]) -> wire.Surveyed | None:
+        """What users are on a node, and its clock; None where it is not connected or does not answer in time.
+
+        ``uids`` are those of the users on this host, as an order has them.
+        """
+        told = dict(uids) if self.book.entry(name).version >= wire.UID_VERSION else {}
+        said: wire.Surveyed | None = await self._answered(
+            name, _SURVEY_S, lambda number: wire.Survey(number, tuple(uids), told)
+        )
         return said
 
     async def _answered(self, name: str, timeout_s: float, message: Callable[[int], wire.ToAgent]) -> Any:

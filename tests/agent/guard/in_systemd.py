@@ -129,7 +129,7 @@ def test_limits_outlast_a_reload_and_jobs_a_guard(installed: tuple[NodeConfig, L
     ask(config, {
         "do": "prepare", "job": 1, "attempt": 1, "user": account.pw_name, "directory": "/", "tasks": 1,
         "memory_bytes": 64 * MIB, "limit_us": None, "grace_us": 1_000_000, "umask": 0o022,
-        "cpus": None, "asleep": False,
+        "cpus": None, "asleep": False, "uid": account.pw_uid,
     })  # fmt: skip
     with open("/dev/null", "r+b") as null:
         fds = (null.fileno(),) * 3

@@ -1,6 +1,7 @@
 """A job's way through a guard: made ready, its commands born in its group as its user, ended, forgotten."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from unittest.mock import Mock
@@ -203,6 +204,8 @@ def test_without_privileges_tmpdir_is_the_jobs_own(make_guard) -> None:
         ({"user": "root"}, "user", "jobs of root (uid 0, gid 0) are not allowed (security.allow_root)"),
         ({"user": "daemon"}, "user", "daemon has uid 1, below this node's minimum of 1000 (security.min_uid)"),
         ({"user": "nobody"}, "user", "nobody may not log in on this node (shell /usr/sbin/nologin)"),
+        ({"uid": 3_000_000_000}, "user", "has uid {uid} here and uid 3000000000 on the scheduler's host"),
+        ({"uid": -1}, "user", "the scheduler's host has no account {user}"),
         ({"directory": "/no/such"}, "directory", "/no/such: No such file or directory, as {user} on this node"),
         ({"directory": "/proc/1/cwd"}, "directory", "/proc/1/cwd: Permission denied, as {user} on this node"),
         ({"directory": "/etc/passwd"}, "directory", "/etc/passwd: Not a directory, as {user} on this node"),
@@ -215,7 +218,7 @@ def test_what_is_not_made_ready_says_why_and_leaves_nothing(
 ) -> None:
     found = guard.refused(guard.preparation(**fields))
     assert found[0] == code
-    assert story.format(user=guard.user) in found[1]
+    assert story.format(user=guard.user, uid=guard.account.pw_uid) in found[1]
     assert guard.ask({"do": "list"})["groups"] == []
     assert list(guard.directory.glob("state/jobs/*")) == []
     assert [job for place in places(guard.group) for job in place.glob("job-*")] == []
@@ -227,6 +230,41 @@ def test_a_guard_of_one_user_takes_nobody_elses_jobs(make_guard) -> None:
         "user",
         f"this node runs jobs of {guard.user} alone, not of root",
     )
+    code, why = guard.refused(guard.preparation(uid=guard.account.pw_uid + 1))
+    assert (code, f"and uid {guard.account.pw_uid + 1} on the scheduler's host" in why) == ("user", True)
+
+
+@pytest.mark.parametrize(
+    ("users_are", "submitter", "refused"),
+    [
+        ("switch", 1000, ""),
+        ("switch", None, ""),  # a scheduler of an earlier version says no uid
+        ("switch", 1001, 'ann has uid 1000 here and uid 1001 on the scheduler\'s host, .* users = "by-name"'),
+        ("switch", users.NO_ACCOUNT, "the scheduler's host has no account ann, .* make that account there"),
+        ("self", 1001, "and uid 1001 on the scheduler's host"),
+        ("by-name", 1001, ""),
+        ("by-name", users.NO_ACCOUNT, ""),
+    ],
+)
+def test_account_runs_jobs_of_its_own_uid_or_by_name(users_are: str, submitter: int | None, refused: str) -> None:
+    conflict = users.uid_conflict("ann", 1000, submitter, users_are)
+    assert re.search(refused, conflict) if refused else conflict == ""
+
+
+def test_uid_minus_one_is_nobodys_on_either_side() -> None:
+    """2^32 - 1 in a user database: to the kernel it means no uid, to a scheduler no account."""
+    assert users.uid_conflict("ann", users.NO_ACCOUNT, users.NO_ACCOUNT, "switch") != ""
+
+
+def test_desk_by_name_runs_jobs_whatever_the_submitters_uid(make_guard) -> None:
+    guard = make_guard(start=False)
+    guard.config["security"]["users"] = "by-name"
+    guard.start()
+    for attempt, uid in enumerate((-1, guard.account.pw_uid + 1), start=1):
+        guard.prepare(attempt=attempt, uid=uid)
+    guard.shell("id -u", attempt=2)
+    guard.event("exited", status=0)
+    assert guard.output() == f"{guard.account.pw_uid}\n"
 
 
 def test_preparing_twice_is_preparing_once_and_another_way_is_refused(any_guard: RealGuard) -> None:

@@ -88,7 +88,7 @@ def test_both_readers_have_the_same_keys_and_defaults(tmp_path: Path) -> None:
         ("min_uid = 500", "min_uid = 0", "security.min_uid: found 0"),
         ("min_uid = 500", 'min_uid = "500"', "security.min_uid: found '500'; expected a value like 1000"),
         ("allow_root = true", "allow_root = 1", "security.allow_root: found 1"),
-        ('users = "self"', 'users = "all"', "security.users: found 'all'; expected switch or self"),
+        ('users = "self"', 'users = "all"', "security.users: found 'all'; expected switch, by-name or self"),
         ('mode = "v1"', 'mode = "v3"', "cgroup.mode: found 'v3'; expected auto, v2, v1 or none"),
         ('"lab/one/node1/cosched"', '"../cosched"', "cgroup.cosched: found '../cosched'"),
         ('"lab/one/node1/cosched"', '"/"', "cgroup.cosched: found '/'"),

@@ -19,10 +19,11 @@ FORMS: list[tuple[requests.Request, dict[str, Any]]] = [
     (requests.Tighten(0.5, 10), {"do": "tighten", "ratio": 0.5, "until_us": 10}),
     (requests.Arm(), {"do": "arm"}),
     (
-        requests.Prepare(1, 2, "ann", "/data/ann", 3, None, 5, 6, 0o077),
+        requests.Prepare(1, 2, "ann", "/data/ann", 3, None, 5, 6, 0o077, uid=3_000_000_000),
         {
             "do": "prepare", "job": 1, "attempt": 2, "user": "ann", "directory": "/data/ann", "tasks": 3,
             "memory_bytes": None, "limit_us": 5, "grace_us": 6, "umask": 63, "cpus": None, "asleep": False,
+            "uid": 3_000_000_000,
         },
     ),
     (

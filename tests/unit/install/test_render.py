@@ -127,6 +127,18 @@ def test_json_is_the_whole_of_it() -> None:
     assert not any(file["text"] for file in document["identity"])
 
 
+def test_by_name_is_written_where_it_is_asked_for_alone(tmp_path: Path) -> None:
+    assert run(*NODE, "--users", "by-name", "--into", tmp_path).returncode == 0
+    for settings in (
+        load_node(tmp_path / "etc/cosched/node.toml"),
+        guards.load(str(tmp_path / "etc/cosched/node.toml")),
+    ):
+        assert (settings.security.users, settings.security.agent_user) == ("by-name", "cosched-agent")
+    assert run(*NODE, "--into", tmp_path).returncode == 0
+    assert "by-name" not in (tmp_path / "etc/cosched/node.toml").read_text()
+    assert run(*NODE, "--users", "self").returncode == 2
+
+
 def test_more_settings_prevail_and_are_checked(tmp_path: Path) -> None:
     more = tmp_path / "more.toml"
     more.write_text('[presence]\npreset = "dedicated"\n[security]\nmin_uid = 500\n')

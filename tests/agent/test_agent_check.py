@@ -18,6 +18,8 @@ from node_agent.service import check
 from node_agent.service.card import Card, card_of, listens_asleep
 from node_agent.service.check import findings
 
+#: The rooms that the guard loads: its own, the programs that it starts, and rules that are pure.
+PRIVILEGED = ("guard", "policy", "programs")
 CARD = Card("eth9", "52:54:00:12:34:56", "10.0.0.255")
 
 
@@ -151,7 +153,7 @@ def test_what_has_privileges_loads_the_standard_library_alone() -> None:
     )
     loaded = ended.stdout.split()
     ours = {".".join(name.split(".")[:2]) for name in loaded if name.split(".")[0] not in sys.stdlib_module_names}
-    assert ours == {"cosched", "cosched.linux", "node_agent", "node_agent.guard", "node_agent.programs"}
+    assert ours == {"cosched", "cosched.linux", "node_agent", *(f"node_agent.{each}" for each in PRIVILEGED)}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def is_noexec(path: str | os.PathLike[str]) -> bool:
 
 
 def replace(name: str, text: str, dir_fd: int, *, durable: bool) -> None:
-    """Write a whole file under that name in a directory of ours, or none; ``durable``: it survives a power cut."""
+    """Write a whole file under that name in a directory of ours, or none; ``durable``: it survives a power cut.
+
+    A process that is killed meanwhile leaves ``.NAME.PID``.
+    """
     fresh = f".{name}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(fresh, dir_fd=dir_fd)
@@ -54,9 +57,13 @@ def replace(name: str, text: str, dir_fd: int, *, durable: bool) -> None:
             data = data[os.write(fd, data) :]
         if durable:
             os.fsync(fd)
+        os.rename(fresh, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh, dir_fd=dir_fd)
+        raise
     finally:
         os.close(fd)
-    os.rename(fresh, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     if durable:
         os.fsync(dir_fd)
 

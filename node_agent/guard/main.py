@@ -50,6 +50,7 @@ class Guard:
         self._cgroups = find(cgroup.mode, cgroup.mount, cgroup.cosched, settings.weights)
         records_fd, jobs_fd = _state(settings.paths.state, agent_uid)
         self._records = Records(records_fd)
+        self._records.drop_half_written()
         self._limiter = Limiter(
             self._cgroups, settings.contract, settings.procs, settings.memory_bytes, self._records.epoch()
         )

@@ -18,6 +18,7 @@ from cosched.linux import files
 
 Record = dict[str, Any]
 _GROUP: Final = re.compile(r"(\d{1,18})\.(\d{1,9})\.group\Z")
+_HALF_WRITTEN: Final = re.compile(r"\.(.+)\.\d+\Z")  # by ``files.replace``
 _COMMAND: Final = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,10})\.(run|exit)\Z")
 
 
@@ -26,6 +27,12 @@ class Records:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+
+    def drop_half_written(self) -> None:
+        """Remove what this guard's predecessor was writing when it was killed; supervisors may write exits now."""
+        for name, of in self._half_written():
+            if not of.endswith(".exit"):
+                self._unlink(name)
 
     def write_group(self, job: int, attempt: int, record: Record) -> None:
         """What the guard knows of an attempt. Not durable: a power cut ends what it describes."""
@@ -70,8 +77,10 @@ class Records:
         for n, kind in self._of(job, attempt):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{job}.{attempt}.{n}.{kind}", dir_fd=self.fd)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{job}.{attempt}.group", dir_fd=self.fd)
+        for name, of in self._half_written():
+            if of.startswith(f"{job}.{attempt}."):
+                self._unlink(name)
+        self._unlink(f"{job}.{attempt}.group")
 
     def epoch(self) -> int:
         """The highest epoch that was seen, -1 for none."""
@@ -121,6 +130,16 @@ class Records:
         for match in map(_COMMAND.match, os.listdir(self.fd)):
             if match and (int(match[1]), int(match[2])) == (job, attempt):
                 yield int(match[3]), match[4]
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.fd)
+
+    def _half_written(self) -> Iterator[tuple[str, str]]:
+        """Files that were never renamed: their names, and the names they were to have."""
+        for match in map(_HALF_WRITTEN.match, os.listdir(self.fd)):
+            if match:
+                yield match[0], match[1]
 
     def _said(self, name: str) -> Record | None:
         """A record of what was said at the desk: a damaged one is not one that is missing. Raises ValueError."""

@@ -29,8 +29,9 @@ class AttemptFiles:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = []
         for path in sorted(self._directory.iterdir()):
-            if path.name.startswith("."):
-                continue  # being written when the agent was killed
+            if path.name.startswith("."):  # being written when the agent was killed
+                path.unlink()
+                continue
             try:
                 found.append(_decoder.decode(path.read_bytes()))
             except msgspec.DecodeError as error:

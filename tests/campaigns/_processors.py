@@ -122,6 +122,8 @@ class Processors(threading.Thread):
         with contextlib.suppress(OSError):
             if (group / "cgroup.procs").read_text():
                 kernel = frozenset(_numbers((group / "cpuset.cpus").read_text()))
+        if kernel is None and group.is_dir() and any(node.records.glob(f"{job}.*.run")):
+            return None  # its processes have ended; on a full disk no exit is on record
         return _Held(job, record, kernel)
 
     def _lasts(self, node: _Node, held: _Held) -> bool:

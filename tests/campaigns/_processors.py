@@ -82,11 +82,14 @@ class Processors(threading.Thread):
         self._over.set()
         self.join()
 
-    def judge(self) -> None:
-        """Raises :class:`Broken` where a CPU was two jobs', or where that could not be seen."""
+    def judge(self, *, beside: bool = True) -> None:
+        """Raises :class:`Broken` where a CPU was two jobs', or where that could not be seen.
+
+        ``beside``: two jobs were beside each other.
+        """
         if self.twice:
             raise Broken(self.twice[0])
-        if not self.looks or not self.together or (_CPUSETS.exists() and not self.kept):
+        if not self.looks or (beside and not self.together) or (_CPUSETS.exists() and not self.kept):
             seen = f"{self.together} saw two jobs at once, {self.kept} the kernel's sets"
             raise Broken(f"of {self.looks} looks at the processors {seen}")
 

@@ -74,7 +74,7 @@ class ResizeField(Field):
 
     def run(self, fault: Round) -> None:
         """One round. Raises :class:`Broken`."""
-        mark = f"{fault.site}-{fault.number}"
+        mark, follows = f"{fault.site}-{fault.number}", fault.site != "node"
         processors = Processors(self.lab)
         processors.start()
         try:
@@ -91,12 +91,12 @@ class ResizeField(Field):
                     self._judge_solver(client, fault, name, job, self.shared / f"{mark}-{name}")
                 self._judge_changes(fault, told["A"])
                 self._services_back(client)
-                one_by_one = [] if fault.site == "node" else succession(self, client, fault, NODES * CPUS - 1, mark)
+                one_by_one = succession(self, client, fault, NODES * CPUS - 1, mark) if follows else []
                 self._services_back(client)
                 self._nothing_left([*jobs.values(), *one_by_one])
         finally:
             processors.stop()
-        processors.judge()
+        processors.judge(beside=follows)
 
     def _given(self, client: Client, mark: str, name: str, program: str, most: int = NODES * CPUS) -> int:
         script = _SCRIPT.format(

@@ -204,7 +204,7 @@ def _pidfd(connection: socket.socket, pid: int) -> int | None:
 def _emptied(path: str) -> int | None:
     """The directory of own doors, without a predecessor's; None where there can be none."""
     try:
-        directory = files.own_directory(path, 0o755)
+        directory = files.own_directory(path, 0o711)  # whose doors there are is not listed: who is at the machine
     except OSError:
         return None
     for name in os.listdir(directory):

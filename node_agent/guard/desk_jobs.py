@@ -32,7 +32,10 @@ class DeskJobs:
         self._seen_us = -_FRESH_US
 
     def listing(self) -> list[dict[str, Any]]:
-        """Each attempt that has something here: whose, how much it uses, since when, until when at most."""
+        """Each attempt that has something here: whose, how much it uses, since when, until when at most.
+
+        ``uid`` is that of its processes here.
+        """
         now_us = process.boottime_us()
         if now_us - self._seen_us >= _FRESH_US:
             self._seen = [self._shown(group) for group in self._groups.values() if group.state != "ended"]
@@ -75,6 +78,7 @@ class DeskJobs:
             "job": group.request.job,
             "attempt": group.request.attempt,
             "user": group.request.user,
+            "uid": group.request.uid if group.user is None else group.user.uid,
             "state": group.state,
             "tasks": group.request.tasks,
             "processes": len(self._cgroups.procs(group.name)),

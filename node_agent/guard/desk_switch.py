@@ -1,6 +1,7 @@
 """The owner's own switch: what may run on this desk, decided here, without anybody else being asked.
 
-One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all. Who is
+One JSON object there and one back (``guard.desk_doors`` has the sockets). ``status`` is answered to all: in full to
+root, the agent and those who decide, else as ``guard.desk_view`` has it. Who is
 logged in at this very machine may tell that a film runs there (``inhibited``), which logind does not know of. What
 decides (``pause``, ``resume``, ``end``, ``ban``, ``allow``, ``hours``, ``share``) is for root, for the guard's own
 user, for those that ``security.desk_users`` names and for whoever is logged in at this very machine
@@ -22,6 +23,7 @@ from cosched.linux import process
 from cosched.linux.sessions import local_users
 from node_agent.guard.desk_doors import DeskDoors, Peer
 from node_agent.guard.desk_requests import Ask, Ban, asked
+from node_agent.guard.desk_view import availability, public_status
 from node_agent.guard.loop import Loop
 from node_agent.guard.owners_word import OwnersWord
 from node_agent.guard.pause import Pause
@@ -60,9 +62,18 @@ class Desk:
     """What is said at the desk, and what is done about it."""
 
     def __init__(
-        self, loop: Loop, run: str, records: Records, pause: Pause, word: OwnersWord, users: tuple[str, ...], to: Reach
+        self,
+        loop: Loop,
+        run: str,
+        records: Records,
+        pause: Pause,
+        word: OwnersWord,
+        users: tuple[str, ...],
+        agent_uid: int,
+        to: Reach,
     ) -> None:
         """Raises OSError where the sockets cannot be made. What is on record is in force at once."""
+        self._agent_uid = agent_uid
         self._pause = pause
         self._word = word
         self._records = records
@@ -114,7 +125,7 @@ class Desk:
 
     def status_fields(self) -> dict[str, Any]:
         """For the agent's ``status``: why nothing runs here, until when, and what its owner has said."""
-        word = self._word.status_fields(whole=True)
+        word = self._word.status_fields()
         said = {"cpu_ratio": word["cpu_ratio"], "bans": sorted(word["bans"]), "ended": self._to.ended()}
         inhibited = {"inhibited_until_us": self._inhibited_until_us}
         return {**self._paused(), **inhibited, "pauses": self._pause.count, "word": said, "wake": self._wake()}
@@ -164,18 +175,19 @@ class Desk:
         if ask.do == "inhibited":
             self._inhibited(ask, peer)
             return {}
-        decides = self._decides(peer)
         ended: list[int] | None = None
         if ask.do != "status":
-            self._must_decide(peer, decides=decides)
+            self._must_decide(peer, decides=self._decides(peer))
             if ask.do == "end":
                 ended = self._to.end(ask.job)
             else:
                 self._obey(ask, peer.uid)
             self._decided()
         told = {} if ended is None else {"ended": ended}
-        word = self._word.status_fields(whole=decides)
-        return {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
+        word = self._word.status_fields()
+        status = {**self._to.limits(), **self._paused(), "word": word, "jobs": self._to.jobs(), **told}
+        status["availability"] = availability(status)
+        return status if self._sees_all(peer) else public_status(status, peer.uid)
 
     def _inhibited(self, ask: Ask, peer: Peer) -> None:
         """Who is at this machine watches something: that is presence, and for so long only as it is said again."""
@@ -245,6 +257,13 @@ class Desk:
     def _decides(self, peer: Peer) -> bool:
         """Whether somebody has a say about this desk. By numbers: a directory of names may be away, for anybody."""
         return peer.uid in {0, os.geteuid()} | self._names.keys() or peer.uid in local_users()
+
+    def _sees_all(self, peer: Peer) -> bool:
+        """Whether the status is told in full: to root always, and to no other process that is, or may be, a job's."""
+        if peer.uid == 0:
+            return True
+        knows = peer.uid == self._agent_uid or self._decides(peer)
+        return knows and not self._to.is_job(peer.pid) and not peer.has_ended()
 
     def _must_decide(self, peer: Peer, *, decides: bool) -> None:
         """Raises :class:`Refusal` for those who have no say about this desk."""

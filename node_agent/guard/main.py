@@ -87,6 +87,7 @@ class Guard:
             Pause(self._records, process.boot_id(), opted_out=not settings.parallel),
             OwnersWord(self._records),
             settings.security.desk_users,
+            agent_uid,
             Reach(
                 self._jobs.freeze,
                 lambda ratio: self._limiter.set_share(ratio, process.boottime_us()),

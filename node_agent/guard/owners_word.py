@@ -115,12 +115,12 @@ class OwnersWord:
             for begin, end in minutes
         ]
 
-    def status_fields(self, *, whole: bool) -> dict[str, Any]:
-        """For ``status``. ``whole``: with the users who are banned, for who decides here."""
+    def status_fields(self) -> dict[str, Any]:
+        """For ``status``."""
         hours = _as_lists(self.windows)
         fields = {"cpu_ratio": self.cpu_ratio, "hours": hours, "probe": self.probe, "wake": self.wake}
         bans = {user: {"by": ban.by, "until_s": ban.until_s} for user, ban in self.bans.items()}
-        return {**fields, "bans": bans} if whole else fields
+        return {**fields, "bans": bans}
 
     def _opens_in(self) -> int:
         time.tzset()  # the machine may have been given another time zone

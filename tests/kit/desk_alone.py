@@ -28,7 +28,10 @@ class DeskAlone:
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         records = Records(self._directory)
         pause = Pause(records, "boot", opted_out=False)
-        limits = {"armed": True, "contract": {"cpu_ratio": 1.0}, "limits": {"cpus": None, "idle": False}}
+        limits = {
+            "armed": True, "contract": {"cpu_ratio": 1.0}, "contract_cpus": None,
+            "limits": {"cpus": None, "idle": False},
+        }  # fmt: skip
         reach = Reach(
             hold=self._hold,
             share=lambda _: None,
@@ -40,7 +43,7 @@ class DeskAlone:
             limits=lambda: limits,
             changed=lambda: None,
         )
-        self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, reach)
+        self.desk = Desk(loop, str(directory), records, pause, OwnersWord(records), users, os.geteuid(), reach)
 
     def _hold(self, held: bool, since_us: int) -> None:
         del since_us

@@ -314,7 +314,7 @@ class RealGuard:
             "umask": 0o022,
             "cpus": None,
             "asleep": False,
-            "uid": self.account.pw_uid,
+            "uid": None if "user" in fields else self.account.pw_uid,
             **fields,
         }
 

@@ -14,7 +14,7 @@ _DAYS_OF_WEEK: Final = len(DAYS)
 
 def document(answer: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
     """The answer for programs. ``before``: an earlier one, by which the CPUs in use are known."""
-    kept = ("paused", "paused_for_s", "armed", "contract", "limits", "word", "problems")
+    kept = ("availability", "paused", "paused_for_s", "armed", "contract", "limits", "word", "problems")
     told = {key: answer.get(key) for key in kept}
     used = {(job["job"], job["attempt"]): job for job in (before or {}).get("jobs", ())}
     jobs = [_job(job, used.get((job["job"], job["attempt"]))) for job in answer.get("jobs", ())]
@@ -28,13 +28,20 @@ def lines(told: dict[str, Any]) -> list[str]:
 
 
 def _job(job: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """A job, its moments by the clock (ISO 8601)."""
-    used = None
-    if before and min(job["cpu_us"], before["cpu_us"]) >= 0 and job["seen_us"] > before["seen_us"]:
-        used = max(0.0, (job["cpu_us"] - before["cpu_us"]) / (job["seen_us"] - before["seen_us"]))
+    """A job, its moments by the clock (ISO 8601). Strangers are told little of another user's: the rest is None."""
     kept = ("job", "user", "state", "tasks", "processes", "cpus", "memory_bytes", "stopped")
     moments = {"since": _moment(job["since_us"]), "until": _moment(job["until_us"])}
-    return {key: job[key] for key in kept} | {"cpus_used": None if used is None else round(used, 2)} | moments
+    return {key: job[key] for key in kept} | {"cpus_used": _cpus_used(job, before)} | moments
+
+
+def _cpus_used(job: dict[str, Any], before: dict[str, Any] | None) -> float | None:
+    """How many CPUs it has used since an earlier answer; None where that is not known."""
+    if before is None or None in (job["cpu_us"], before["cpu_us"]) or job["seen_us"] <= before["seen_us"]:
+        return None
+    if min(job["cpu_us"], before["cpu_us"]) < 0:
+        return None
+    used = (job["cpu_us"] - before["cpu_us"]) / (job["seen_us"] - before["seen_us"])
+    return round(max(0.0, float(used)), 2)
 
 
 def _moment(boot_us: int | None) -> str | None:
@@ -55,6 +62,9 @@ def _limits(told: dict[str, Any]) -> str:
 
 
 def _job_line(job: dict[str, Any]) -> str:
+    state = "" if job["state"] == "running" else f" ({job['state']})"
+    if job["user"] is None:
+        return f"  job {job['job']}{state}: another user's"
     count = job["processes"]
     parts = [f"{count} process{'' if count == 1 else 'es'}"]
     if job["cpus_used"] is not None:
@@ -63,7 +73,6 @@ def _job_line(job: dict[str, Any]) -> str:
     if job["since"]:
         parts.append(f"here since {_clock(job['since'])}")
     parts.append(f"until {_clock(job['until'])} at most" if job["until"] else "without an end that is known here")
-    state = "" if job["state"] == "running" else f" ({job['state']})"
     return f"  job {job['job']} of {job['user']}{state}: {', '.join(parts)}"
 
 

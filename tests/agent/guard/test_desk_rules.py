@@ -110,7 +110,7 @@ PAUSED = {"boot_id": "boot", "user": "ann", "since_us": 1, "until_us": None, "un
 def test_a_damaged_record_of_a_pause_is_a_pause_until_resumed(tmp_path: Path, record: str) -> None:
     (tmp_path / "pause").write_text(record)
     with desk_alone(tmp_path) as desk:
-        answer = desk.said(STRANGER, "status")
+        answer = desk.said(0, "status")
         assert (answer["paused"], answer["problems"]) == ("somebody has paused parallel work at this desk", [DAMAGED])
         assert answer["paused_until_us"] is None
         assert desk.held is True
@@ -124,7 +124,7 @@ def test_a_damaged_record_of_a_pause_is_a_pause_until_resumed(tmp_path: Path, re
 def test_a_damaged_record_of_the_owners_word_is_told_until_something_is_said_anew(tmp_path: Path) -> None:
     (tmp_path / "word").write_text('{"cpu_ratio": 0.25, "bans": [["bo')
     with desk_alone(tmp_path) as desk:
-        assert desk.said(STRANGER, "status")["problems"] == [WORD_DAMAGED]
+        assert desk.said(0, "status")["problems"] == [WORD_DAMAGED]
         assert desk.complaints == ["taking up what was said at this desk"]
         assert desk.said(0, "ban", user="bob")["problems"] == []
     with desk_alone(tmp_path) as desk:

@@ -27,9 +27,12 @@ _IN_MEMORY: Final = frozenset(
 
 
 class Mount(NamedTuple):
-    """A line of ``/proc/PID/mountinfo``. ``device`` is ``MAJOR:MINOR``, the same for all mounts of a file system."""
+    """A line of ``/proc/PID/mountinfo``. ``device`` is ``MAJOR:MINOR``, the same for all mounts of a file system;
+    ``parent`` the mount that ``point`` lies on.
+    """
 
     number: int
+    parent: int
     device: str
     point: str
     kind: str
@@ -117,17 +120,20 @@ def mounts_of(text: str) -> list[Mount]:
         fields, kind = before.split(" "), after.partition(" ")[0]
         if len(fields) > 4:
             point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-            found.append(Mount(int(fields[0]), fields[2], point, kind))
+            found.append(Mount(int(fields[0]), int(fields[1]), fields[2], point, kind))
     return found
 
 
-def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+def mount_of(path: str, mounts: Collection[Mount]) -> Mount | None:
     """The mount that an absolute path lies on, as the path is written; None where that is in memory, or not known."""
-    found: Mount | None = None
-    for each in mounts:  # of two at one point, the later one covers the other
-        inside = path == each.point or path.startswith(each.point.rstrip("/") + "/")
-        if inside and (found is None or len(each.point) >= len(found.point)):
-            found = each
+    on = {(each.parent, each.point): each for each in mounts if each.parent != each.number}
+    numbers = {each.number for each in mounts}
+    found = next((each for each in mounts if each.parent not in numbers or each.parent == each.number), None)
+    here = ""
+    for name in ["", *path.split("/")]:  # as the kernel walks: what lies below a covered point is not seen
+        here = here if not name else f"{here}/{name}"
+        while found is not None and (above := on.get((found.number, here or "/"))) is not None:
+            found = above
     return None if found is None or found.kind in _IN_MEMORY else found
 
 

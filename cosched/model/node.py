@@ -27,6 +27,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     at most ``owned_memory_bytes`` (-1: as much as without him), and of ``total_memory_bytes`` no more than he leaves
     (0: ``memory_bytes`` are all there are). ``cluster`` is the name of the cluster (a lab) that it belongs to; empty
     where there is only one. ``bans`` are users (``Job.user``) whose jobs its owner does not take, in order.
+    ``held_procs`` of ``procs`` and ``held_memory_bytes`` are held by what is left of ended jobs and cannot be ended.
     """
 
     name: str
@@ -38,13 +39,16 @@ class Node(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     total_memory_bytes: int = 0
     cluster: str = ""
     bans: tuple[int, ...] = ()
+    held_procs: int = 0
+    held_memory_bytes: int = 0
 
     def memory_beside(self, owner: "Owner | None") -> int:
-        """Bytes that parallel work may have together while that owner is there."""
+        """Bytes that jobs may have together while that owner is there."""
         if owner is None:
-            return self.memory_bytes
+            return max(0, self.memory_bytes - self.held_memory_bytes)
         most = self.memory_bytes if self.owned_memory_bytes < 0 else min(self.memory_bytes, self.owned_memory_bytes)
-        return max(0, min(most, (self.total_memory_bytes or self.memory_bytes) - owner.memory_bytes))
+        left = min(most, (self.total_memory_bytes or self.memory_bytes) - owner.memory_bytes)
+        return max(0, left - self.held_memory_bytes)
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

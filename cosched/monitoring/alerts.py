@@ -108,6 +108,14 @@ ALL: Final = (
         "The guard of {{ $labels.node }} does not answer its agent: nothing new starts there.",
     ),
     Alert(
+        "CoschedJobsCannotEnd",
+        "warning",
+        _MINUTE_S,
+        lambda pace: f"{series.NODE_STALLED_JOBS.name} > 0",
+        "Jobs cannot be ended: a file system does not answer",
+        "Processes of {{ $value }} jobs on {{ $labels.node }} hear no signal; their processors take nothing new.",
+    ),
+    Alert(
         "CoschedDeskOverContract",
         "critical",
         _MINUTE_S,

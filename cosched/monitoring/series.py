@@ -156,6 +156,12 @@ CLUSTER_AVAILABLE: Final = _gauge(
 NODE_GUARD_UP: Final = _gauge("cosched_node_guard_up", "1 where the guard answers its agent.", _NODE)
 NODE_WITHOUT_GUARD: Final = _gauge("cosched_node_without_guard", "1 where the guard does not answer.", _NODE)
 NODE_PAUSED: Final = _gauge("cosched_node_paused", "1 where parallel work is paused by the owner's word.", _NODE)
+NODE_STALLED_JOBS: Final = _gauge(
+    "cosched_node_stalled_jobs", "Jobs whose processes cannot be ended there: a file system does not answer.", _NODE
+)
+NODE_HELD_PROCS: Final = _gauge(
+    "cosched_node_held_procs", "Processors that are held there by what is left of ended jobs.", _NODE
+)
 NODE_CPUS_USED: Final = _gauge(
     "cosched_node_cpus_used", "CPUs in use, by side; but for parallel, told to operators.", _NODE, _SIDE, unit="CPUs"
 )

@@ -161,12 +161,43 @@ class PausedDoc(msgspec.Struct, frozen=True):
     limit_stands: bool
 
 
+class StalledProcessDoc(msgspec.Struct, frozen=True):
+    """A process that hears no signal: the kernel's function that it waits in, the mount point and path of what its
+    system call works on, as far as they are known. ``path`` is for its user and operators alone.
+    """
+
+    pid: int
+    command: str
+    channel: str
+    mount: str
+    path: str
+    text: str
+
+
+class StalledDoc(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of an attempt at a job on a node and cannot be ended: since when it is to end, what it holds there.
+
+    ``processes``: the first of them. ``ends_when``: what has to happen, for people.
+    """
+
+    node: str
+    job_id: int
+    attempt: int
+    user: str
+    since: str
+    procs: int
+    memory_bytes: int
+    processes: list[StalledProcessDoc] = []
+    ends_when: str
+
+
 class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/jobs/ID: a job, alive or ended.
 
     ``kind_from``: "declared", or "measured" when a job of the same program ran before; ``effort``: of an ended job.
     ``tasks``: how many it has, ``cpus``: on how many CPUs they run; ``shape``: what it says of other numbers and of
     folding, where it says anything. ``changes``: what it has been given instead since it started, the last hundred.
+    ``stalled``: what of it cannot be ended, also of an attempt whose launch has failed.
     """
 
     job_id: int
@@ -199,6 +230,7 @@ class JobDoc(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     effort: EffortDoc | None = None
     paused: list[PausedDoc] = []
+    stalled: list[StalledDoc] = []
     history: list[Step] = []
 
 
@@ -215,7 +247,8 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     ``presence_source``, ``blind``, what others than jobs use (-1), and whose word a pause is, are for operators alone.
     ``version``: of the link's messages, as its agent speaks them; with 1 no job there changes its shape. ``refused``:
     why the agent that called last may not join. ``cluster``: the one (a lab) that it belongs to.
-    ``certificate_until``: when the certificate expires that its agent showed last.
+    ``certificate_until``: when the certificate expires that its agent showed last. ``stalled``: what of jobs cannot be
+    ended there; ``held_procs``: processors of ended jobs among ``procs`` that it keeps from others.
     """
 
     name: str
@@ -240,6 +273,8 @@ class NodeDoc(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     cluster: str = ""
     certificate_until: str | None = None
+    stalled: list[StalledDoc] = []
+    held_procs: int = 0
 
     @property
     def occupied(self) -> bool:
@@ -496,6 +531,7 @@ class Explanation(msgspec.Struct, frozen=True):
     nodes: list[OnNodeDoc] = []  # while it waits
     shape: ShapeDoc | None = None  # where it says anything of it
     paused: list[PausedDoc] = []  # by owners of its nodes, while it holds these
+    stalled: list[StalledDoc] = []  # what of it cannot be ended
 
 
 class Problem(msgspec.Struct, frozen=True):

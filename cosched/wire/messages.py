@@ -43,6 +43,7 @@ from cosched.model.desk import DeskReport
 from cosched.model.effort import Effort
 from cosched.model.job import DEFAULT_UMASK
 from cosched.model.node import Presence, Usage
+from cosched.model.stall import Stall
 from cosched.wire.sequence import HEADER_BYTES
 
 VERSION: Final = 4
@@ -161,7 +162,8 @@ class JobSigns(msgspec.Struct, frozen=True):
 
     ``transports``: what its processes there talk over, as far as it can be seen waiting, and what cannot; ``effort``:
     what they have done so far. ``ran_us`` is how long all of their threads have run since the node watches them,
-    ``queued_us`` how long they have waited for a CPU (-1 both: not known, or a node of an older version).
+    ``queued_us`` how long they have waited for a CPU (-1 both: not known, or a node of an older version). ``stall``:
+    what of it cannot be ended (a scheduler of an older version does not look at it).
     """
 
     job_id: int
@@ -172,6 +174,7 @@ class JobSigns(msgspec.Struct, frozen=True):
     effort: Effort = Effort()
     ran_us: int = -1
     queued_us: int = -1
+    stall: Stall | msgspec.UnsetType = msgspec.UNSET
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -6,7 +6,10 @@ says, answers and events, it hands in in the order in which the guard said it. T
 
 from collections.abc import Iterable
 
-from cosched.wire.messages import Fence, GroupReport
+import msgspec
+
+from cosched.model.coscheduling import Receives
+from cosched.wire.messages import Fence, GroupReport, JobSigns
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.attempt import Attempt
@@ -65,6 +68,18 @@ class AgentCore:
         begun = sorted(key for key in memory.making_ready if memory.get(key) is None)
         return (*known, *(GroupReport(*key, "found", 0) for key in begun))
 
+    def signed(self, signs: Iterable[JobSigns], now_us: int) -> tuple[JobSigns, ...]:
+        """What a heartbeat says of jobs, with what of them cannot be ended; of such an attempt always."""
+        stalls = {
+            key: msgspec.structs.replace(stall, for_us=max(0, now_us - since_us))
+            for key, (since_us, stall) in self._memory.stalls.items()
+        }
+        found = [
+            msgspec.structs.replace(each, stall=stalls.pop((each.job_id, each.attempt), msgspec.UNSET))
+            for each in signs
+        ]
+        return (*found, *(JobSigns(*key, Receives.UNKNOWN.value, 0, stall=stall) for key, stall in stalls.items()))
+
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def handle(self, event: happened.Input, now_us: int) -> list[fx.Effect]:
@@ -83,12 +98,8 @@ class AgentCore:
                 self._works.begin(self._orders.obey(order), ("orders", order_key(order)))
             case happened.CommandWanted():
                 self._works.begin(self._command(event))
-            case happened.CommandEnded():
-                self._works.begin(self._groups.command_ended(event), ("events", event.key))
-            case happened.GroupEmpty():
-                self._works.begin(self._groups.group_empty(event), ("events", event.key))
-            case happened.GuardReports(groups):
-                self._works.begin(self._agree(groups))
+            case happened.CommandEnded() | happened.GroupEmpty() | happened.GroupStalled() | happened.GuardReports():
+                self._take_from_guard(event)
             case happened.RanksAdapted():
                 adapted(self._memory, event)
             case happened.RanksAsked():
@@ -100,6 +111,19 @@ class AgentCore:
                 self._works.guard_lost(problem)
             case _:
                 self._take_from_scheduler(event, now_us)
+
+    def _take_from_guard(
+        self, event: happened.CommandEnded | happened.GroupEmpty | happened.GroupStalled | happened.GuardReports
+    ) -> None:
+        match event:
+            case happened.CommandEnded():
+                self._works.begin(self._groups.command_ended(event), ("events", event.key))
+            case happened.GroupEmpty():
+                self._works.begin(self._groups.group_empty(event), ("events", event.key))
+            case happened.GroupStalled(key, since_us, stall):
+                self._memory.stalls[key] = since_us, stall
+            case happened.GuardReports(groups):
+                self._works.begin(self._agree(groups))
 
     def _take_from_scheduler(self, event: happened.Input, now_us: int) -> None:
         memory = self._memory

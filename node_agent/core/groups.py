@@ -76,6 +76,7 @@ class GroupRules:
 
     def group_empty(self, event: happened.GroupEmpty) -> Steps[None]:
         """No process of it is left; between commands it may be empty and go on."""
+        self._memory.stalls.pop(event.key, None)
         attempt = self._memory.get(event.key)
         if attempt is None or self._kills_asked[event.key]:
             return
@@ -115,6 +116,7 @@ class GroupRules:
         """Take over what the guard knows."""
         memory = self._memory
         groups = {each.key: each for each in reports}
+        memory.stalls = {key: known for key, known in memory.stalls.items() if key in groups and groups[key].alive}
         for attempt in memory:
             if attempt.forgotten:
                 continue

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from cosched.model.stall import Stall
 from cosched.wire.messages import Exit, Fence, Order
 from node_agent.core.attempt import Key
 from node_agent.core.replies import Reply
@@ -96,6 +97,17 @@ class GroupEmpty(msgspec.Struct, frozen=True):
     memory_peak_bytes: int = 0
 
 
+class GroupStalled(msgspec.Struct, frozen=True):
+    """Processes of an attempt have not ended long after they were killed, at ``since_us`` (since boot).
+
+    Said again and again until the group is empty. ``stall`` as of ``since_us``.
+    """
+
+    key: Key
+    since_us: int
+    stall: Stall
+
+
 # from the node itself
 
 
@@ -155,6 +167,7 @@ Input = (
     | GuardLost
     | CommandEnded
     | GroupEmpty
+    | GroupStalled
     | CommandWanted
     | RanksAdapted
     | RanksAsked

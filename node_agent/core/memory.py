@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from cosched.model.stall import Stall
 from cosched.wire.messages import Fence, FromAgent
 from node_agent.core import effects as fx
 from node_agent.core.attempt import Attempt, Key
@@ -23,6 +24,7 @@ class Memory:
         self.guard_there = False
         self.guard_problem = "not connected yet"
         self.effects: list[fx.Effect] = []
+        self.stalls: dict[Key, tuple[int, Stall]] = {}  # what cannot be ended, since when (us since boot)
         self.making_ready: set[Key] = set()  # whose Prepare is being obeyed: the guard may have nothing yet
         self._known = {each.id: each for each in attempts}
 

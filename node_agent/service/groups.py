@@ -11,10 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import convert
+from msgspec.structs import replace
+
 from cosched.config.node import NodeConfig
 from cosched.errors import BadInput
+from cosched.model.stall import Stall, StalledProcess
 from cosched.wire.grant import Verifier, verified
-from cosched.wire.messages import Exit, FromAgent
+from cosched.wire.messages import Exit, FromAgent, Heartbeat
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
 from node_agent.core.agent import AgentCore
@@ -103,6 +107,10 @@ class Groups:
             self._handling = False
             self._happened.clear()
 
+    def signed(self, beat: Heartbeat) -> Heartbeat:
+        """A heartbeat with what cannot be ended here."""
+        return replace(beat, jobs=self.core.signed(beat.jobs, now_us()))
+
     def owner(self, key: Key) -> int | None:
         """Whose processes an attempt has that may go on here; None where there is none."""
         attempt = self.core.get(*key)
@@ -143,6 +151,8 @@ class Groups:
         elif kind == "empty":
             used = int(message.get("cpu_us") or 0), int(message.get("memory_peak_bytes") or 0)
             self.hand_in(happened.GroupEmpty(key, *used))
+        elif kind == "stalled":
+            self.hand_in(happened.GroupStalled(key, int(message["since_us"]), _stall(message)))
 
     def _on_guard_lost(self, problem: str) -> None:
         self.hand_in(happened.GuardLost(problem))
@@ -259,6 +269,12 @@ def _group(found: dict[str, Any]) -> happened.Group:
             for each in found.get("commands", ())
         ),
     )
+
+
+def _stall(message: Message) -> Stall:
+    """What the guard tells of an attempt that cannot be ended."""
+    processes = tuple(convert(each, StalledProcess) for each in message["processes"])
+    return Stall(str(message["user"]), int(message["procs"]), int(message["memory_bytes"]), processes=processes)
 
 
 def exit_of(message: Message) -> Exit:

@@ -26,6 +26,7 @@ from cosched.wire.messages import (
     AskAnswered,
     DeskReported,
     FromAgent,
+    Heartbeat,
     Hello,
     Order,
     OutputChunk,
@@ -74,6 +75,9 @@ class Shell(Protocol):
 
     def hand_in(self, event: happened.Input) -> None:
         """Something has happened. Raises OSError where whom to obey cannot be written down."""
+
+    def signed(self, beat: Heartbeat) -> Heartbeat:
+        """A heartbeat with what cannot be ended here."""
 
 
 class Link:
@@ -267,7 +271,7 @@ class Link:
         """A heartbeat, and before it what the desk reports, to a scheduler that knows what that is."""
         if self._spoken >= REPORTING_VERSION:
             self.tell(DeskReported(self._desk.report()))
-        self.tell(self._coscheduler.signed(self._desk.heartbeat()))
+        self.tell(self._shell.signed(self._coscheduler.signed(self._desk.heartbeat())))
 
     def _heard(self, pong: asyncio.Future[float]) -> None:
         if not pong.cancelled() and pong.exception() is None:

@@ -122,7 +122,10 @@ def _obstacle(machine: MachineView, job: Job) -> Reason | None:
         if away.why in (Why.AVOIDS_NODES, Why.NOT_TAKEN):
             return away
         installed, in_service, _ = machine.nodes.totals()
+        held = sum(each.held_places for each in machine.nodes if each.in_service)
         numbers = {"procs": job.procs, "procs_in_service": in_service, "machine_procs": installed}
+        if held and in_service + held == installed:
+            return Reason(Why.PROCS_HELD, {**numbers, "held_procs": held})
         fitting = away.numbers.get("fitting_procs")
         return Reason(Why.NODES_AWAY, numbers if fitting is None else {**numbers, "fitting_procs": fitting})
     return machine.capacity.room().obstacle(job)

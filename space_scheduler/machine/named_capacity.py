@@ -66,7 +66,8 @@ class NamedCapacity:
         changed = known.lost or known.node != node
         self.version += known.node != node
         self._count(known, -1)
-        banned, known.node, known.places, known.lost = known.node.bans, node, self.places(node), False
+        banned, known.lost = known.node.bans, False
+        known.resize(node, self.places(node))
         if banned != node.bans:
             self._count_bans()
         known.shrunk()
@@ -137,7 +138,7 @@ class NamedCapacity:
         """Count a node as it is, or count it no more, before it changes."""
         self._room = self._installed = None
         self._known_to_fit.clear()
-        self.procs_installed += sign * member.places
+        self.procs_installed += sign * (member.places + member.held_places)
         self.procs_total += sign * member.places if member.in_service else 0
         self.free_procs += sign * member.free_procs
 
@@ -201,7 +202,7 @@ class NamedCapacity:
         room = self.room()
         members = [self.members[name] for name in room.names]
         room.owners = [None] * len(members)
-        room.memory_bytes = [each.node.memory_bytes - each.used_memory_bytes for each in members]
+        room.memory_bytes = [each.node.memory_beside(None) - each.used_memory_bytes for each in members]
         return room
 
     def totals(self) -> Totals:
@@ -234,16 +235,19 @@ class NamedCapacity:
     def empty(self, *, installed: bool = False) -> Room:
         """What the nodes in service would have free without any job.
 
-        ``installed``: all nodes that ever joined, without their owners and what these say, as they could be.
+        ``installed``: all nodes that ever joined, without their owners and what these say and without what is left of
+        ended jobs: as they could be.
         """
         if not installed:
             members = [each for each in self if each.in_service]
-            room = self._made_empty(members, [each.memory_bytes for each in members], [each.owner for each in members])
+            procs, memory_bytes = [each.places for each in members], [each.memory_bytes for each in members]
+            room = self._made_empty(members, procs, memory_bytes, [each.owner for each in members])
             room.bans = self.bans
             return room
         if self._installed is None:
             members = [*self]
-            self._installed = self._made_empty(members, [each.node.memory_bytes for each in members], ())
+            procs = [each.places + each.held_places for each in members]
+            self._installed = self._made_empty(members, procs, [each.node.memory_bytes for each in members], ())
         return self._installed.copy()
 
     def ever_fits(self, job: Job) -> bool:
@@ -258,8 +262,10 @@ class NamedCapacity:
         self._known_to_fit.add(asked)
         return True
 
-    def _made_empty(self, members: list[Member], memory_bytes: list[int], owners: Sequence[Owner | None]) -> Room:
-        names, procs = [each.node.name for each in members], [each.places for each in members]
+    def _made_empty(
+        self, members: list[Member], procs: list[int], memory_bytes: list[int], owners: Sequence[Owner | None]
+    ) -> Room:
+        names = [each.node.name for each in members]
         cpus = [each.node.cpus or each.node.procs for each in members]
         clusters, most = self._clusters(members), self.rules.max_nodes_per_job
         return Room(names, procs, memory_bytes, most, self.place, (), cpus, owners, clusters=clusters)

@@ -47,11 +47,15 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Member:
-    """A node as a machine keeps it. ``places``: how many tasks may be there, by the rules."""
+    """A node as a machine keeps it. ``places``: how many tasks of jobs may be there, by the rules.
+
+    ``held_places`` more are held by what is left of ended jobs.
+    """
 
     __slots__ = (
         "before",
         "drained",
+        "held_places",
         "lost",
         "node",
         "owner",
@@ -71,8 +75,7 @@ class Member:
         reason: str = "",
         owner: Owner | None = None,
     ) -> None:
-        self.node = node
-        self.places = places
+        self.resize(node, places)
         self.lost = lost
         self.drained = drained
         self.reason = reason
@@ -81,6 +84,12 @@ class Member:
         self.used_memory_bytes = 0
         self.residents: dict[int, Resident] = {}  # by job
         self.before = (0, 0)  # processors and memory that were held when it shrank
+
+    def resize(self, node: Node, places: int) -> None:
+        """Its node is this, with so many places in all."""
+        self.node = node
+        self.held_places = min(places, node.held_procs)
+        self.places = places - self.held_places
 
     @property
     def in_service(self) -> bool:
@@ -131,7 +140,7 @@ class Member:
             self.used_procs,
             self.used_memory_bytes,
             self.tasks,
-            max(node.procs, self.before[0]),
+            max(node.procs - node.held_procs, self.before[0]),
             max(self.memory_bytes, self.before[1]),
             self.owner,
         )

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from kit.agent_world import END, FENCE, KEY, World, kill, order, prepare, prepared, run, started
 
+from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from node_agent.core import effects as fx
 from node_agent.core import inputs as happened
@@ -153,6 +154,25 @@ def test_script_on_its_way_to_its_start_is_not_reported_as_started(world: World)
     assert world.heard[1:] == [wire.Refused(run().order, "unrun", "/data on /data does not answer")]
     assert world.core is not None
     assert world.core.reports()[0].state == "prepared"
+
+
+def test_stall_is_in_each_heartbeat_until_the_group_is_empty(world: World) -> None:
+    started(world)
+    assert world.core is not None
+    stall = Stall("ann", 2, processes=(StalledProcess(7, mount="/data"),))
+    world.hand_in(happened.GroupStalled(KEY, 1_000_000, stall))
+    signs = wire.JobSigns(*KEY, "blocks", 3)
+    told = msgspec.structs.replace(stall, for_us=4_000_000)
+    assert world.core.signed([signs], 5_000_000) == (msgspec.structs.replace(signs, stall=told),)
+    (alone,) = world.core.signed([], 5_000_000)
+    assert (alone.job_id, alone.attempt, alone.stall) == (*KEY, told), "also where nothing else is seen of it"
+    world.lose_guard()
+    assert world.core.signed([], 5_000_000) != (), "a guard that is away ends nothing"
+    world.connect()
+    assert world.core.signed([], 5_000_000) != ()
+    world.order(kill())
+    world.settle()
+    assert world.core.signed([signs], 5_000_000) == (signs,)
 
 
 def test_an_agent_killed_before_it_has_written_that_a_script_runs_does_not_start_it_again(world: World) -> None:

@@ -131,6 +131,13 @@ CASES = {
         DESK,
         "The guard of desk1 does not answer its agent: nothing new starts there.",
     ),
+    "CoschedJobsCannotEnd": Case(
+        {series("cosched_node_stalled_jobs", **DESK): "0x4 2x60"},
+        {series("cosched_node_stalled_jobs", **DESK): "0x4 2x2 0x60"},
+        "5m",
+        DESK,
+        "Processes of 2 jobs on desk1 hear no signal; their processors take nothing new.",
+    ),
     "CoschedDeskOverContract": Case(
         {
             series("cosched_node_cpus_used", side="parallel", **DESK): "2.5x60",

@@ -315,6 +315,36 @@ def test_a_node_that_comes_back_smaller_keeps_what_it_has_and_gets_no_more() -> 
     assert drive.state.refusal(Job(9, 4, 1, 0)) == Reason(Why.WIDER_THAN_MACHINE, {"procs": 4, "machine_procs": 3})
 
 
+def test_held_processors_get_nothing_new_and_no_job_is_refused_for_them() -> None:
+    drive = Drive("fcfs", nodes={"n1": (2, 8), "n2": (1, 8)})
+    drive.submit(1, procs=1, estimate_s=60)
+    drive.decide_and_launch()
+    held = Node("n1", 2, 8, owned_cpu_permille=500, held_procs=1, held_memory_bytes=6)
+    drive.handle(ev.NodeJoined(held))
+    drive.submit(2, procs=2, estimate_s=60)
+    assert drive.decide() == []
+    assert drive.why(2) == "NOT_ENOUGH_FREE, procs 2, free_procs 1"
+    assert drive.state.refusal(Job(9, 3, 1, 0, memory_bytes=4)) is None, "what is held comes back"
+    drive.at(60).ended(1)
+    assert drive.decide_and_launch() == ["start 2 on n1 n2 (limit 60 s): FITS, free_procs 2"]
+    drive.node("n1", 2, 8)
+    drive.submit(3, procs=1, estimate_s=60, memory=8)
+    assert drive.decide() == ["start 3 on n1 (limit 60 s): FITS, free_procs 1"]
+
+
+def test_node_all_of_whose_processors_are_held_keeps_the_job_it_has() -> None:
+    drive = Drive("fcfs", nodes={"n1": (1, 8)})
+    drive.submit(1, procs=1, estimate_s=60, memory=8)
+    drive.decide_and_launch()
+    drive.handle(ev.NodeJoined(Node("n1", 1, 8, held_procs=1, held_memory_bytes=8)))
+    assert drive.used() == {"n1": ("up", 1, 8)}
+    drive.at(60).ended(1)
+    assert drive.state.free_procs == 0
+    drive.submit(2, procs=1, estimate_s=60)
+    assert drive.decide() == []
+    assert drive.why(2) == "PROCS_HELD, procs 1, procs_in_service 0, machine_procs 1, held_procs 1"
+
+
 def test_saying_it_again_disturbs_nobody() -> None:
     drive = Drive("easy", nodes=LAB)
     passes = drive.state.passes

@@ -6,6 +6,7 @@ from cosched.config.cluster import ClusterConfig
 from cosched.model.allocation import Allocation, Share
 from cosched.model.job import Job, JobState
 from cosched.model.node import Node, Presence, Usage
+from cosched.model.stall import Stall, StalledProcess
 from cosched.wire import messages as wire
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
@@ -17,6 +18,7 @@ from space_scheduler.service.launch.numbers import OrderKind
 from space_scheduler.service.launch.orders import Orders
 from space_scheduler.service.launch.owners import PAUSED
 from space_scheduler.service.launch.service_core import ServiceCore
+from space_scheduler.service.launch.stalls import STALLED
 
 
 class Rules:
@@ -45,6 +47,10 @@ class Rules:
         )
         self.feed(Connected(name, hello, b"t" * 8))
         return self.feed(Heard(name, wire.GroupEnded(99, 1)))
+
+    def order(self, name: str, kind: OrderKind) -> wire.OrderId:
+        """The order of that kind that the node was given for the job last."""
+        return self.core.launches._orders.numbers.of(name, (1, 1), kind)
 
     def silence(self) -> list[Effect]:
         """Nobody is heard for a lease."""
@@ -125,6 +131,69 @@ def test_what_a_lost_node_could_not_forget_is_asked_again_when_the_jobs_end_is_i
     rules.feed(Heard("n2", wire.GroupEnded(1, 1)))
     told = sent(rules.feed(InJournal(ev.JobEnded(1, JobState.NODE_LOST))), wire.Forget)
     assert sorted(told) == [("n1", 1), ("n2", 1)]
+
+
+def stalled(*keys: tuple[int, int], user: str = "ann", own: bool = False) -> wire.Heartbeat:
+    """A heartbeat that says that these attempts cannot be ended, each on one of the node's two processors."""
+    process = StalledProcess(7, "cat", "nfs_wait", "/mnt/x", "/mnt", "0:42", own)
+    signs = tuple(wire.JobSigns(*key, "unknown", 0, stall=Stall(user, 1, 1 << 20, 9, (process,))) for key in keys)
+    return wire.Heartbeat(Usage(), Presence.AWAY, jobs=signs)
+
+
+def posted(effects: list[Effect], kind: type[ev.Event]) -> list[ev.Event]:
+    return [each.event for each in effects if isinstance(each, Post) and isinstance(each.event, kind)]
+
+
+def held_procs(effects: list[Effect]) -> list[int]:
+    return [event.node.held_procs for event in posted(effects, ev.NodeJoined) if isinstance(event, ev.NodeJoined)]
+
+
+def test_launch_that_stalls_leaves_its_processors_to_the_node_and_is_tried_elsewhere() -> None:
+    rules = Rules(JobState.STARTING)
+    joined = posted(rules.comes("n1", wire.GroupReport(1, 1, "prepared", 1)), ev.NodeJoined)
+    rules.feed(InJournal(joined[0]))
+    rules.feed(Heard("n1", wire.Prepared(rules.order("n1", OrderKind.PREPARE))))
+    refusal = wire.Refused(rules.order("n1", OrderKind.RUN), "unrun", "/mnt/x on /mnt does not answer")
+    assert sent(rules.feed(Heard("n1", refusal)), wire.Kill) == [("n1", 1)]
+    told = rules.feed(Heard("n1", stalled((1, 1))))
+    assert (held_procs(told), posted(told, ev.LaunchFailed)) == ([1], []), "first the core knows what is held"
+    rules.feed(InJournal(posted(told, ev.NodeJoined)[0]))
+    assert posted(rules.feed(Heard("n1", stalled((1, 1)))), ev.LaunchFailed) == [ev.LaunchFailed(1, ("n1",))]
+    rules.feed(InJournal(ev.LaunchFailed(1, ("n1",))))
+    assert sent(rules.feed(Heard("n1", wire.GroupEnded(1, 1))), wire.Forget) == [("n1", 1)]
+    assert held_procs(rules.feed(Heard("n1", stalled()))) == [0]
+
+
+def test_job_that_has_run_keeps_its_processors_until_it_can_be_ended() -> None:
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    rules.feed(InJournal(ev.JobCancelled(1)))
+    told = rules.feed(Heard("n1", stalled((1, 1))))
+    assert (held_procs(told), posted(told, ev.JobEnded)) == ([], [])
+    entry = rules.core.book.entry("n1")
+    assert (list(entry.stalls), entry.left) == ([(1, 1)], {})
+    ended = rules.feed(Heard("n1", wire.GroupEnded(1, 1)))
+    assert posted(ended, ev.JobEnded) == [ev.JobEnded(1, JobState.CANCELLED)]
+
+
+def test_what_an_ended_job_has_left_keeps_no_node_out_of_service() -> None:
+    """A scheduler that was started anew ends it as a stray; the node was out of service until that was gone."""
+    rules = Rules()
+    back = rules.comes("n1", wire.GroupReport(1, 1, "running", 1), wire.GroupReport(7, 1, "prepared", 1))
+    assert (sent(back, wire.Kill), held_procs(back)) == ([("n1", 7)], [])
+    assert held_procs(rules.feed(Heard("n1", stalled((7, 1))))) == [1]
+
+
+def test_node_on_whose_own_file_system_a_process_stalls_is_drained_until_it_answers() -> None:
+    rules = Rules()
+    rules.feed(InJournal(posted(rules.comes("n1", wire.GroupReport(1, 1, "running", 1)), ev.NodeJoined)[0]))
+    assert posted(rules.feed(Heard("n1", stalled((1, 1)))), ev.NodeDrained) == []
+    (drained,) = posted(rules.feed(Heard("n1", stalled((1, 1), own=True))), ev.NodeDrained)
+    assert isinstance(drained, ev.NodeDrained)
+    assert drained.reason.startswith(STALLED)
+    rules.feed(InJournal(drained))
+    assert posted(rules.feed(Heard("n1", stalled((1, 1), own=True))), ev.NodeResumed) == []
+    assert posted(rules.feed(Heard("n1", stalled())), ev.NodeResumed) == [ev.NodeResumed("n1")]
 
 
 def test_a_node_that_comes_and_goes_is_set_aside_whatever_its_owner_does_meanwhile() -> None:

@@ -13,7 +13,7 @@ import click
 
 import cosched
 from cosched.apps.cli.checks import Check, agreement, clock_level, expiry
-from cosched.apps.cli.service import ago, echo_json, json_option, lasting, service, this_user
+from cosched.apps.cli.service import ago, echo_json, json_option, lasting, service, stalls, this_user
 from cosched.client import places
 from cosched.client.client import Client
 from cosched.client.find import connect
@@ -162,6 +162,10 @@ def _nodes(nodes: list[NodeDoc]) -> Iterator[Check]:
         elif node.state in ("draining", "drained") and not node.reason.startswith(EXPIRED):
             found = node.state + (f": {node.reason}" if node.reason else "")
             yield Check(f"node {node.name}", "warn", found, f"cosched node resume {node.name}, when it may work again")
+    for node in nodes:
+        for words in stalls(node.stalled):
+            advice = f"on {node.name}: bring that file system back; what waits for it then ends by itself"
+            yield Check(f"node {node.name}", "warn", words, advice)
     yield from _expiring(nodes)
     blind = [node.name for node in up if node.presence is Presence.UNKNOWN]
     if blind:

@@ -11,6 +11,7 @@ from cosched.apps.cli.service import (
     local,
     pauses,
     service,
+    stalls,
 )
 from cosched.client.find import connect
 from cosched.config.units import memory_text
@@ -49,7 +50,7 @@ def command(job_id: int, as_json: bool, server: str | None, lab: str | None) -> 
         click.echo(f"  {components}")
     if found.shape and found.shape.note:
         click.echo(f"  {found.shape.note}")
-    for line in pauses(found.paused):
+    for line in [*pauses(found.paused), *stalls(found.stalled)]:
         click.echo(f"  {line}")
     for line in map(_on_node, found.nodes):
         click.echo(f"  {line}")

@@ -6,7 +6,7 @@ from cosched.apps.cli.checks import expiry
 from cosched.apps.cli.enrol import add_command, remove_command, renew_command
 from cosched.apps.cli.node_identity import accept_command, admit_command, request_command, sign_command
 from cosched.apps.cli.render import render_command
-from cosched.apps.cli.service import ago, echo_json, json_option, service, wide_option
+from cosched.apps.cli.service import ago, echo_json, json_option, service, stalls, wide_option
 from cosched.client.find import connect
 from cosched.config.units import memory_text
 from cosched.model.node import Presence
@@ -56,6 +56,11 @@ def command(wide: bool, as_json: bool, server: str | None, lab: str | None) -> N
         if node.version == RIGID_VERSION
     ]
     table.notes += [f"{node.name}: {words}" for node in nodes if (words := expiry(node))]
+    table.notes += [
+        f"job {each.job_id} of {each.user}, which holds {each.procs} of {node.name}'s processors, {words}"
+        for node in nodes
+        for each, words in zip(node.stalled, stalls(node.stalled), strict=True)
+    ]
     table.notes += [f"{node.name} does not see everything: {'; '.join(node.blind)}" for node in nodes if node.blind]
     if any(node.presence is Presence.UNKNOWN and node.state == "up" for node in nodes):
         table.notes.append("a desk of which nothing is known counts as occupied: the owner comes first")

@@ -14,6 +14,7 @@ from cosched.apps.cli.service import (
     places,
     service,
     sizes,
+    stalls,
     this_user,
     wide_option,
     with_present_reason,
@@ -73,6 +74,9 @@ def _row(job: JobDoc) -> tuple[object, ...]:
             why = f"by {clock(job.promised_start)}: {why}"
     elif job.paused:
         why = f"{why}: paused by the owner of {', '.join(each.node for each in job.paused)}"
+    here = {share.name for share in job.nodes}
+    for words in stalls([each for each in job.stalled if each.node in here])[:1]:  # not of an attempt before
+        why = f"{why}: {words}"
     waited, ran = lasting(job.wait_s), lasting(job.run_s) if job.start_time else ""
     return (
         str(job.job_id),

@@ -12,7 +12,7 @@ from cosched.client.client import Client
 from cosched.errors import BadInput
 from cosched.model.job import TERMINAL, JobState
 from cosched.model.time import humanised, us
-from cosched.wire.api import JobDoc, PausedDoc, ShapeDoc, ShareDoc, WhyDoc
+from cosched.wire.api import JobDoc, PausedDoc, ShapeDoc, ShareDoc, StalledDoc, WhyDoc
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -184,6 +184,15 @@ def pauses(found: list[PausedDoc]) -> list[str]:
         since = f" since {clock(each.since)}" if each.since else ""
         limit = "its limit does not run meanwhile" if each.limit_stands else "its limit runs on"
         told.append(f"paused by the owner of {each.node}{since}; {limit}")
+    return told
+
+
+def stalls(found: list[StalledDoc]) -> list[str]:
+    """What is to be said of what cannot be ended, one for each attempt on each node."""
+    told = []
+    for each in found:
+        what = "; ".join(process.text for process in each.processes) or "processes are left"
+        told.append(f"cannot be ended on {each.node}: {what}, since {clock(each.since)}; it ends when {each.ends_when}")
     return told
 
 

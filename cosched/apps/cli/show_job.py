@@ -20,6 +20,7 @@ from cosched.apps.cli.service import (
     places,
     service,
     sizes,
+    stalls,
     with_present_reason,
 )
 from cosched.client.find import connect
@@ -61,6 +62,7 @@ def _story(job: JobDoc, clusters: Mapping[str, str]) -> list[str]:
     facts = [
         ("why", because(job.reason)),
         ("paused", "; ".join(each.removeprefix("paused ") for each in pauses(job.paused))),
+        ("stalled", "; ".join(stalls(job.stalled))),
         ("promised", f"starts by {local(job.promised_start)}" if job.promised_start else ""),
         ("asked for", _asked(job)),
         ("shape", _shape(job.shape)),

@@ -90,6 +90,16 @@ _NODES = (
         alerts=("CoschedGuardLost",),
     ),
     Panel(
+        title="Jobs that cannot be ended",
+        description="Their processes hear no signal: a file system does not answer. What they hold takes nothing new.",
+        unit="none",
+        queries=(
+            Query(total(series.NODE_STALLED_JOBS), "jobs"),
+            Query(total(series.NODE_HELD_PROCS), "processors held by ended jobs"),
+        ),
+        alerts=("CoschedJobsCannotEnd",),
+    ),
+    Panel(
         title="Desks by availability",
         description="How many are free for parallel work, limited by their contracts, or not available. Where a site "
         "has no series of single desks, this is what is told of them.",

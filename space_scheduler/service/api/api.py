@@ -32,6 +32,7 @@ from space_scheduler.service.api.desks import paused_on
 from space_scheduler.service.api.output import STREAMS, Spool
 from space_scheduler.service.api.privacy import cause_for, nodes_for, paused_for, story_for
 from space_scheduler.service.api.rates import Rates
+from space_scheduler.service.api.stalled import stalled_on
 from space_scheduler.service.api.waiting import Jobs
 from space_scheduler.service.core.host import CoreHost
 from space_scheduler.service.core.journalled import Most, QueueFull
@@ -190,6 +191,7 @@ class Api:
                 cause=cause_for(caller, found.cause),
                 coscheduling=self._coscheduling.document(record.id),
                 paused=paused_for(caller, paused_on(record, self.book, self.config)),
+                stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
             )
         )
 
@@ -257,7 +259,10 @@ class Api:
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes."""
         caller = self._caller(request)
-        found = self.book.documents(self.host.view(), self.config.contract, self.config.name)
+        found = [
+            msgspec.structs.replace(each, stalled=stalled_on([self.book.entry(each.name)], own=caller.may_change))
+            for each in self.book.documents(self.host.view(), self.config.contract, self.config.name)
+        ]
         return answer(docs.NodeList(nodes_for(caller, found, self.book)))
 
     async def drain(self, request: web.Request) -> web.Response:
@@ -366,7 +371,12 @@ class Api:
             record, clock.when, clock.now_us(), own=own, present=present, reshaping=self._reshaping
         )
         paused = paused_for(caller, paused_on(record, self.book, self.config))
-        return msgspec.structs.replace(found_doc, paused=paused, history=story_for(caller, found_doc.history))
+        return msgspec.structs.replace(
+            found_doc,
+            paused=paused,
+            stalled=stalled_on(self.book, job_id=record.id, own=caller.may_change),
+            history=story_for(caller, found_doc.history),
+        )
 
 
 #: In these states a job's reason may be later than its last step.

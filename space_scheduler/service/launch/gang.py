@@ -199,10 +199,15 @@ class Gang:
         """What is left of the job on a node hears no signal. A script that never began may be tried elsewhere: the job
         does not wait for that node; any other job ends when the node has ended what it has.
         """
-        if self.phase is not Phase.ENDING or self.node_phases[node] is not NodePhase.KILLING or not self.never_began:
+        if not self.may_leave(node):
             return []
         self.node_phases[node] = NodePhase.GONE
         return self._finished()
+
+    def may_leave(self, node: str) -> bool:
+        """Whether the job need not wait for what a node is to end: its script never began."""
+        ending = self.phase is Phase.ENDING and self.node_phases[node] is NodePhase.KILLING
+        return ending and self.never_began
 
     @property
     def never_began(self) -> bool:

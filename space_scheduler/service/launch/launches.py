@@ -36,6 +36,7 @@ from space_scheduler.service.launch.orders import LaunchAttempt, Orders
 from space_scheduler.service.launch.owners import AtDesks, Owners, drained_by_node
 from space_scheduler.service.launch.reshapes import Reshapes
 from space_scheduler.service.launch.sharing import shared
+from space_scheduler.service.launch.stalls import left_of
 from space_scheduler.service.launch.suspects import NODES_OWN, Suspects
 from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.verdicts import BY_OWNER
@@ -188,6 +189,7 @@ class Launches:
                 if received := self.signs.receives(launch, entry.name, sign.receives):
                     self._post(received, note=f"seen by {entry.name}")
                 self._keep_limit(launch, entry, sign)
+        self._take_stalls(entry)
         self._give_up_unguarded(entry)
         if entry.unforgotten and entry.beat is not None and not entry.beat.guard:
             again, entry.unforgotten = sorted(entry.unforgotten), set()
@@ -212,6 +214,23 @@ class Launches:
             self._post(found, note="measured by its nodes")
         elif found:
             self._do(launch, launch.gang.kill(JobState.TIMED_OUT, found))
+
+    def _take_stalls(self, entry: NodeEntry) -> None:
+        """Keep what cannot be ended there. A job whose script never began leaves it to the node, and is tried elsewhere
+        once the core knows what is held.
+        """
+        assert entry.beat is not None
+        entry.stalls = {(sign.job_id, sign.attempt): sign.stall for sign in entry.beat.jobs if sign.stall}
+        entry.left = left_of(entry, self.attempts)
+        entry.stale -= entry.left.keys()  # the node is in service with the rest
+        self._into_service(entry)
+        if entry.size is not None and entry.size != entry.offers(self.config.contract):
+            return
+        for key in entry.left:
+            launch = self.attempts.get(key[0])
+            if launch is not None and launch.key == key and launch.gang.may_leave(entry.name):
+                self._say("warn", "node given up by a job", node=entry.name, job=key[0], why="it cannot be ended there")
+                self._do(launch, launch.gang.cannot_end(entry.name))
 
     def _give_up_unguarded(self, entry: NodeEntry) -> None:
         """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
@@ -284,7 +303,7 @@ class Launches:
         if launch is None or launch.key != key or entry.name not in launch.gang.node_phases or key in entry.stale:
             self._heard_of_stray(entry, key, message, kind)
             return
-        self._do(launch, self._report_to_gang(launch.gang, entry.name, message, kind))
+        self._do(launch, self._report_to_gang(launch, entry.name, message, kind))
         if isinstance(message, wire.Prepared | wire.Resized):
             self._reshapes.answered(launch, entry.name, message)
         elif isinstance(message, wire.Offered):
@@ -298,7 +317,10 @@ class Launches:
         elif isinstance(message, wire.Refused) and kind is OrderKind.ADAPT:
             self._reshapes.offered(launch, entry.name, message.order, joined=False)
 
-    def _report_to_gang(self, gang: Gang, node: str, message: wire.FromAgent, kind: OrderKind | None) -> list[Action]:
+    def _report_to_gang(
+        self, launch: LaunchAttempt, node: str, message: wire.FromAgent, kind: OrderKind | None
+    ) -> list[Action]:
+        gang = launch.gang
         if isinstance(message, wire.Prepared):
             return gang.prepared(node)
         if isinstance(message, wire.Started):
@@ -311,6 +333,8 @@ class Launches:
         if isinstance(message, wire.ProgramEnded):
             return gang.program_ended(node, message.exit, message.error_tail)
         if isinstance(message, wire.GroupEnded):
+            if gang.gone(node):
+                launch.returned.append(node)  # it may forget the job when its end is in the journal
             return gang.emptied(node, message.cpu_us, message.memory_peak_bytes)
         return []
 

@@ -10,6 +10,7 @@ from cosched.model.allocation import Allocation
 from cosched.model.contract import SocialContract, offered
 from cosched.model.desk import Availability, ContractReason, DeskReport, Wakeable
 from cosched.model.node import Node, Owner, Presence
+from cosched.model.stall import Stall
 from cosched.wire.api import NodeDoc
 from cosched.wire.messages import NO_WORD, Heartbeat, Hello, Peer, spoken
 from space_scheduler.machine import events as ev
@@ -53,6 +54,8 @@ class NodeEntry:
         self.heard_at: datetime | None = None
         self.paused_at: datetime | None = None  # since when heartbeats say that its owner has paused parallel work
         self.stale: set[tuple[int, int]] = set()
+        self.stalls: dict[tuple[int, int], Stall] = {}  # (job, attempt) that cannot be ended, by its last heartbeat
+        self.left: dict[tuple[int, int], Stall] = {}  # of these, which hold what no job holds
         self.unforgotten: set[tuple[int, int]] = set()  # (job, attempt) that it could not forget: it is asked again
         self.unguarded_s: float | None = None  # since when its guard does not answer (boot time); None: it does
         self.known = False
@@ -119,7 +122,9 @@ class NodeEntry:
         return ContractReason.UNKNOWN if beat.armed else ContractReason.RELAXED
 
     def offers(self, contract: SocialContract) -> Node:
-        """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk."""
+        """What it brings into service, by its last hello: processors and memory that hold whoever is at the desk, and
+        what of them is held by what is left of ended jobs.
+        """
         assert self.hello is not None
         hello = self.hello
         allowed = contract.stricter(hello.owner)
@@ -131,7 +136,14 @@ class NodeEntry:
             memory_is_relaxed=False,
             cluster=self.cluster,
         )
-        return msgspec.structs.replace(node, bans=self.banned) if self.banned else node
+        held_procs = sum(stall.procs for stall in self.left.values())
+        held_memory_bytes = sum(stall.memory_bytes for stall in self.left.values())
+        return msgspec.structs.replace(
+            node,
+            bans=self.banned,
+            held_procs=min(held_procs, node.procs),
+            held_memory_bytes=min(held_memory_bytes, node.memory_bytes),
+        )
 
 
 class NodeBook:
@@ -254,5 +266,6 @@ class NodeBook:
             version=entry.version or None,
             refused=entry.refused,
             cluster=size.cluster or own,
+            held_procs=size.held_procs,
             certificate_until=datetime.fromtimestamp(entry.expires_s, UTC).isoformat() if entry.expires_s else None,
         )

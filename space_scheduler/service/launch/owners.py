@@ -1,10 +1,11 @@
 """The owners, as their nodes tell of them: whether one is there, and whether parallel work is paused there.
 
 A node whose owner has paused parallel work is drained until the owner resumes it, and so is one whose guard does not
-answer until it does and nothing is left there of jobs that have ended here meanwhile, and one whose certificate has
-expired until it shows another. The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`,
-:data:`NO_GUARD` or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never
-undone here, and an operator cannot resume a node against its owner.
+answer until it does and nothing is left there of jobs that have ended here meanwhile, one on which a file system that
+is not one user's own does not answer (:mod:`~.stalls`), and one whose certificate has expired until it shows another.
+The core knows it as a drain whose reason begins with :data:`PAUSED`, :data:`ASLEEP`, :data:`NO_GUARD`, :data:`STALLED`
+or :data:`EXPIRED`, so what the journal has is enough after a restart. An operator's drain is never undone here, and an
+operator cannot resume a node against its owner.
 
 A machine that is about to be suspended says so: nothing starts there any more. Its jobs end when it has been silent for
 a lease, as of any node that is not heard: one that wakes before that goes on with them.
@@ -16,6 +17,7 @@ from cosched.model.node import Owner
 from cosched.wire.messages import EXPIRED, NO_GUARD
 from space_scheduler.machine import events as ev
 from space_scheduler.service.launch.nodes import ASLEEP, NodeEntry
+from space_scheduler.service.launch.stalls import STALLED, why_aside
 
 PAUSED: Final = "paused: "
 #: In place of the words of a desk, which name the owner.
@@ -118,8 +120,8 @@ def public_reason(reason: str) -> str:
 
 
 def drained_by_node(entry: NodeEntry) -> bool:
-    """Whether its owner's word, its guard's silence, its sleep or its certificate keeps a node out of service."""
-    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD, EXPIRED))
+    """Whether its owner's word, its guard's silence, a file system, its sleep or its certificate keeps a node out."""
+    return entry.drained and entry.reason.startswith((PAUSED, ASLEEP, NO_GUARD, STALLED, EXPIRED))
 
 
 def _kept_out(entry: NodeEntry) -> str:
@@ -131,6 +133,8 @@ def _kept_out(entry: NodeEntry) -> str:
         return PAUSED + entry.beat.paused
     if entry.beat.guard:
         return NO_GUARD + entry.beat.guard
+    if why := why_aside(entry.stalls.values()):
+        return STALLED + why
     if entry.expired:
         return f"{EXPIRED}expired on {entry.expired}"
     waits = entry.stale and drained_by_node(entry)

@@ -58,12 +58,15 @@ class NodeSeries:
             family(each)
             for each in (series.NODE_LINK_VERSION, series.NODE_CPUS, series.NODE_MEMORY, series.NODE_WAKE_CALLS)
         )
+        stalled, held = family(series.NODE_STALLED_JOBS), family(series.NODE_HELD_PROCS)
         for entry, state in members:
             name = [entry.name]
             add_one_of(states, series.NODE_STATE, name, state)
             running.add_metric(name, tasks[entry.name])
             limit.add_metric(name, entry.size.procs if entry.size is not None else 0)
             calls.add_metric(name, entry.called)
+            stalled.add_metric(name, len(entry.stalls))
+            held.add_metric(name, entry.size.held_procs if entry.size is not None else 0)
             heard.add_metric(name, entry.heard_at.timestamp() if entry.heard_at else 0)
             if entry.cluster:
                 belongs.add_metric([entry.name, entry.cluster], 1)
@@ -71,7 +74,7 @@ class NodeSeries:
                 speaks.add_metric(name, entry.version)
                 cpus.add_metric(name, entry.hello.procs)
                 memory.add_metric(name, entry.hello.memory_bytes)
-        yield from (states, running, limit, heard, belongs, speaks, cpus, memory, calls)
+        yield from (states, running, limit, heard, belongs, speaks, cpus, memory, calls, stalled, held)
 
 
 def _used(beats: Sequence[tuple[str, Heartbeat]]) -> Iterator[Family]:

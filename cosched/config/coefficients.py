@@ -6,7 +6,7 @@ with (``space_scheduler.progress``), by the kinds of both and by coscheduling mo
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -18,14 +18,16 @@ SHIPPED: Final = "coefficients.json"
 #: Other kinds than "cpu" and "comm": whoever sits at the desk.
 OWNER: Final = "owner"
 _KINDS: Final = ("cpu", "comm")
+#: More than a thousand times slower is no sharing.
+_Cost = Annotated[float, msgspec.Meta(ge=-1000, le=1000)]
 
 
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A median with its 95 % interval, of so many runs."""
 
-    median: float
-    low: float
-    high: float
+    median: _Cost
+    low: _Cost
+    high: _Cost
     runs: int
 
 

@@ -17,6 +17,7 @@ from cosched.config.units import duration_us, size_bytes
 from cosched.errors import BadInput
 from cosched.model.contract import SocialContract
 from cosched.model.presets import DEDICATED, Habit, Hours, habit, hours_of
+from cosched.model.quantities import LONGEST_S, MOST_CPUS, MOST_MEMORY_BYTES, MOST_TASKS
 from cosched.model.time import US_PER_S
 
 _LAST_PORT: Final = 65_535
@@ -212,9 +213,9 @@ def node_config(raw: dict[str, Any], path: str) -> NodeConfig:
     config = convert(raw, NodeConfig, path)
     for key, found, expected in _problems(config):
         raise BadInput(f"{path}: {key}", f"found {found!r}", expected)
-    for key in ("away_after_s", "poll_s", "busy_cpus"):
-        if (value := getattr(config.presence, key)) is not None and not value > 0:
-            raise BadInput(f"{path}: presence.{key}", f"found {value!r}", "a number above 0")
+    for key, most in (("away_after_s", LONGEST_S), ("poll_s", LONGEST_S), ("busy_cpus", MOST_CPUS)):
+        if (value := getattr(config.presence, key)) is not None and not 0 < value <= most:
+            raise BadInput(f"{path}: presence.{key}", f"found {value!r}", f"a number above 0, up to {most}")
     try:
         config.presence.working()
     except ValueError as error:
@@ -240,9 +241,9 @@ def _problems(config: NodeConfig) -> Iterator[tuple[str, object, str]]:
         yield "name", config.name, f"a host's name: letters, digits, - and dots, at most {MAX_NODE_NAME} characters"
     if not is_cluster(config.cluster):
         yield "cluster", config.cluster, f"the cluster's name: printable, at most {MAX_CLUSTER_NAME} characters"
-    for key in ("procs", "memory_bytes"):
-        if (number := getattr(config, key)) < 1:
-            yield key, number, "at least 1"
+    for key, most in (("procs", MOST_TASKS), ("memory_bytes", MOST_MEMORY_BYTES)):
+        if not 1 <= (number := getattr(config, key)) <= most:
+            yield key, number, f"at least 1, at most {most}"
     if not config.scheduler.url.startswith("wss://"):
         yield "scheduler.url", config.scheduler.url, "wss://HOST:PORT/v1/agent"
     launch = config.launch

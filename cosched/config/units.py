@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from cosched.errors import BadInput, nearest
+from cosched.model.quantities import MOST
 from cosched.model.time import US_PER_S
 
 _UNITS_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -14,8 +15,6 @@ _UNITS_BYTES: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**
     for name in names.split()
 }
 _UNITS_BIT_S: Final = {"kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
-#: Microseconds and bytes are kept, and sent, in 64 bits.
-_MOST: Final = 2.0**63
 _NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]+)\s*", re.ASCII)
 
 
@@ -62,7 +61,7 @@ def rate_text(bit_s: int) -> str:
 
 
 def _whole(text: str, value: float, where: str) -> int:
-    if not value < _MOST:
+    if not value <= MOST:
         raise BadInput(where, f"{text[:40]!r}", "a number of a size that can be")
     return round(value)
 

@@ -1,8 +1,13 @@
 """The social contract: what parallel work may take of a workstation while somebody sits at it."""
 
+from typing import Final
+
 import msgspec
 
 from cosched.model.node import Node, Presence
+
+#: Far more tasks on a processor than any machine serves.
+MOST_MPL: Final = 1024
 
 
 class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,8 +27,8 @@ class SocialContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             value = getattr(self, key)
             if not 0 < value <= 1:
                 return key, value, "a share above 0, up to 1"
-        if self.mpl < 1:
-            return "mpl", self.mpl, "at least 1 task per processor"
+        if not 1 <= self.mpl <= MOST_MPL:
+            return "mpl", self.mpl, f"at least 1 task per processor, at most {MOST_MPL}"
         return None
 
     def stricter(self, other: "SocialContract") -> "SocialContract":

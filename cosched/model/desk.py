@@ -5,15 +5,13 @@ from typing import Annotated, Final
 
 import msgspec
 
+from cosched.model.quantities import Count, Cpus, Micros, Seconds, ShareOrUnknown
+
 #: Buckets of a histogram that travels, at most.
 MOST_BUCKETS: Final = 32
 #: Spans in which a machine may be woken, at most.
 MOST_SPANS: Final = 64
-_Share = Annotated[float, msgspec.Meta(ge=-1, le=1)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-_Cpus = Annotated[float, msgspec.Meta(ge=0, le=1 << 20)]
 _OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 24 * 3600)]
 
 
 class ContractReason(StrEnum):
@@ -58,9 +56,9 @@ class Pressure(msgspec.Struct, frozen=True, gc=False):
     for which parallel work waits all the time.
     """
 
-    cpu: _Share = -1.0
-    memory: _Share = -1.0
-    io: _Share = -1.0
+    cpu: ShareOrUnknown = -1.0
+    memory: ShareOrUnknown = -1.0
+    io: ShareOrUnknown = -1.0
 
 
 class Wakeups(msgspec.Struct, frozen=True, gc=False):
@@ -69,8 +67,8 @@ class Wakeups(msgspec.Struct, frozen=True, gc=False):
     ``counts`` are by bucket, and last those beyond all; ``late_us`` is the sum of all.
     """
 
-    counts: Annotated[tuple[_Count, ...], msgspec.Meta(max_length=MOST_BUCKETS)]
-    late_us: _Count
+    counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=MOST_BUCKETS)]
+    late_us: Micros
 
 
 class Wakeable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,7 +80,7 @@ class Wakeable(msgspec.Struct, frozen=True, omit_defaults=True):
 
     mac: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")]
     broadcast: Annotated[str, msgspec.Meta(pattern=rf"^({_OCTET}\.){{3}}{_OCTET}\Z")]
-    spans: Annotated[tuple[tuple[_Seconds, _Seconds], ...], msgspec.Meta(max_length=MOST_SPANS)] = ()
+    spans: Annotated[tuple[tuple[Seconds, Seconds], ...], msgspec.Meta(max_length=MOST_SPANS)] = ()
 
 
 class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,8 +91,8 @@ class DeskReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     reason: ContractReason
-    contract_cpus: _Cpus | None = None
-    pauses: _Count = 0
+    contract_cpus: Cpus | None = None
+    pauses: Count = 0
     pressure: Pressure | None = None
     wakeups: Wakeups | None = None
     wakeable: Wakeable | None = None

@@ -6,12 +6,12 @@ and each message, a blocking one sleeps until one comes; neither depends much on
 programs: docs/design/sharing.md.)
 """
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
-#: What is decoded as one is not negative.
-Count = Annotated[int, msgspec.Meta(ge=0)]
+from cosched.model.quantities import MOST, Bytes, Count, Micros
+
 #: From this part on a job counts as communicating.
 LEAST_COMMUNICATION: Final = 0.09
 #: Less CPU time than this says nothing, in microseconds.
@@ -25,15 +25,16 @@ class Effort(msgspec.Struct, frozen=True, omit_defaults=True):
     counts data that came over TCP.
     """
 
-    ran_us: Count = 0
-    kernel_us: Count = 0
-    asleep_us: Count = 0
+    ran_us: Micros = 0
+    kernel_us: Micros = 0
+    asleep_us: Micros = 0
     arrivals: Count = 0
-    received_bytes: Count = 0
+    received_bytes: Bytes = 0
 
     def plus(self, other: "Effort") -> "Effort":
-        """Both together."""
-        return Effort(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
+        """Both together, each as large as one can be at most."""
+        sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__)
+        return Effort(*(min(MOST, each) for each in sums))
 
     @property
     def communication(self) -> float:

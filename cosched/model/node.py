@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from cosched.model.quantities import CpusOrUnknown, LoadOrUnknown, MemoryOrUnknown
+
 
 class Presence(StrEnum):
     """Whether somebody is at the desk. Unknown counts as present: the owner comes first."""
@@ -65,11 +67,11 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     ``local``: everybody else's. -1 where a figure cannot be had.
     """
 
-    cpu_parallel: float = -1.0
-    cpu_local: float = -1.0
-    cpu_system: float = -1.0
-    memory_parallel_bytes: int = -1
-    memory_local_bytes: int = -1
-    memory_system_bytes: int = -1
-    memory_free_bytes: int = -1
-    load_1min: float = -1.0
+    cpu_parallel: CpusOrUnknown = -1.0
+    cpu_local: CpusOrUnknown = -1.0
+    cpu_system: CpusOrUnknown = -1.0
+    memory_parallel_bytes: MemoryOrUnknown = -1
+    memory_local_bytes: MemoryOrUnknown = -1
+    memory_system_bytes: MemoryOrUnknown = -1
+    memory_free_bytes: MemoryOrUnknown = -1
+    load_1min: LoadOrUnknown = -1.0

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import msgspec
 
+from cosched.model.quantities import Memory, Micros, Pid, Tasks
+
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class StalledProcess(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -15,7 +16,7 @@ class StalledProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     ``own``: the node's guard and agent write to that file system, too.
     """
 
-    pid: _Count
+    pid: Pid
     command: _Name = ""
     channel: _Name = ""
     path: _Name = ""
@@ -39,7 +40,7 @@ class Stall(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     user: _Name
-    procs: _Count
-    memory_bytes: _Count = 0
-    for_us: _Count = 0
+    procs: Tasks
+    memory_bytes: Memory = 0
+    for_us: Micros = 0
     processes: Annotated[tuple[StalledProcess, ...], msgspec.Meta(max_length=8)] = ()

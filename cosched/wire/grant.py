@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cosched.errors import BadInput
+from cosched.model import quantities as q
 
 _SIGNATURE_BYTES = 64
 
@@ -22,12 +23,12 @@ class Grant(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """Ranks of this attempt at this job may run as ``user`` on ``nodes`` (names). ``serial``: how often renewed."""
 
     cluster_id: str
-    epoch: int
-    job_id: int
-    attempt: int
+    epoch: q.Epoch
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     user: str
     nodes: tuple[str, ...]
-    serial: int = 0
+    serial: q.Count = 0
 
     @property
     def age(self) -> tuple[int, int]:

@@ -38,6 +38,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from cosched.errors import BadInput
+from cosched.model import quantities as q
 from cosched.model.contract import SocialContract
 from cosched.model.desk import DeskReport
 from cosched.model.effort import Effort
@@ -67,16 +68,16 @@ class Fence(msgspec.Struct, frozen=True):
     """Who gives orders: the cluster, the journal's epoch (rises at each start) and the process's own uuid."""
 
     cluster_id: str
-    epoch: int
+    epoch: q.Epoch
     instance: str
 
 
 class OrderId(msgspec.Struct, frozen=True, order=True):
     """The n-th order for one attempt at one job, to one node. Numbers rise; a later scheduler's are all higher."""
 
-    job_id: int
-    attempt: int
-    n: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    n: q.OrderNumber
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -84,8 +85,8 @@ class Peer(msgspec.Struct, frozen=True):
 
     name: str
     address: str
-    port: int
-    tasks: int
+    port: q.Port
+    tasks: q.Tasks
 
 
 class JobMap(msgspec.Struct, frozen=True):
@@ -93,8 +94,8 @@ class JobMap(msgspec.Struct, frozen=True):
     counts. Numbers rise, also from one scheduler to the next.
     """
 
-    number: int
-    enabled: dict[str, int]
+    number: q.Count
+    enabled: dict[str, q.Tasks]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -104,8 +105,8 @@ class Exit(msgspec.Struct, frozen=True):
     ``memory`` (over the job's memory), ``unknown``.
     """
 
-    status: int | None = None
-    signal: int | None = None
+    status: q.ExitStatus | None = None
+    signal: q.Signal | None = None
     cause: str = "own"
 
 
@@ -116,10 +117,10 @@ class GroupReport(msgspec.Struct, frozen=True):
     ``rebooted``: it is of an earlier boot of the machine, and so are its processes.
     """
 
-    job_id: int
-    attempt: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     state: str
-    last_order: int
+    last_order: q.OrderNumber
     exit: Exit | None = None
     rebooted: bool = False
 
@@ -141,13 +142,13 @@ class Hello(Message, frozen=True):
     :class:`ProgramEnded` and :class:`GroupEnded` that no :class:`Forget` has acknowledged.
     """
 
-    version: int
+    version: q.Version
     node: str
     boot_id: str
-    procs: int
-    memory_bytes: int
+    procs: q.Tasks
+    memory_bytes: q.Memory
     address: str
-    port: int
+    port: q.Port
     software: str
     enforces: dict[str, str] = {}  # capability -> "yes", or why not
     groups: tuple[GroupReport, ...] = ()
@@ -166,14 +167,14 @@ class JobSigns(msgspec.Struct, frozen=True):
     what of it cannot be ended (a scheduler of an older version does not look at it).
     """
 
-    job_id: int
-    attempt: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     receives: str
-    raises: int
+    raises: q.Count
     transports: tuple[str, ...] = ()
     effort: Effort = Effort()
-    ran_us: int = -1
-    queued_us: int = -1
+    ran_us: q.MicrosOrUnknown = -1
+    queued_us: q.MicrosOrUnknown = -1
     stall: Stall | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -183,12 +184,12 @@ class Turn(msgspec.Struct, frozen=True):
     ``rows`` 0: no slots.
     """
 
-    job_id: int
-    attempt: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     mode: str
-    share: float
-    row: int = 0
-    rows: int = 0
+    share: q.Cpus
+    row: q.Tasks = 0
+    rows: q.Tasks = 0
 
 
 #: A user's on the scheduler's host; -1: that host does not know the name (2^32 - 1 is no uid).
@@ -213,13 +214,13 @@ class Heartbeat(Message, frozen=True, omit_defaults=True):
     usage: Usage
     presence: Presence
     presence_source: str = ""
-    limited_cpus: float | None = None
+    limited_cpus: q.Cpus | None = None
     armed: bool = True
     blind: tuple[str, ...] = ()
     paused: str = ""
-    asked_us: int = 0
-    clock_bound_us: int = -1
-    raises: int = 0
+    asked_us: q.Micros = 0
+    clock_bound_us: q.MicrosOrUnknown = -1
+    raises: q.Count = 0
     jobs: tuple[JobSigns, ...] = ()
     guard: str = ""
 
@@ -238,9 +239,9 @@ class OwnersWord(Message, frozen=True, omit_defaults=True):
     taken; ``ended``: (job, attempt) that the owner has ended there and that no :class:`Forget` has acknowledged.
     """
 
-    cpu_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    cpu_ratio: q.Share = 1.0
     bans: Annotated[tuple[UserName, ...], msgspec.Meta(max_length=32)] = ()
-    ended: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=128)] = ()
+    ended: Annotated[tuple[tuple[q.JobId, q.AttemptNumber], ...], msgspec.Meta(max_length=128)] = ()
 
 
 #: Where the owner has said nothing.
@@ -257,7 +258,7 @@ class Started(Message, frozen=True):
     """The job script runs."""
 
     order: OrderId
-    pid: int
+    pid: q.Pid
 
 
 class Resized(Message, frozen=True):
@@ -267,7 +268,7 @@ class Resized(Message, frozen=True):
     """
 
     order: OrderId
-    cpus: tuple[int, ...] = ()
+    cpus: tuple[q.WholeCpus, ...] = ()
 
 
 class Offered(Message, frozen=True):
@@ -280,17 +281,17 @@ class Offered(Message, frozen=True):
 class Adapted(Message, frozen=True):
     """All ranks of a job have done what the map with this number asks. May come twice, and after a newer map."""
 
-    job_id: int
-    attempt: int
-    number: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    number: q.Count
 
 
 class Asked(Message, frozen=True):
     """A job asks for so many processes more than it has, or fewer. It asks one thing at a time."""
 
-    job_id: int
-    attempt: int
-    more: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    more: q.Asked
 
 
 class Refused(Message, frozen=True):
@@ -306,8 +307,8 @@ class Refused(Message, frozen=True):
 class ProgramEnded(Message, frozen=True):
     """The job script has ended on the first node. ``error_tail``: the last bytes of its error output."""
 
-    job_id: int
-    attempt: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     exit: Exit
     error_tail: bytes = b""
 
@@ -315,18 +316,18 @@ class ProgramEnded(Message, frozen=True):
 class GroupEnded(Message, frozen=True):
     """No process of this attempt is left on this node."""
 
-    job_id: int
-    attempt: int
-    cpu_us: int = 0
-    memory_peak_bytes: int = 0
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    cpu_us: q.Micros = 0
+    memory_peak_bytes: q.Memory = 0
 
 
 class OutputChunk(Message, frozen=True):
     """A piece of a job's output. ``size`` is what there is by now; ``final``: it will not grow any more."""
 
-    request: int
+    request: q.Count
     data: bytes
-    size: int
+    size: q.Bytes
     final: bool
     error: str = ""
 
@@ -334,8 +335,8 @@ class OutputChunk(Message, frozen=True):
 class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A user on a node. ``problem``: why jobs of his would not run there, empty where they would."""
 
-    uid: int
-    gid: int
+    uid: q.Uid
+    gid: q.Uid
     home: str
     problem: str = ""
 
@@ -343,8 +344,8 @@ class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Surveyed(Message, frozen=True):
     """What was asked by :class:`Survey`. ``time_us`` since 1970; users who are not known there are missing."""
 
-    request: int
-    time_us: int
+    request: q.Count
+    time_us: q.Micros
     users: dict[str, Account]
 
 
@@ -357,10 +358,10 @@ class Welcome(Message, frozen=True):
     ``session`` is what the agent's frames shall carry, ``hello`` its own. ``revoked``: see :class:`Revoked`.
     """
 
-    version: int
+    version: q.Version
     fence: Fence
-    heartbeat_us: int
-    lease_us: int
+    heartbeat_us: q.Micros
+    lease_us: q.Micros
     contract: SocialContract
     session: bytes = b""
     hello: bytes = b""
@@ -413,15 +414,15 @@ class Prepare(Order, frozen=True, omit_defaults=True):
 
     user: str
     peers: tuple[Peer, ...]
-    tasks: int
-    memory_bytes: int | None
-    limit_us: int | None
-    grace_us: int
+    tasks: q.Tasks
+    memory_bytes: q.Bytes | None
+    limit_us: q.Micros | None
+    grace_us: q.Micros
     directory: str
     environment: dict[str, str]
     grant: bytes
-    umask: int = DEFAULT_UMASK
-    cpus: int | None = None
+    umask: q.Umask = DEFAULT_UMASK
+    cpus: q.WholeCpus | None = None
     map: JobMap | None = None
     uid: Uid | None = None
 
@@ -444,8 +445,8 @@ class Resize(Order, frozen=True, omit_defaults=True):
     after what others do. Either all of it holds when :class:`Resized` is said, or nothing has changed.
     """
 
-    tasks: int
-    cpus: int | None
+    tasks: q.Tasks
+    cpus: q.WholeCpus | None
     peers: tuple[Peer, ...]
     grant: bytes
     asleep: bool = False
@@ -460,7 +461,7 @@ class Adapt(Order, frozen=True):
 class Kill(Order, frozen=True):
     """End everything of this attempt here: SIGTERM, ``grace_us``, SIGKILL until nothing is left."""
 
-    grace_us: int
+    grace_us: q.Micros
 
 
 class Forget(Order, frozen=True):
@@ -474,9 +475,9 @@ class Discard(Order, frozen=True):
 class Turns(Message, frozen=True):
     """The answer to a heartbeat: the scheduler's clock, and the jobs of this node among their neighbours."""
 
-    asked_us: int
-    now_us: int
-    slot_us: int
+    asked_us: q.Micros
+    now_us: q.Micros
+    slot_us: q.Micros
     contended: bool = False
     jobs: tuple[Turn, ...] = ()
 
@@ -484,16 +485,16 @@ class Turns(Message, frozen=True):
 class AskAnswered(Message, frozen=True):
     """What a job is given of what it has asked for. ``waits``: the rest is not free yet, and the job waits for it."""
 
-    job_id: int
-    attempt: int
-    given: int
+    job_id: q.JobId
+    attempt: q.AttemptNumber
+    given: q.Asked
     waits: bool
 
 
 class Survey(Message, frozen=True, omit_defaults=True):
     """Say what these users are on this node, and what its clock says. ``uids``: theirs, by name, as of an order."""
 
-    request: int
+    request: q.Count
     users: tuple[str, ...]
     uids: dict[str, Uid] = {}
 
@@ -501,12 +502,12 @@ class Survey(Message, frozen=True, omit_defaults=True):
 class ReadOutput(Message, frozen=True):
     """Send a piece of a job's spooled output. ``stream``: stdout or stderr."""
 
-    request: int
-    job_id: int
-    attempt: int
+    request: q.Count
+    job_id: q.JobId
+    attempt: q.AttemptNumber
     stream: str
-    offset: int
-    max_bytes: int
+    offset: q.Bytes
+    max_bytes: q.Bytes
 
 
 FromAgent = (

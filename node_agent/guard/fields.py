@@ -116,13 +116,14 @@ def _rows(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 
 def _attempt(value: object) -> tuple[int, int]:
-    if not isinstance(value, list) or len(value) != 2 or any(type(part) is not int or part < 0 for part in value):
+    if not isinstance(value, list) or len(value) != 2:
         raise ValueError("expected rows of [job, attempt]")
-    return value[0], value[1]
+    return _job(value[0]), _number(value[1])
 
 
-Job = Annotated[int, _whole(0, 10**18 - 1)]
-Attempt = Annotated[int, _whole(0, 10**9 - 1)]
+_job, _number = _whole(0, 10**18 - 1), _whole(0, 10**9 - 1)
+Job = Annotated[int, _job]
+Attempt = Annotated[int, _number]
 Number = Annotated[int, _whole(0, 2**31)]
 Pid = Annotated[int, _whole(1, 2**31 - 1)]
 Signal = Annotated[int, _whole(1, _LAST_SIGNAL)]

@@ -322,7 +322,7 @@ class Streams:
         elif kind in (rsh.STDIN, rsh.EOF, rsh.SIGNAL):
             self._seen += 1
             if kind == rsh.SIGNAL:
-                if not data.isdigit() or int(data) not in _SIGNALS:
+                if not data.isdigit() or len(data) > 2 or int(data) not in _SIGNALS:
                     raise NotUnderstood("a signal that is not passed on")
                 if self._ended_us is None:
                     kill(int(data))

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from cosched.model.quantities import Bytes
 from cosched.wire.stream import MAX_PIECE, Frames, Kind, frame
 from node_agent.core.attempt import Attempt
 from node_agent.guard.client import GuardGone, GuardRefused
@@ -28,7 +29,6 @@ _BORN_S = 10.0  # until the supervisor of a command that somebody else has asked
 _LOOK_S = 0.02
 _MOST = 256  # of one attempt at a time on one node
 _STANDS = struct.Struct(">QQ")
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,8 +39,8 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     command: str
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-    stdout: Count
-    stderr: Count
+    stdout: Bytes
+    stderr: Bytes
     again: bool
 
 

@@ -113,6 +113,8 @@ VARIANTS: Final[dict[str, str]] = {
     "share-clusters": "components of one job may lie on one cluster, each where most is free then",
     "mpl=N": "at most N tasks on a CPU; with mpl=1 predicted ends stay, so every selection goes with it",
 }
+#: Digits of a number in a policy's name.
+LONGEST_NUMBER: Final = 9
 _SPEC: Final = re.compile(r"\s*([a-z-]+)\s*(?:\(([^()]*)\))?\s*")
 _MOST_OVERCOMMIT: Final = 1000.0
 
@@ -139,7 +141,7 @@ def place_of(spec: str, where: str = "place") -> Place:
         elif word == "share-clusters":
             place = place._replace(share_clusters=True)
         elif key == "mpl":  # what a policy declares beside its place: see mpl_of
-            if not value.isdecimal() or int(value) < 1:
+            if not value.isdecimal() or len(value) > LONGEST_NUMBER or int(value) < 1:
                 raise BadInput(where, f"{value!r} in {spec!r}", "a whole number of at least 1")
         else:
             raise BadInput(where, f"{word!r} in {spec!r}", "of " + ", ".join(VARIANTS), nearest=nearest(key, VARIANTS))
@@ -152,7 +154,7 @@ def place_of(spec: str, where: str = "place") -> Place:
 
 def mpl_of(spec: str) -> int | None:
     """How many tasks may share a CPU, where a place's name says it: ``normal(mpl=1)``."""
-    found = re.search(r"[(,]\s*mpl=(\d+)\s*[,)]", spec)
+    found = re.search(r"[(,]\s*mpl=(\d{1,9})\s*[,)]", spec)
     return int(found[1]) if found else None
 
 

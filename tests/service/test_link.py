@@ -62,7 +62,8 @@ async def test_a_welcome_says_who_gives_orders_and_how_often_to_call(service: Ru
     [
         (hello(node="n2"), "hello: node: 'n2' with the certificate of node 'n1'; expected one and the same"),
         (hello(procs=0), "sizes or an address that cannot be"),
-        (hello(memory_bytes=-1), "sizes or an address that cannot be"),
+        (hello(memory_bytes=0), "sizes or an address that cannot be"),
+        (hello(memory_bytes=-1), "Expected `int` >= 0 - at `$.memory_bytes`"),
         (hello(port=0), "sizes or an address that cannot be"),
         (hello(address=""), "sizes or an address that cannot be"),
         (hello(cluster="a\nb"), "expected a cluster's name: printable, at most 255 characters"),

@@ -12,7 +12,7 @@ from typing import Final
 from cosched.errors import BadInput, nearest
 from space_scheduler.policy.interface import Policy
 from space_scheduler.policy.order import ORDERS
-from space_scheduler.policy.place import mpl_of, place_of
+from space_scheduler.policy.place import LONGEST_NUMBER, mpl_of, place_of
 from space_scheduler.policy.select.backfill import Backfill
 from space_scheduler.policy.select.bestfit import BestFit
 from space_scheduler.policy.select.conservative import Conservative
@@ -126,8 +126,8 @@ def compose(order: str, select: str, place: str = "", mpl: int | None = None, *,
 
 
 def _count(select: str, text: str) -> int:
-    if not text.isdecimal():
-        raise BadInput("--select", f"{text!r} in {select!r}", "a whole number of 0 or more")
+    if not text.isdecimal() or len(text) > LONGEST_NUMBER:
+        raise BadInput("--select", f"{text[:80]!r} in {select[:80]!r}", "a whole number of 0 or more")
     return int(text)
 
 

@@ -22,6 +22,9 @@ def checked_hello(first: wire.FromAgent, name: str, fence: wire.Fence, own: str 
         raise BadInput("hello: node", f"{first.node!r} with the certificate of node {name!r}", "one and the same")
     if first.procs < 1 or first.memory_bytes < 1 or not 0 < first.port < 1 << 16 or not first.address:
         raise BadInput("hello", "sizes or an address that cannot be", "procs, memory_bytes, address and port")
+    if problem := first.owner.impossible():
+        key, found, expected = problem
+        raise BadInput(f"hello: owner: {key}", f"found {found}", expected)
     cluster = first.cluster
     if cluster == own:
         first = msgspec.structs.replace(first, cluster=msgspec.UNSET)

@@ -1,6 +1,9 @@
 """Requests to the guard have one definition: what the agent encodes the guard decodes, in the wire's own form."""
 
+import copy
 import json
+import math
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
@@ -55,6 +58,27 @@ ODD: tuple[object, ...] = (
     None, True, -1, 0, 1.5, float("nan"), float("inf"), 2**60, "", "x", "/", "a\0b", "\ud800", [], [[]], [None],
     [[[1]]], [[[1, True]]], {}, {"a": 1}, {"": "x"}, {"a=b": "x"},
 )  # fmt: skip
+
+
+def numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the numbers of a plain request are."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers(each, (*path, key))
+    elif type(value) in (int, float):
+        yield path
+
+
+@pytest.mark.parametrize("form", [form for _, form in FORMS], ids=[form["do"] for _, form in FORMS])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, 2**63, 2**64, -(2**63), 10**400])
+def test_numbers_of_a_request_are_finite_and_bounded(form: dict[str, Any], value: float) -> None:
+    for *path, last in numbers(form):
+        changed: Any = copy.deepcopy(form)
+        inner = changed
+        for key in path:
+            inner = inner[key]
+        inner[last] = value
+        assert isinstance(decode(json.dumps({**changed, "re": 1}).encode(), 0)[1], Refusal), (path, last)
 
 
 def test_no_request_is_left_out() -> None:

@@ -87,6 +87,7 @@ def test_the_shipped_coefficients_are_of_a_machine_and_a_day() -> None:
         ({"costs": {"ccx": {}}}, "no mode 'ccx'"),
         ({"costs": {"ccs": {"gpu": {}}}}, r"costs.ccs.gpu"),
         ({"costs": {"ccs": {"cpu": {"gpu": {"median": 0.1, "low": 0, "high": 1, "runs": 3}}}}}, r"costs.ccs.cpu: gpu"),
+        ({"costs": {"ccs": {"cpu": {"cpu": {"median": 1e308, "low": 0, "high": 1, "runs": 3}}}}}, r"<= 1000"),
         ({"costs": 5}, r"Expected `object`"),
     ],
 )

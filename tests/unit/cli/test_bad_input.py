@@ -72,6 +72,8 @@ BAD_CALLS = {
         "--select: 'conservative' with nodes chosen by uniform-hard, where an end can take away the company",
         "expected a selection without guarantees",
     ],
+    ("simulate", "small.swf", "--select", f"backfill({'9' * 5000})"): ["a whole number of 0 or more"],
+    ("simulate", "small.swf", "--policy", f"normal(mpl={'9' * 5000})"): ["a whole number of at least 1"],
     ("simulate", "small.swf", "--policy", "normal(mpl=0)"): ["'0' in 'normal(mpl=0)'", "at least 1"],
     (*SIMULATE, "--procs", "0"): ["--procs", "0", "at least 1"],
     (*SIMULATE, "--procs", "many"): ["--procs", "'many'", "integer"],

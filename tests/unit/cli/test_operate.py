@@ -206,6 +206,9 @@ BAD_NODES = {
     ("memory_bytes = 1000000000", 'memory_bytes = "1GB"'): ["memory_bytes: found '1GB'", "expected int"],
     ("[launch]", "[contract]\ncpu_ratio = 2\n[launch]"): ["contract.cpu_ratio: found 2.0", "above 0, up to 1"],
     ("[launch]", "[presence]\npoll_s = 0\n[launch]"): ["presence.poll_s: found 0", "a number above 0"],
+    ("[launch]", "[presence]\npoll_s = inf\n[launch]"): ["presence.poll_s: found inf", "a number above 0, up to"],
+    ("[launch]", "[presence]\nbusy_cpus = nan\n[launch]"): ["presence.busy_cpus: found nan", "a number above 0"],
+    ("[launch]", "[presence]\naway_after_s = 1e400\n[launch]"): ["presence.away_after_s: found inf", "a number above"],
     ("[launch]", '[cgroup]\nmode = "v3"\n[launch]'): ["cgroup.mode: found 'v3'", "one of auto, v2, v1, none"],
     ("[launch]", '[presence]\nsources = ["input", "mice"]\n[launch]'): [
         "presence.sources[1]: found 'mice'",

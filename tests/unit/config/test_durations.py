@@ -21,7 +21,9 @@ def test_units(text: str, expected_us: int) -> None:
     assert duration_us(text, "here") == expected_us
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5 sec", "1e3s", "5s 3"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "-5s", "5 sec", "1e3s", "5s 3", "inf s", "nan s", "1e400s", "9" * 400 + "s"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="here"):
         duration_us(text, "here")
@@ -52,6 +54,9 @@ def test_sizes(text: str, expected_bytes: int) -> None:
         ("1 gig", "did you mean 'GiB'"),
         ("1 mb", "did you mean 'MB'"),
         ("٣ MB", "here: '٣ MB'"),
+        ("inf MB", "here: 'inf MB'"),
+        ("9" * 400 + "B", "a number of a size that can be"),
+        (f"{(1 << 60) + 512}B", "a number of a size that can be"),
     ],
 )
 def test_sizes_that_are_none(text: str, message: str) -> None:

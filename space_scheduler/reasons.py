@@ -92,6 +92,7 @@ class Why(StrEnum):
     CANCELLED = "cancelled by its user or an operator"
     NODE_LOST = "a node where it had tasks was lost"
     ENDED_BY_OWNER = "the owner of a node where it had tasks has ended it"
+    CANNOT_END = "it is to end, and cannot be ended before what its processes wait for answers"
     WAKE = "a reservation falls due"
     OTHER = "a reason of another version"
 

@@ -70,6 +70,15 @@ class JobSentAway(Event, frozen=True, gc=False):
     node: str
 
 
+class JobCannotEnd(Event, frozen=True, gc=False):
+    """A running job was to end (at its limit, say), and its processes on ``node`` hear no signal: it is ending, and
+    holds what it holds, until they do.
+    """
+
+    job_id: int
+    node: str
+
+
 class JobResized(Event, frozen=True, gc=False):
     """A job that was to be resized holds what it was to hold, and nothing else any more."""
 
@@ -227,6 +236,7 @@ AnyEvent = (
     | LaunchFailed
     | JobEnded
     | JobSentAway
+    | JobCannotEnd
     | JobResized
     | ResizeFailed
     | JobProgress

@@ -182,6 +182,17 @@ def sent_away(machine: Machine, event: ev.JobSentAway) -> list[Instruction]:
     return ended(machine, ev.JobEnded(event.job_id, NODE_LOST), alone=True)
 
 
+def cannot_end(machine: Machine, event: ev.JobCannotEnd) -> list[Instruction]:
+    """A job is ending; its host ends it already, and knows why."""
+    record = machine.jobs[event.job_id]
+    if record.state is not JobState.RUNNING or record.released:
+        return []  # it was cancelled meanwhile, or is not held any more
+    told = holdings.drop(machine, record, event) if record.awaits else []
+    machine.jobs.become(record, JobState.ENDING, machine.now_us)
+    record.decided(Reason(Why.CANNOT_END, node=event.node), machine.now_us, event)
+    return told
+
+
 def resized(machine: Machine, event: ev.JobResized) -> list[Instruction]:
     """A job holds what it was to hold."""
     holdings.carried_out(machine, _resizing(machine, event))
@@ -269,6 +280,7 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
     ev.LaunchFailed: launch_failed,
     ev.JobEnded: ended,
     ev.JobSentAway: sent_away,
+    ev.JobCannotEnd: cannot_end,
     ev.JobResized: resized,
     ev.ResizeFailed: resize_failed,
     ev.JobProgress: progressed,

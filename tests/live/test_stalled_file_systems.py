@@ -15,7 +15,7 @@ from kit.processes import running_module
 from cosched.apps.lab import tiers
 from cosched.apps.lab.lab import Lab
 from cosched.client.client import Client
-from tests.live.conftest import ENDED, Jobs, groups_of
+from tests.live.conftest import Jobs, groups_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 Found = TypeVar("Found")
@@ -89,9 +89,8 @@ def test_launch_that_stalls_runs_once_elsewhere_and_a_job_that_cannot_end_is_tol
     (disk.mount / "file").touch()
     disk.freeze()
     go.write_text("go\n")
-    stalled = until(lambda: client.job(job_id).stalled, "the process that cannot be ended")[0]
+    stalled = jobs.becomes(job_id, "ending").stalled[0]
     assert stalled.processes[0].path == f"{disk.mount}/file"
-    assert client.job(job_id).state not in ENDED
     assert "waits for" in client.explain(job_id).stalled[0].processes[0].text
     (node,) = [each for each in client.nodes() if each.name == "node1"]
     assert (node.jobs, node.stalled[0].job_id, node.held_procs) == ([job_id], job_id, 0)

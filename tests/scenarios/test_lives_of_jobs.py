@@ -207,6 +207,33 @@ def test_a_job_cancelled_while_it_was_launched_stays_ending_when_its_tasks_come_
     assert drive.job_state(1) is JobState.ENDING
 
 
+def test_job_that_cannot_be_ended_is_ending_and_holds_what_it_holds() -> None:
+    drive = Drive("easy", procs=4)
+    drive.submit(1, procs=4, estimate_s=60)
+    drive.decide_and_launch()
+    drive.submit(2, procs=1, estimate_s=60)
+    drive.decide()
+    assert drive.at(60).say(ev.JobCannotEnd(1, "n1")) == []
+    assert drive.job_state(1) is JobState.ENDING
+    assert drive.why(1) == "CANNOT_END, node n1"
+    assert drive.state.free_procs == 0
+    assert drive.say(ev.JobCannotEnd(1, "n1")) == []
+    drive.at(90).ended(1, JobState.TIMED_OUT)
+    assert drive.decide() == ["start 2 on 1 (limit 60 s): FITS, free_procs 4"]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_job_that_is_not_running_cannot_be_one_that_cannot_end(cancelled: bool) -> None:
+    drive = Drive("easy", procs=4)
+    drive.submit(1, procs=4, estimate_s=60)
+    if cancelled:
+        drive.decide_and_launch()
+        drive.cancel(1)
+    state, why = drive.job_state(1), drive.why(1)
+    assert drive.say(ev.JobCannotEnd(1, "n1")) == []
+    assert (drive.job_state(1), drive.why(1)) == (state, why)
+
+
 def test_a_job_may_complete_although_it_was_cancelled() -> None:
     """The last task ended before the order came."""
     drive = Drive("fcfs", procs=4)

@@ -10,6 +10,7 @@ from cosched.model.job import TERMINAL, JobState
 from cosched.wire.messages import Exit, GroupReport
 from space_scheduler.service.launch.gang import (
     Action,
+    CannotEnd,
     Ended,
     Gang,
     Launched,
@@ -118,6 +119,23 @@ def test_script_that_never_began_does_not_wait_for_a_node_that_cannot_end_it() -
     end = ended(gang.cannot_end("n1"))
     assert (end.outcome, end.unrun, end.blamed) == (JobState.LAUNCH_FAILED, True, ("n1",))
     assert gang.recorded() == [Order("n2", OrderKind.FORGET)], "the other still has something"
+
+
+def test_job_that_cannot_be_ended_at_its_limit_is_ending_and_then_timed_out() -> None:
+    gang = running(("n1", "n2"))
+    assert gang.cannot_end("n2") == [], "no node but the first ends it by itself"
+    assert gang.cannot_end("n1") == [*orders(OrderKind.KILL, "n1", "n2"), CannotEnd("n1")]
+    assert gang.cannot_end("n1") == []
+    assert gang.emptied("n2") == []
+    assert gang.program_ended("n1", Exit(signal=9, cause="limit")) == []
+    assert ended(gang.emptied("n1")).outcome is JobState.TIMED_OUT
+
+
+def test_adopted_job_that_cannot_be_ended_becomes_what_its_script_says() -> None:
+    gang = Gang(("n1",), adopted=JobState.ENDING, ending=None)
+    assert gang.reported("n1", report("running")) == orders(OrderKind.KILL, "n1")
+    gang.program_ended("n1", Exit(signal=9, cause="limit"))
+    assert ended(gang.emptied("n1")).outcome is JobState.TIMED_OUT
 
 
 def test_script_that_may_have_begun_waits_for_a_node_that_cannot_end_it() -> None:

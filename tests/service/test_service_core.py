@@ -164,16 +164,17 @@ def test_launch_that_stalls_leaves_its_processors_to_the_node_and_is_tried_elsew
     assert held_procs(rules.feed(Heard("n1", stalled()))) == [0]
 
 
-def test_job_that_has_run_keeps_its_processors_until_it_can_be_ended() -> None:
+def test_job_that_cannot_be_ended_is_ending_and_keeps_its_processors() -> None:
     rules = Rules()
     rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
-    rules.feed(InJournal(ev.JobCancelled(1)))
     told = rules.feed(Heard("n1", stalled((1, 1))))
-    assert (held_procs(told), posted(told, ev.JobEnded)) == ([], [])
+    assert (sent(told, wire.Kill), posted(told, ev.JobCannotEnd)) == ([("n1", 1)], [ev.JobCannotEnd(1, "n1")])
     entry = rules.core.book.entry("n1")
     assert (list(entry.stalls), entry.left) == ([(1, 1)], {})
+    assert posted(rules.feed(Heard("n1", stalled((1, 1)))), ev.JobCannotEnd) == []
+    rules.feed(Heard("n1", wire.ProgramEnded(1, 1, wire.Exit(signal=9, cause="limit"))))
     ended = rules.feed(Heard("n1", wire.GroupEnded(1, 1)))
-    assert posted(ended, ev.JobEnded) == [ev.JobEnded(1, JobState.CANCELLED)]
+    assert posted(ended, ev.JobEnded) == [ev.JobEnded(1, JobState.TIMED_OUT)]
 
 
 def test_what_an_ended_job_has_left_keeps_no_node_out_of_service() -> None:

@@ -62,6 +62,12 @@ class Left(msgspec.Struct, frozen=True):
     node: str
 
 
+class CannotEnd(msgspec.Struct, frozen=True):
+    """To report: the job is ending, and what is left of it on its first node cannot be ended."""
+
+    node: str
+
+
 class Ended(msgspec.Struct, frozen=True):
     """To report: the job holds nothing any more. ``message`` and ``node`` tell why it failed; empty where it did not.
 
@@ -82,7 +88,7 @@ class Ended(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-Action = Order | Launched | Left | Ended
+Action = Order | Launched | Left | CannotEnd | Ended
 
 
 _UNKNOWN: Final = Exit(cause="unknown")
@@ -102,12 +108,13 @@ class Gang:
         nodes: tuple[str, ...],
         *,
         adopted: JobState | None = None,
-        ending: JobState = JobState.CANCELLED,
+        ending: JobState | None = JobState.CANCELLED,
         begins_anew: bool = False,
     ) -> None:
         """``adopted``: what the journal says of the job when the scheduler has been restarted; None for a new one.
 
-        ``ending``: what a job becomes that is adopted while it is ending; ``begins_anew`` as of :meth:`kill`.
+        ``ending``: what a job becomes that is adopted while it is ending (None: what its script's end says);
+        ``begins_anew`` as of :meth:`kill`.
         """
         self.nodes = nodes
         self.first = nodes[0]
@@ -125,7 +132,8 @@ class Gang:
         if adopted is JobState.RUNNING:
             self._up()
         elif adopted is JobState.ENDING:
-            self._end(Verdict(ending))
+            self._verdict = None if ending is None else Verdict(ending)
+            self._kill_all()
 
     @property
     def launching(self) -> bool:
@@ -196,9 +204,11 @@ class Gang:
             self._verdict = Verdict(JobState.LAUNCH_FAILED, f"{node} refused: {message}", node, code)
 
     def cannot_end(self, node: str) -> list[Action]:
-        """What is left of the job on a node hears no signal. A script that never began may be tried elsewhere: the job
-        does not wait for that node; any other job ends when the node has ended what it has.
+        """What was killed of the job on a node hears no signal. A script that never began may be tried elsewhere: the
+        job does not wait for that node; any other job ends when the node has ended what it has.
         """
+        if self.phase is Phase.RUNNING and node == self.first:  # at its limit, say: how it ends is known then
+            return [*self._kill_all(), CannotEnd(node)]
         if not self.may_leave(node):
             return []
         self.node_phases[node] = NodePhase.GONE

@@ -27,7 +27,7 @@ from space_scheduler.service.launch.cut_off import CutOff
 from space_scheduler.service.launch.effects import Annotate, CancelTimer, Effect, Level, Post, Say, Send, SetTimer
 from space_scheduler.service.launch.efforts import total
 from space_scheduler.service.launch.failures import failure_of
-from space_scheduler.service.launch.gang import Action, Ended, Gang, Launched, Left, Order, Phase
+from space_scheduler.service.launch.gang import Action, CannotEnd, Ended, Gang, Launched, Left, Order, Phase
 from space_scheduler.service.launch.inputs import Started
 from space_scheduler.service.launch.limits import Limits
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
@@ -96,7 +96,7 @@ class Launches:
             gang = Gang(
                 tuple(share.node for share in record.allocation.nodes),
                 adopted=record.state,
-                ending=JobState.NODE_LOST if last is not None and last.why is Why.NODE_LOST else JobState.CANCELLED,
+                ending=_outcome(last.why if last is not None else Why.CANCELLED),
                 begins_anew=ending is not None and _by_plan(ending),
             )
             launch = LaunchAttempt(record, record.allocation, record.limit_us, gang)
@@ -226,11 +226,14 @@ class Launches:
         self._into_service(entry)
         if entry.size is not None and entry.size != entry.offers(self.config.contract):
             return
-        for key in entry.left:
+        for key, stall in entry.stalls.items():
             launch = self.attempts.get(key[0])
-            if launch is not None and launch.key == key and launch.gang.may_leave(entry.name):
-                self._say("warn", "node given up by a job", node=entry.name, job=key[0], why="it cannot be ended there")
-                self._do(launch, launch.gang.cannot_end(entry.name))
+            if launch is None or launch.key != key or entry.name not in launch.gang.node_phases:
+                continue
+            if actions := launch.gang.cannot_end(entry.name):
+                why = "; ".join(each.words for each in stall.processes)
+                self._say("warn", "job cannot be ended", node=entry.name, job=launch.job_id, why=why)
+                self._do(launch, actions)
 
     def _give_up_unguarded(self, entry: NodeEntry) -> None:
         """Jobs that are being killed do not wait for a node whose guard has been away for a launch's time-out.
@@ -412,6 +415,8 @@ class Launches:
                 self._post(ev.JobLaunched(launch.job_id), note=f"the script runs on {gang.first}")
             elif isinstance(action, Left):
                 self._reshapes.left(launch, action.node)
+            elif isinstance(action, CannotEnd):
+                self._post(ev.JobCannotEnd(launch.job_id, action.node), note="by the node")
             else:
                 self._ended(launch, action)
         if launch.timed and not gang.launching:
@@ -510,7 +515,13 @@ class Launches:
 
 def _by_plan(reason: Reason) -> bool:
     """Whether a job was ended by a plan of the policy, whose reasons are its own: it waits again then."""
-    return reason.why not in (Why.CANCELLED, Why.NODE_LOST)
+    return reason.why not in (Why.CANCELLED, Why.NODE_LOST, Why.CANNOT_END)
+
+
+def _outcome(why: Why) -> JobState | None:
+    """What a job becomes that was ended for that reason; None: its script's end says."""
+    outcomes = {Why.NODE_LOST: JobState.NODE_LOST, Why.CANNOT_END: None}
+    return outcomes.get(why, JobState.CANCELLED)
 
 
 def _end_of(job_id: int, end: Ended) -> ev.LaunchFailed | ev.JobSentAway | ev.JobEnded:

@@ -222,8 +222,14 @@ class TimerDue(Event, frozen=True, gc=False):
     """The time asked for by the last :class:`~space_scheduler.machine.instructions.SetTimer` has come."""
 
 
-class Boundary(Event, frozen=True, gc=False):
-    """All events of a batch have been handled: run a pass if anything changed."""
+class Boundary(Event, frozen=True, gc=False, omit_defaults=True):
+    """All events of a batch have been handled: run a pass if anything changed.
+
+    ``name_overdue``: a promise that moves because the predicted end of a job has passed names that job. A host that
+    tells users of promises asks for it; journals of older versions do not have it.
+    """
+
+    name_overdue: bool = False
 
 
 #: All of them, for decoding: the tag says which.

@@ -57,16 +57,43 @@ def awaits(record: Record) -> Reason:
     return Reason(Why.AWAITS_PROCESSORS, record.reason.numbers, record.reason.node)
 
 
-def explain(machine: MachineView, record: Record) -> Reason:
+def promise_to_come(promise_us: int | None, now_us: int) -> int | None:
+    """A promised start as it may be shown then: None where there is none, or its time has passed."""
+    return promise_us if promise_us is not None and now_us < promise_us < FOREVER_US else None
+
+
+def overdue_numbers(job_id: int, since_us: int) -> dict[str, int]:
+    """A job whose predicted end has passed, and that end, as numbers of a reason."""
+    return {"overdue_job": job_id, "since_us": since_us}
+
+
+def _promise(machine: MachineView, record: Record, now_us: int) -> dict[str, int]:
+    """The numbers of a promise: its time, unless that has passed, and the job that is overdue for the longest time."""
+    if record.promise_us in (None, FOREVER_US):
+        return {}
+    to_come_us = promise_to_come(record.promise_us, now_us)
+    numbers = {} if to_come_us is None else {"promised_us": to_come_us}
+    overdue = [
+        (each.end_us if each.overdue_us is None else each.overdue_us, each.job.id)
+        for each in machine.jobs.holding()
+        if each.overdue_us is not None or each.end_us <= now_us
+    ]
+    if overdue:
+        since_us, job_id = min(overdue)
+        numbers |= overdue_numbers(job_id, since_us)
+    return numbers
+
+
+def explain(machine: MachineView, record: Record, now_us: int) -> Reason:
     """Why a live job is where it is: what was decided; for a job that waits, what keeps it from starting now."""
     if record.state is not JobState.QUEUED:
         return awaits(record) if record.awaits_start else record.reason
     job = record.job
-    promise = {} if record.promise_us in (None, FOREVER_US) else {"promised_us": record.promise_us or 0}
+    promise = _promise(machine, record, now_us)
     if blocked := _obstacle(machine, job):
         told = record.reason.why is Why.NOT_FOLDABLE and blocked.why is Why.NOT_ENOUGH_FREE
         return Reason(Why.NOT_FOLDABLE if told else blocked.why, {**blocked.numbers, **promise}, blocked.node)
-    if promise:
+    if "promised_us" in promise:
         return Reason(Why.RESERVED_LATER, promise)
     head = machine.jobs.queue.head()
     if head is None or head is job:
@@ -74,7 +101,8 @@ def explain(machine: MachineView, record: Record) -> Reason:
     promised_us = machine.jobs.records[head.id].promise_us
     longest_us = job.estimate_us if machine.nodes is None else machine.nodes.room().longest_us(job)
     if promised_us is not None and machine.now_us + longest_us > promised_us:
-        return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, "promised_us": promised_us})
+        heads = _promise(machine, machine.jobs.records[head.id], now_us)
+        return Reason(Why.WOULD_DELAY_RESERVATION, {"head": head.id, **heads})
     return Reason(Why.BEHIND_HEAD, {"head": head.id})
 
 

@@ -293,8 +293,11 @@ JOB_EVENTS: Final[Mapping[type[ev.Event], Handler]] = {
 # what their limits do
 
 
-def past_their_ends(machine: Machine) -> None:
-    """Jobs whose predicted end has come and that are still here: release them by rule, or predict anew."""
+def past_their_ends(machine: Machine, *, name_overdue: bool = False) -> None:
+    """Jobs whose predicted end has come and that are still here: release them by rule, or predict anew.
+
+    ``name_overdue``: the coming pass is told of the first of them, and since when it is overdue.
+    """
     jobs, now_us = machine.jobs, machine.now_us
     while jobs.ends and jobs.ends[0][0] <= now_us:
         record = jobs.records[jobs.ends[0][1]]
@@ -306,5 +309,9 @@ def past_their_ends(machine: Machine) -> None:
         else:
             step_us = OVERRUN_STEPS_US[min(record.overruns, len(OVERRUN_STEPS_US) - 1)]
             record.overruns += 1
+            since_us = record.end_us if record.overdue_us is None else record.overdue_us
             machine.work_anew(record, step_us)
+            record.overdue_us = since_us
             machine.disturbed(Why.OVERRUN)
+            if name_overdue and machine.changes.disturbed is Why.OVERRUN and not machine.changes.overdue:
+                machine.changes.overdue = explain.overdue_numbers(record.job.id, since_us)

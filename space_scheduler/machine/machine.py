@@ -144,7 +144,8 @@ class Machine:
         self.changes.submitted.append(job)
 
     def work_anew(self, record: Record, estimate_us: Rate) -> None:
-        """From now on a job has so much to do, and ends accordingly."""
+        """From now on a job has so much to do, and ends accordingly; it is not overdue."""
+        record.overdue_us = None
         record.begin_work(estimate_us, self.now_us)
         self.jobs.predict(record, end_us(self.now_us, record.left, record.rate_ppm))
 

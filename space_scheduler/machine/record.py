@@ -51,6 +51,7 @@ class Record:
     together. ``waits``: it does nothing until it has been answered.
     ``retry_us``: until then what it holds is not to be changed, since its nodes have refused to.
     ``failed_launches`` counts those that were tried again, ``overruns`` how often its predicted end has been moved on.
+    ``overdue_us``: the end that was predicted before it was moved on for the first time; None: none has passed.
     ``reason``, ``decided_us`` and ``cause`` are of the last decision about it: why, when, and the event that led to it.
     """
 
@@ -68,6 +69,7 @@ class Record:
         "given",
         "job",
         "left",
+        "overdue_us",
         "overruns",
         "promise_us",
         "rank",
@@ -100,6 +102,7 @@ class Record:
         self.asked_us = self.given = self.retry_us = 0
         self.waits = False
         self.overruns = 0
+        self.overdue_us: int | None = None
         self.promise_us: int | None = None
         self.first_promise_us: int | None = None
         self.reason = ACCEPTED
@@ -108,7 +111,7 @@ class Record:
 
     def wait_again(self) -> None:
         """It is queued after an attempt that came to nothing; it holds and is promised nothing."""
-        self.allocation = self.started_us = self.promise_us = self.change = None
+        self.allocation = self.started_us = self.overdue_us = self.promise_us = self.change = None
         self.end_us = self.overruns = self.left = self.given = self.asked_us = self.retry_us = 0
         self.asks = ()
         self.waits = False

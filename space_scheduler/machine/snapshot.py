@@ -54,6 +54,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     given: int = 0
     retry_us: int = 0
     waits: bool = False
+    overdue_us: int | None = None
 
 
 class SavedNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -198,6 +199,7 @@ def _saved_job(record: Record) -> SavedJob:
         record.given,
         record.retry_us,
         record.waits,
+        record.overdue_us,
     )
 
 
@@ -218,7 +220,7 @@ def _record(saved: SavedJob) -> Record:
     record.rate_ppm = whole(Fraction(saved.rate_ppm, saved.rate_per))
     record.as_of_us, record.change, record.requeues = saved.as_of_us, saved.change, saved.requeues
     record.asks, record.asked_us, record.given, record.waits = saved.asks, saved.asked_us, saved.given, saved.waits
-    record.retry_us = saved.retry_us
+    record.retry_us, record.overdue_us = saved.retry_us, saved.overdue_us
     return record
 
 

@@ -23,6 +23,7 @@ from cosched.errors import BadInput
 from cosched.model.allocation import Allocation
 from cosched.model.coscheduling import Receives
 from cosched.model.job import Job, JobState
+from cosched.model.time import FOREVER_US
 from space_scheduler.lookahead import Progress
 from space_scheduler.machine import check, explain, holdings, invariants, snapshot
 from space_scheduler.machine import events as ev
@@ -170,13 +171,14 @@ class SchedulerState:
         machine = self.machine
         ends = machine.jobs.ends
         if ends and ends[0][0] <= machine.now_us:  # 1. ends
-            past_their_ends(machine)
+            past_their_ends(machine, name_overdue=event.name_overdue)
         changes = machine.changes if self.unread is None else self.happened()
         if not changes:  # 2. is there a pass?
             return []
         if machine.rates is not None:  # 3. rates
             self._follow_rates(event, machine.rates)
-        return self._carry_out(self.policy.plan(self.view(changes)), event)  # 4. plan
+        plan = self.policy.plan(self.view(changes))  # 4. plan
+        return self._carry_out(plan if self.unread is None else _withdrawing(plan, machine), event)
 
     def _carry_out(self, plan: Plan, event: Boundary) -> list[Instruction]:
         machine = self.machine
@@ -316,9 +318,25 @@ class SchedulerState:
         record = self.machine.jobs[job_id]
         return explain.on_nodes(self.machine, record.job, owners=owners) if record.state is JobState.QUEUED else []
 
-    def explain(self, job_id: int) -> Reason:
-        """Why a live job is in the state it is in: the decision's own reason, or why it does not start now."""
-        return explain.explain(self.machine, self.machine.jobs[job_id])
+    def explain(self, job_id: int, now_us: int | None = None) -> Reason:
+        """Why a live job is in the state it is in: the decision's own reason, or why it does not start now.
+
+        ``now_us``: when that is asked; None: at the last event.
+        """
+        return explain.explain(self.machine, self.machine.jobs[job_id], self.now_us if now_us is None else now_us)
+
+    def overdue_at_us(self, after_us: int) -> int:
+        """When a job that holds processors becomes overdue, or is to be predicted anew because it is.
+
+        That is ``after_us`` after its first predicted end, for a job that ends at its limit needs a moment to end.
+        FOREVER_US where no job waits for processors.
+        """
+        at_us, records = FOREVER_US, self.records
+        for first_us, job_id, _ in self.machine.jobs.ends if self.queue.head() is not None else ():
+            if first_us >= at_us:
+                break
+            at_us = min(at_us, first_us + (after_us if records[job_id].overdue_us is None else 0))
+        return at_us
 
     def running(self) -> Iterator[Record]:
         """The jobs that hold processors."""
@@ -356,6 +374,20 @@ def _answered(plan: Plan, machine: Machine) -> Plan:
         if not record.waits and record.change is None and record.job.id not in answered
     ]
     return Plan((*plan.changes, *refusals), plan.memory, plan.wake_us, plan.told) if refusals else plan
+
+
+def _withdrawing(plan: Plan, machine: Machine) -> Plan:
+    """The plan of a policy that does not know what was promised: what it does not promise anew is not promised now."""
+    spoken_of = {job_id for job_id, _, _ in plan.told} | {change.job.id for change in plan.changes}
+    why = Reason(Why.RESTARTED)
+    withdrawn = [
+        (record.job.id, FOREVER_US, why)
+        for record in machine.jobs.records.values()
+        if record.state is JobState.QUEUED
+        and record.promise_us not in (None, FOREVER_US)
+        and record.job.id not in spoken_of
+    ]
+    return Plan(plan.changes, plan.memory, plan.wake_us, (*plan.told, *withdrawn)) if withdrawn else plan
 
 
 def _waking(plan: Plan, machine: Machine) -> Plan:

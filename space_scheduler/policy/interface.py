@@ -7,7 +7,7 @@ policy declares its type as ``memory_type`` (see ``policy.memory``); without one
 may declare is in :class:`PolicyTraits`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -33,7 +33,8 @@ class Changes(msgspec.Struct):
     job's limit, by rule, before its end was handled: what had been predicted came true. ``resized`` is set when a job
     holds what it was resized to. ``asked`` is set when
     a job has asked for more or fewer processes. ``disturbed`` is set when
-    predicted ends moved later or the machine's size changed: then no earlier promise holds as such.
+    predicted ends moved later or the machine's size changed: then no earlier promise holds as such. ``overdue`` are
+    the numbers of that cause where it is a job that runs past its estimate and the host wants it named.
     """
 
     submitted: list[Job] = []
@@ -44,6 +45,7 @@ class Changes(msgspec.Struct):
     disturbed: Why | None = None
     resized: bool = False
     asked: bool = False
+    overdue: Mapping[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.submitted or self._more_than_submissions())
@@ -52,6 +54,10 @@ class Changes(msgspec.Struct):
     def only_submissions(self) -> bool:
         """Whether jobs were submitted and nothing else happened: who had no place has none now."""
         return bool(self.submitted) and not self._more_than_submissions()
+
+    def moved(self, otherwise: Why) -> Reason:
+        """Why promises move that are made anew in the coming pass; ``otherwise`` where nothing has disturbed them."""
+        return Reason(self.disturbed or otherwise, self.overdue)
 
     def _more_than_submissions(self) -> bool:
         return bool(

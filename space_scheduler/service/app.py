@@ -198,7 +198,7 @@ class Service:
         return app
 
     def _page(self, callers: Callers, api: Api) -> Page:
-        rows = Rows(self.config, self.book, self.host.clock.when, lambda: self.host.policy_name)
+        rows = Rows(self.config, self.book, self.host.clock, lambda: self.host.policy_name)
         self.streams = Streams(self.host, rows, self.log)
         return Page(callers, api, self.streams)
 
@@ -366,6 +366,7 @@ def host_of(
         on_problem=on_problem,
         least_epoch=max(TAKE_OVER_EPOCH, int(time())) if take_over else 1,
         dividing=config.components.dividing(),
+        overdue_after_us=config.time_us("grace") + 2 * config.time_us("heartbeat"),
     )
 
 

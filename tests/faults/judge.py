@@ -16,6 +16,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.instructions import Kill, Resize, Start
 from space_scheduler.reasons import Why
 from space_scheduler.replay import replay
+from space_scheduler.service.core.journalled import OVERDUE_AFTER_US
 from space_scheduler.service.journal.records import Committed
 
 _LEASE_US = 5 * S
@@ -46,6 +47,7 @@ class Judge:
         self.attempts: dict[int, int] = {}  # the last that ran, of each job
         self._launching_us: dict[Key, int] = {}
         self._flaps_us: dict[str, int] = {}
+        self._past_us: dict[int, int] = {}  # by waiting job: since when its promised start lies in the past
         self._looks = 0
         self._waited_us = 0  # when a job waited last
         self._calls_us: dict[str, int] = {}  # by node that was called since the scheduler's start: when last
@@ -176,11 +178,13 @@ class Judge:
         if not scheduler.alive or scheduler.process.stands_still:
             self._launching_us.clear()
             self._flaps_us.clear()
+            self._past_us.clear()
             return
         self._look_at_nodes(scheduler)
         self._look_at_shapes(scheduler)
         self._look_at_processors()
         self._look_at_launches(scheduler)
+        self._look_at_promises(scheduler)
         self._looks += 1
         if self._looks % 8 == 0 and not scheduler.core.staged:
             self._validate(scheduler)
@@ -226,6 +230,18 @@ class Judge:
         for (job_id, _), since_us in self._launching_us.items():
             if now_us - max(since_us, scheduler.started_us) > _LAUNCH_US + _SLACK_US:
                 raise Violation(f"P1: job {job_id} is being launched for {(now_us - since_us) / S:.0f} s")
+
+    def _look_at_promises(self, scheduler: Scheduler) -> None:
+        """P7, O14: a promise whose time has passed moves: a job on whose end it counted is overdue."""
+        now_us, core_us = self.world.now_us, scheduler.clock.now_us()
+        waiting = (each for each in scheduler.core.state.records.values() if each.state is JobState.QUEUED)
+        past = {each.job.id for each in waiting if each.promise_us is not None and each.promise_us <= core_us}
+        self._past_us = {job_id: self._past_us.get(job_id, now_us) for job_id in past}
+        for job_id, since_us in self._past_us.items():
+            if now_us - since_us > OVERDUE_AFTER_US + _SLACK_US + scheduler.disk.failed_us:
+                raise Violation(
+                    f"P7: job {job_id} is promised a start that has passed {(now_us - since_us) / S:.0f} s ago"
+                )
 
     # at the end
 

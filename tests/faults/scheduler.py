@@ -148,7 +148,7 @@ class Scheduler:
         self._timers.clear()
         self.fence = wire.Fence(found.journal.cluster_id, found.run.epoch, found.run.instance)
         world.say(f"scheduler starts, epoch {found.run.epoch}")
-        self._journal, self.core = found.journal, found.core
+        self._journal, self.core, self.clock = found.journal, found.core, found.clock
         if world.fault("crash at start"):
             self.crash()
             return

@@ -60,7 +60,7 @@ class Worker:
     def _moment(self) -> fx.Moment:
         core, now_us, core_us = self._found.core, self.world.now_us, self._found.clock.now_us()
         is_packed = self._row is not None and now_us >= self._packed_us
-        return fx.Moment(core_us, now_us / S, core.timer_us, core.snapshot_due(core_us), is_packed, core.save_us)
+        return fx.Moment(core_us, now_us / S, core.pass_due_us, core.snapshot_due(core_us), is_packed, core.save_us)
 
     def _wait(self) -> None:
         self._waits = True

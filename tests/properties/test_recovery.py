@@ -130,7 +130,18 @@ LEFT_OUT = {
     },
     **{
         field: without_of_jobs(field)
-        for field in ("rank", "state", "story", "started_us", "end_us", "promise_us", "overruns", "reason", "cause")
+        for field in (
+            "rank",
+            "state",
+            "story",
+            "started_us",
+            "end_us",
+            "promise_us",
+            "overruns",
+            "overdue_us",
+            "reason",
+            "cause",
+        )
     },
 }
 

@@ -72,8 +72,16 @@ def _job_line(job: dict[str, Any]) -> str:
     parts.append(f"{memory_text(job['memory_bytes'])} of memory")
     if job["since"]:
         parts.append(f"here since {_clock(job['since'])}")
-    parts.append(f"until {_clock(job['until'])} at most" if job["until"] else "without an end that is known here")
+    parts.append(_end(job["until"]))
     return f"  job {job['job']} of {job['user']}{state}: {', '.join(parts)}"
+
+
+def _end(until: str | None) -> str:
+    """When a job ends at the latest; one that stays past that time is overdue."""
+    if until is None:
+        return "without an end that is known here"
+    overdue = datetime.fromisoformat(until) < datetime.now().astimezone()
+    return f"overdue since {_clock(until)}" if overdue else f"until {_clock(until)} at most"
 
 
 def _word(word: dict[str, Any], contract: dict[str, Any]) -> list[str]:

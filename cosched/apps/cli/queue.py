@@ -70,6 +70,8 @@ def _row(job: JobDoc) -> tuple[object, ...]:
     why = places(job.nodes)
     if job.state in _NOT_STARTED:
         why = because(job.reason).partition(" (")[0]  # the numbers are for 'explain'
+        if job.reason and (overdue := job.reason.numbers.get("overdue_job")):
+            why = f"{why}; job {overdue} is overdue"
         if job.promised_start:
             why = f"by {clock(job.promised_start)}: {why}"
     elif job.paused:

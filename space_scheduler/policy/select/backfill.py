@@ -208,10 +208,10 @@ def _told(
         before = {job_id: at_us for job_id, at_us in before.items() if job_id not in gone}
     if before == promised:
         return []
-    why = Reason(changes.disturbed or Why.RESERVED)
+    why = changes.moved(Why.RESERVED)
     told = [(job_id, at_us, why) for job_id, at_us in promised.items() if before.get(job_id) != at_us]
     if broken := [job_id for job_id in before if job_id not in promised and job_id in snapshot.queue]:
         started = {start.job.id for start in starts}
-        why = Reason(changes.disturbed or Why.OVERTAKEN)
+        why = changes.moved(Why.OVERTAKEN)
         told += [(job_id, FOREVER_US, why) for job_id in broken if job_id not in started]
     return told

@@ -87,7 +87,7 @@ class Conservative:
         for job in newcomers:
             future.place(job)
             told.append(job.id)
-        return _start_due(snapshot, future, moved, told, disturbed or Why.RESCHEDULED)
+        return _start_due(snapshot, future, moved, told, Reason(disturbed or Why.RESCHEDULED, changes.overdue))
 
     def validate(self, snapshot: Snapshot) -> None:
         """The memory is what runs and what is reserved, and never over-committed."""
@@ -115,7 +115,9 @@ class Conservative:
         return future, {}
 
 
-def _start_due(snapshot: Snapshot, future: KeepingFuture, before: dict[int, int], looked: list[int], why: Why) -> Plan:
+def _start_due(
+    snapshot: Snapshot, future: KeepingFuture, before: dict[int, int], looked: list[int], why: Reason
+) -> Plan:
     """Start what is due, and tell of every promise made or moved (``why`` one might be later than before).
 
     ``looked``: the jobs that may have another promise than before, in the order in which they are told; ``before``:

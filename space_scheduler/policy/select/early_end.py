@@ -15,7 +15,7 @@ class EarlyEnd(StrEnum):
     ARRIVAL = "arrival"
 
 
-def moves_told(before: dict[int, int], starts_us: dict[int, int], moved: Why) -> list[tuple[int, int, Reason]]:
+def moves_told(before: dict[int, int], starts_us: dict[int, int], moved: Reason) -> list[tuple[int, int, Reason]]:
     """Every promise made or moved, by job's number; ``moved`` is why one might be later than before."""
     told = []
     earlier = Why.MOVED_EARLIER
@@ -24,9 +24,9 @@ def moves_told(before: dict[int, int], starts_us: dict[int, int], moved: Why) ->
         if before_us is None:
             told.append((job_id, start_us, Reason(Why.RESERVED)))
         elif before_us == FOREVER_US != start_us:
-            told.append((job_id, start_us, Reason(moved)))
+            told.append((job_id, start_us, moved))
         elif start_us < before_us:
             told.append((job_id, start_us, Reason(earlier, {"before_us": before_us})))
         elif start_us > before_us:
-            told.append((job_id, start_us, Reason(moved, {"before_us": before_us})))
+            told.append((job_id, start_us, Reason(moved.why, {**moved.numbers, "before_us": before_us})))
     return told

@@ -18,6 +18,7 @@ from cosched.wire.api import (
     Step,
     WhyDoc,
 )
+from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.reasons import Reason
 from space_scheduler.service.core.sizing import NOT_RESHAPED
 from space_scheduler.service.journal.records import Explained, JobRecord, Transition
@@ -97,7 +98,9 @@ def job_doc(
         run_s=seconds(max(0, run_end_us - start_us)) if start_us is not None else None,
         turnaround_s=seconds(end_us - record.submit_us) if end_us is not None else None,
         cpu_s=seconds(sum(facts.cpu_us.values())) if facts.cpu_us is not None else None,
-        promised_start=promised(when, record.promised_us) if record.state is JobState.QUEUED else None,
+        promised_start=promised(when, promise_to_come(record.promised_us, now_us))
+        if record.state is JobState.QUEUED
+        else None,
         exit_status=how.status if how else None,
         signal=how.signal if how else None,
         failure=facts.failure if own else None,

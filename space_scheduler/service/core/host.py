@@ -19,7 +19,7 @@ from space_scheduler.machine import events as ev
 from space_scheduler.machine.record import UnknownJob
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core.journalled import JournalledCore, Most
+from space_scheduler.service.core.journalled import OVERDUE_AFTER_US, JournalledCore, Most
 from space_scheduler.service.core.opening import Settings
 from space_scheduler.service.core.work import NotAccepting, Work
 from space_scheduler.service.core.worker import Worker, settle
@@ -63,6 +63,7 @@ class CoreHost:
         sources: Sources | None = None,
         least_epoch: int = 1,
         dividing: Dividing | None = None,
+        overdue_after_us: int = OVERDUE_AFTER_US,
     ) -> None:
         """A host on the journal at ``path``, which is made if there is none; its directory must be there.
 
@@ -72,7 +73,8 @@ class CoreHost:
         event with its instructions and the jobs' steps, in the journal's order, after the commit; ``on_problem`` when
         something goes wrong or (with "") is well again. Neither may raise. This start's epoch is ``least_epoch`` at
         least: how a fresh journal takes over nodes that have obeyed another. Jobs are divided over clusters by
-        ``dividing`` (None: those alone that say their components).
+        ``dividing`` (None: those alone that say their components). A job that others wait for is predicted anew so long
+        after its predicted end (``overdue_after_us``).
         """
         self.path = path
         self.policy_name, self.order_name = policy_name, order_name
@@ -88,6 +90,7 @@ class CoreHost:
             least_epoch,
             sources,
             dividing,
+            overdue_after_us,
         )
         self._worker = Worker(settings, pass_interval_us, on_committed, on_problem)
 
@@ -159,7 +162,9 @@ class CoreHost:
 
         ``owners``: what is used of nodes is told with what their owners use, which is for operators.
         """
-        return await self._do(lambda core, _: core.explain(job_id, owners=owners), decides=False, reads=True)
+        return await self._do(
+            lambda core, now_us: core.explain(job_id, now_us, owners=owners), decides=False, reads=True
+        )
 
     async def wanted(self, nodes: Sequence[Node]) -> tuple[str, ...]:
         """On which of these nodes a job that waits would start, did they join now. Nothing changes by it."""

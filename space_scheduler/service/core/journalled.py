@@ -16,8 +16,10 @@ from cosched.model.allocation import Allocation
 from cosched.model.components import Dividing
 from cosched.model.job import TERMINAL, Job, JobState
 from cosched.model.node import Node
+from cosched.model.time import FOREVER_US, US_PER_S
 from cosched.wire.api import Submission
 from space_scheduler.machine import events as ev
+from space_scheduler.machine.explain import promise_to_come
 from space_scheduler.machine.instructions import Instruction, Kill, Resize, Start, Tell
 from space_scheduler.machine.record import Record, UnknownJob
 from space_scheduler.machine.state import MachineRules, SchedulerState
@@ -42,6 +44,8 @@ from space_scheduler.service.journal.recovery import Recovered, differing, rebui
 from space_scheduler.service.journal.schema import JournalRefused, readable
 
 RESUMED: Final = "the state was built again from the journal before this pass"
+#: How long a job may take to end after its predicted end before it is overdue, unless the host says otherwise.
+OVERDUE_AFTER_US: Final = 5 * US_PER_S
 #: Snapshots in the time for which events are kept, at least: they are dropped from one to the next.
 _SNAPSHOTS_KEPT: Final = 4
 WAITING: Final = frozenset({JobState.QUEUED, JobState.HELD})
@@ -80,8 +84,12 @@ class JournalledCore:
         keep_events: int | None = 20_000,
         keep_us: int | None = None,
         dividing: Dividing | None = None,
+        overdue_after_us: int = OVERDUE_AFTER_US,
     ) -> None:
-        """Recover from the journal. ``dividing``: how wide jobs are divided. Raises :class:`JournalRefused`."""
+        """Recover from the journal. ``dividing``: how wide jobs are divided. Raises :class:`JournalRefused`.
+
+        ``overdue_after_us``: how long after its predicted end a job that others wait for is predicted anew.
+        """
         self.journal = journal
         self.policy = policy
         self.rules = rules
@@ -89,6 +97,7 @@ class JournalledCore:
         self.keep_events = keep_events
         self.keep_us = keep_us
         self.dividing = dividing
+        self.overdue_after_us = overdue_after_us
         self.records: dict[int, JobRecord] = {}
         self.ended: dict[JobState, int] = {}
         self._chosen: list[Chosen] = []
@@ -207,6 +216,18 @@ class JournalledCore:
             due_us.append(self.journal.droppable_us + self.keep_us)
         return min(due_us, default=None)
 
+    @property
+    def pass_due_us(self) -> int | None:
+        """From when on, in core time, a pass is due whatever happens; None: no such time is set.
+
+        That is when the policy has asked for one, or when a job is overdue that others wait for: promises counted on
+        its end.
+        """
+        overdue_us = self.state.overdue_at_us(self.overdue_after_us)
+        if overdue_us == FOREVER_US:
+            return self.timer_us
+        return overdue_us if self.timer_us is None else min(overdue_us, self.timer_us)
+
     def photograph(self) -> Saved:
         """The committed state as it is now, to be packed and written; the next is due so much later."""
         assert not self.staged
@@ -280,7 +301,8 @@ class JournalledCore:
         if self.timer_us is not None and self.timer_us <= now_us:
             self.take_in(ev.TimerDue(), now_us)
         passes = self.state.passes
-        self.take_in(ev.Boundary(), now_us, RESUMED if self._resumed else "")
+        overdue = self.state.overdue_at_us(0) <= now_us
+        self.take_in(ev.Boundary(name_overdue=overdue), now_us, RESUMED if self._resumed else "")
         if self.state.passes == passes:  # nobody was asked, nothing has changed: not worth a line
             self._entries.pop()
             self._committed.pop()
@@ -377,14 +399,15 @@ class JournalledCore:
 
     # looking at it
 
-    def explain(self, job_id: int, *, owners: bool = False) -> Explained:
+    def explain(self, job_id: int, now_us: int, *, owners: bool = False) -> Explained:
         """Why a job is in its state; with ``owners``, nodes with what their owners use. Raises ``UnknownJob``."""
         record = self.state.records.get(job_id)
         if record is not None:
-            reason, cause = self.state.explain(job_id), caused(record.cause) if record.cause else ""
+            reason, cause = self.state.explain(job_id, now_us), caused(record.cause) if record.cause else ""
             note = self.records[job_id].history[-1].note
             nodes = tuple(self.state.explain_nodes(job_id, owners=owners))
-            return Explained(record.state, reason, record.decided_us, cause, note, record.promise_us, nodes)
+            promise_us = promise_to_come(record.promise_us, now_us)
+            return Explained(record.state, reason, record.decided_us, cause, note, promise_us, nodes)
         ended = self.journal.job(job_id)
         if ended is None:
             raise UnknownJob(job_id)
@@ -432,6 +455,8 @@ _WORDS: Final = (
 
 def caused(event: ev.Event) -> str:
     """An event in a few words: its name, and the job, node or processors it is about."""
+    if isinstance(event, ev.Boundary) and event.name_overdue:
+        return "a predicted end that has passed"
     words = [type(event).__name__]
     if isinstance(event, ev.OwnerCame | ev.OwnerLeft):
         return words[0]  # stories of jobs are kept for longer than who was at which desk

@@ -7,7 +7,7 @@ import cosched
 from cosched.model.components import Dividing
 from space_scheduler.machine.state import MachineRules
 from space_scheduler.policy.interface import Policy
-from space_scheduler.service.core.journalled import JournalledCore
+from space_scheduler.service.core.journalled import OVERDUE_AFTER_US, JournalledCore
 from space_scheduler.service.journal.clock import Clock, Sources
 from space_scheduler.service.journal.journal import Journal
 from space_scheduler.service.journal.reading import Run
@@ -29,6 +29,7 @@ class Settings:
     least_epoch: int
     sources: Sources | None
     dividing: Dividing | None = None
+    overdue_after_us: int = OVERDUE_AFTER_US
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def opened(settings: Settings) -> Opened:
             keep_events=settings.keep_events,
             keep_us=settings.keep_us,
             dividing=settings.dividing,
+            overdue_after_us=settings.overdue_after_us,
         )
         core.save_if_rules_changed()
         core.commit()

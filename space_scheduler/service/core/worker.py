@@ -133,7 +133,7 @@ class Worker:
         is_packed = self._packing is not None and self._packing.done()
         core, now_us = self._core, self._clock.now_us()
         due = core.snapshot_due(now_us)
-        return fx.Moment(now_us, time.monotonic(), core.timer_us, due, is_packed, core.save_us)
+        return fx.Moment(now_us, time.monotonic(), core.pass_due_us, due, is_packed, core.save_us)
 
     def _follow(self, steps: Steps[None]) -> None:
         """Carry out what the rules want done, one thing after the other."""

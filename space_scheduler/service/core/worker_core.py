@@ -77,7 +77,7 @@ class WorkerCore:
         """How long there is nothing to do, if nothing is posted; None: for ever."""
         if self._unwritable or (self._policy_problem and self._wanted):
             return max(0.0, self._not_before_s - moment.monotonic_s)
-        due_us = [] if moment.timer_us is None else [moment.timer_us]
+        due_us = [] if moment.pass_due_us is None else [moment.pass_due_us]
         if self._wanted:
             due_us.append(moment.core_us if self._passed_us is None else self._passed_us + self._pass_interval_us)
         pauses_s = [min(_NAP_S, _until_s(each_us, moment)) for each_us in due_us]
@@ -172,7 +172,7 @@ class WorkerCore:
         moment = yield from _looked()
         if self._policy_problem and moment.monotonic_s < self._not_before_s:
             return False
-        if moment.timer_us is not None and moment.timer_us <= moment.core_us:
+        if moment.pass_due_us is not None and moment.pass_due_us <= moment.core_us:
             self._wanted = True
         since_us = self._passed_us
         return self._wanted and (since_us is None or moment.core_us >= since_us + self._pass_interval_us)

@@ -10,7 +10,7 @@ from space_scheduler.service.journal.records import Committed
 
 
 class Moment(NamedTuple):
-    """How things stand: core time, a monotonic clock, when the core's timer is due (None: it is not set).
+    """How things stand: core time, a monotonic clock, when a pass is due (None: at no time).
 
     ``snapshot_due``: enough has happened since the last one; ``packed``: one is packed and waits to be written;
     ``save_us``: one is due at that core time though nothing happens (None: never).
@@ -18,7 +18,7 @@ class Moment(NamedTuple):
 
     core_us: int
     monotonic_s: float
-    timer_us: int | None
+    pass_due_us: int | None
     snapshot_due: bool = False
     packed: bool = False
     save_us: int | None = None

@@ -5,7 +5,6 @@ Moments are milliseconds since 1970 by the wall clock. Who sits at a desk is not
 """
 
 from collections.abc import Callable, Collection
-from datetime import datetime
 from itertools import accumulate, chain, islice
 from typing import Final
 
@@ -14,7 +13,8 @@ import msgspec
 from cosched.config.cluster import ClusterConfig
 from cosched.linux.wakeups import BOUNDS_S
 from cosched.model.job import JobState
-from cosched.model.time import FOREVER_US
+from space_scheduler.machine.explain import promise_to_come
+from space_scheduler.service.journal.clock import Clock
 from space_scheduler.service.journal.records import JobRecord, View
 from space_scheduler.service.launch.nodes import NodeBook, NodeEntry
 from space_scheduler.service.launch.owners import public_reason
@@ -26,7 +26,6 @@ MOST_NODES: Final = 1000
 MOST_OWN: Final = 100
 LONGEST_TEXT: Final = 200
 _WAITING: Final = (JobState.QUEUED, JobState.HELD)
-When = Callable[[int], datetime]
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -86,12 +85,12 @@ class ClusterRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rows:
-    """Makes rows. A job's is made anew when its record is another value, and not else."""
+    """Makes rows. A job's is made anew when its record is another value, or its promised start has passed."""
 
-    def __init__(self, config: ClusterConfig, book: NodeBook, when: When, policy: Callable[[], str]) -> None:
+    def __init__(self, config: ClusterConfig, book: NodeBook, clock: Clock, policy: Callable[[], str]) -> None:
         self._config = config
         self._book = book
-        self._when = when
+        self._clock = clock
         self._policy = policy
         self._made: dict[int, tuple[JobRecord, JobRow]] = {}
 
@@ -102,7 +101,8 @@ class Rows:
         for job_id in ids:
             record = view.jobs[job_id]
             made = kept.get(job_id)
-            self._made[job_id] = made if made is not None and made[0] is record else (record, self.job(record))
+            current = made is not None and made[0] is record and not (made[1].promised_ms and self._is_past(record))
+            self._made[job_id] = made if made is not None and current else (record, self.job(record))
         return {job_id: row for job_id, (_, row) in self._made.items()}
 
     def forget(self) -> None:
@@ -127,8 +127,7 @@ class Rows:
 
     def job(self, record: JobRecord) -> JobRow:
         """A job's row, alive or ended."""
-        allocation, promised_us = record.allocation, record.promised_us
-        waits = record.state is JobState.QUEUED
+        allocation = record.allocation
         reason = next((step.reason for step in reversed(record.history) if step.reason is not None), None)
         return JobRow(
             record.id,
@@ -141,7 +140,7 @@ class Rows:
             None if record.start_us is None else self._ms(record.start_us),
             None if record.end_us is None else self._ms(record.end_us),
             (record.limit_us or record.job.estimate_us) // 1000,
-            self._ms(promised_us) if waits and promised_us is not None and promised_us < FOREVER_US else None,
+            None if record.state is not JobState.QUEUED or self._is_past(record) else self._ms(record.promised_us or 0),
             reason.why.value if reason is not None else "",
             [share.node for share in allocation.nodes] if allocation is not None else [],
         )
@@ -190,8 +189,12 @@ class Rows:
             more_nodes,
         )
 
+    def _is_past(self, record: JobRecord) -> bool:
+        """Whether there is no promised start of a job that is still to come."""
+        return promise_to_come(record.promised_us, self._clock.now_us()) is None
+
     def _ms(self, core_us: int) -> int:
-        return int(self._when(core_us).timestamp() * 1000)
+        return int(self._clock.when(core_us).timestamp() * 1000)
 
 
 def woke_ms(entry: NodeEntry) -> float | None:

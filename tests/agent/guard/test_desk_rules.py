@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pwd
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,15 @@ def test_who_is_banned_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("cosched.apps.cli.desk.ask", answers)
         assert CliRunner().invoke(ban_command, ["--list"]).output == "banned: bob\n"
     assert asked == [{"do": "status"}]
+
+
+def test_job_past_its_limit_is_told_as_overdue() -> None:
+    def line(until: datetime) -> str:
+        job = {"job": 7, "user": "bob", "state": "running", "processes": 1, "cpus_used": None, "memory_bytes": 0}
+        jobs = [{**job, "since": "", "until": until.isoformat()}]
+        told = {"problems": [], "limits": {"cpus": None, "idle": True}, "paused": "", "word": {}, "contract": {}}
+        return lines(told | {"jobs": jobs})[1]
+
+    now = datetime.now().astimezone().replace(hour=12, minute=30)
+    assert line(now + timedelta(days=1)).endswith("12:30 at most")
+    assert "overdue since" in line(now - timedelta(days=1))

@@ -417,7 +417,9 @@ export class Chart {
     const nowMs = this.#data.nowMs();
     const name = job.name ? ` \u2068${job.name}\u2069` : "";
     const whose = this.#data.isMine(job) ? "yours" : `of ${job.user}`;
-    const ran = job.endMs === null ? `running since ${moment(job.startMs, nowMs)}, ends by ${moment(job.startMs + job.limitMs, nowMs)}`
+    const endMs = job.startMs + job.limitMs;
+    const ends = endMs < nowMs ? "was expected to end by" : "ends by";
+    const ran = job.endMs === null ? `running since ${moment(job.startMs, nowMs)}, ${ends} ${moment(endMs, nowMs)}`
       : `${job.state} ${moment(job.endMs, nowMs)} after ${lasting(job.endMs - job.startMs)}`;
     return `Job ${job.id}${name}, ${whose}, on ${places(job.nodes)}: ${ran}`;
   }

@@ -1,4 +1,7 @@
-"""What is refused is counted, and logged once a minute for each peer and kind: nobody fills a disk from outside."""
+"""What is refused is counted, and logged once a minute for each peer and kind: nobody fills a disk from outside.
+
+What is done for a job is logged twenty times a minute for each: a job may cause it again and again.
+"""
 
 import logging
 import time
@@ -10,6 +13,8 @@ _EVERY_S: Final = 60.0
 _REMEMBERED: Final = 1000
 #: Lines a minute, of all: peers may be many, a log is one.
 _MOST_LINES: Final = 100
+#: Of one job.
+_MOST_OF_ONE: Final = 20
 _log = logging.getLogger("cosched.agent")
 
 
@@ -20,6 +25,22 @@ class Complaints:
         self.counts: Counter[str] = Counter()
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
         self._lines, self._since_s = 0, 0.0
+        self._notes: dict[str, tuple[float, int]] = {}
+
+    def note(self, level: int, text: str) -> None:
+        """Log a line of what was done, such as "job 5.1: …": so many a minute of what it begins with."""
+        subject = text.partition(":")[0]
+        now_s = time.monotonic()
+        began_s, count = self._notes.get(subject, (now_s, 0))
+        fresh = not count or now_s - began_s >= _EVERY_S
+        if fresh:
+            self._notes.pop(subject, None)
+            if len(self._notes) >= _REMEMBERED:
+                del self._notes[next(iter(self._notes))]
+        self._notes[subject] = (now_s, 1) if fresh else (began_s, count + 1)
+        if fresh or count < _MOST_OF_ONE:
+            more = f" ({count - _MOST_OF_ONE} lines of it were left out)" if fresh and count > _MOST_OF_ONE else ""
+            _log.log(level, "%s%s", text, more)
 
     def __call__(self, kind: str, message: str, peer: str = "the scheduler") -> None:
         """Count one, and log it unless one of that peer and kind was logged within the last minute."""

@@ -190,7 +190,7 @@ class Groups:
             case fx.Complain(kind, message):
                 self._complain(kind, message)
             case fx.Say(level, text):
-                _log.log(logging.INFO if level == "info" else logging.WARNING, "%s", text)
+                self._complain.note(logging.INFO if level == "info" else logging.WARNING, text)
             case _:
                 self._write(effect)
 

@@ -54,6 +54,7 @@ class Sources:
         self.guard_tells = False
         self._keys: KeyWatch | None = None
         self._heard: set[int] = set()
+        self._faults: dict[str, type[Exception]] = {}  # what a source raised last that is a fault of its own
         self._deaf = False  # while the sources are asked (descriptors come and go then), and in the end
         self.blind: tuple[str, ...] = ()  # sources that fail, or see less than they could: "name: why"
 
@@ -97,8 +98,11 @@ class Sources:
             except OSError as error:
                 readings.append(Reading(name, None, f"{error.filename or name}: {error.strerror or error}"))
             except Exception as error:  # a source of its own must not take the others along
-                _log.exception("source %s", name)
-                readings.append(Reading(name, None, f"{type(error).__name__}: {error}"))
+                words = f"{type(error).__name__}: {error}"
+                if self._faults.get(name) is not type(error):  # once, not at each look
+                    _log.exception("source %s", name)
+                self._faults[name] = type(error)
+                readings.append(Reading(name, None, words))
         blind = [f"{reading.source}: {reading.error}" for reading in readings if reading.error]
         if self._idle.problem:
             blind.append(f"sessions: {self._idle.problem}")

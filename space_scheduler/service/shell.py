@@ -101,7 +101,8 @@ class Shell:
         elif isinstance(effect, Wake):
             self._wake(effect)
         else:
-            (self._log.info if effect.level == "info" else self._log.warn)(effect.what, **effect.fields)
+            subject = str(effect.fields.get("node") or effect.fields.get("job") or "")
+            self._log.of(subject, effect.level, effect.what, **effect.fields)
 
     async def _post(self, post: Post) -> None:
         await self._core.report(post.event, note=post.note, facts=post.facts)
@@ -131,7 +132,7 @@ class Shell:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, UnknownJob | IllegalTransition):
-            self._log.warn("report does not fit", why=str(error))
+            self._log.peer("a node", "report does not fit", why=str(error))
         else:
             self._log.fault("report not journalled", error)
 

@@ -16,7 +16,8 @@ def tell(log: Log, committed: Committed, when: When) -> None:
     """Every event but the core's own clockwork and who is at which desk, and every decision with its reason."""
     event = committed.event
     if not isinstance(event, ev.Boundary | ev.TimerDue | ev.OwnerCame | ev.OwnerLeft):
-        log.info(_words(event), seq=committed.seq, **_of_event(event), **_ends(committed))
+        fields = _of_event(event)
+        log.of(_subject(fields), "info", _words(event), seq=committed.seq, **fields, **_ends(committed))
     for instruction in committed.instructions:
         _decision(log, instruction, when)
 
@@ -72,7 +73,14 @@ def _decision(log: Log, instruction: Instruction, when: When) -> None:
     else:
         return
     words, reason, fields = found
-    log.info(words, **_why(reason, when) | fields)  # a reason may have numbers of the same names
+    log.of(
+        _subject(fields), "info", words, **_why(reason, when) | fields
+    )  # a reason may have numbers of the same names
+
+
+def _subject(fields: dict[str, object]) -> str:
+    """The job or the node that a line is of."""
+    return str(fields.get("job") or fields.get("node") or "")
 
 
 def _why(reason: Reason, when: When) -> dict[str, object]:

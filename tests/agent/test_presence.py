@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from kit.waiting import BOUND_S
 
+from cosched.config.node import PresenceSettings
 from cosched.linux.presence import KeyWatch, Terminals, terminals_of
+from node_agent.service.presence import Sources
 
 
 @pytest.fixture
@@ -115,3 +117,15 @@ def test_a_terminal_that_nothing_was_read_from_is_no_person(tmp_path: Path) -> N
     finally:
         os.close(master)
         os.close(slave)
+
+
+async def test_fault_of_a_source_is_logged_once_and_told_at_each_look(caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> float:
+        raise ZeroDivisionError("unforeseen")
+
+    sources = Sources(PresenceSettings(sources=["processes"]), set, fails, lambda reading: None)
+    for _ in range(3):
+        (reading,) = await sources.look(1.0, forgotten_sessions=False)
+        assert reading.error == "ZeroDivisionError: unforeseen"
+        assert sources.blind == ("processes: ZeroDivisionError: unforeseen",)
+    assert [record.getMessage() for record in caplog.records] == ["source processes"]

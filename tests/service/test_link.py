@@ -1,6 +1,7 @@
 """The agents' link: who is let in, what is refused, counted and logged, and when a node is lost."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cosched.config.cluster import ClusterConfig
-from cosched.model.node import Presence
+from cosched.model.desk import ContractReason, DeskReport
+from cosched.model.node import Presence, Usage
 from cosched.wire import messages as wire
 from space_scheduler.service.launch.effects import Cut, Say, Send
 from space_scheduler.service.launch.inputs import Connected, Ticked
@@ -292,3 +294,31 @@ async def test_an_agent_is_an_agent(service: Running) -> None:
         assert isinstance(agent, Agent)
         with pytest.raises(ValueError, match="at most"):
             await agent.say(wire.ProgramEnded(1, 1, wire.Exit(), b"x" * wire.MAX_FRAME_BYTES))
+
+
+async def test_an_agent_cannot_fill_the_log(service: Running) -> None:
+    job_id = await service.submit()
+    async with service.agent("n1") as agent:
+        order = (await agent.heard(wire.Prepare)).order
+        await service.job_in(job_id, "running")
+        reasons = (ContractReason.ASLEEP, ContractReason.RELAXED)
+        for number in range(200):
+            await agent.say(wire.ProgramEnded(1000 + number, 1, wire.Exit(0)))
+            await agent.say(wire.GroupEnded(2000 + number, 1))
+            await agent.say(wire.Refused(order, "failed", "whatever it is"))
+            await agent.say(wire.Started(wire.OrderId(3000 + number, 1, 1), 1))
+            await agent.say(wire.DeskReported(DeskReport(reasons[number % 2])))
+            await agent.beat()
+        await agent.say(wire.Heartbeat(Usage(), Presence.AWAY, asked_us=7))
+        await agent.heard(wire.Turns)
+        events = Counter(msgspec.json.decode(line)["event"] for line in service.log.getvalue().splitlines())
+    assert events["stray job"] == events["order refused"] == events["node asleep"] == events["node awake"] == 20
+    assert max(events.values()) <= 20, events
+
+
+async def test_reconnections_cannot_fill_the_log(service: Running) -> None:
+    for _ in range(25):
+        async with service.agent("n1", agrees=False):
+            pass
+        await service.until(lambda: not service.service.link.connected("n1"), "the end to be seen")
+    assert service.log.getvalue().count("agent connected") == 20

@@ -91,6 +91,15 @@ def test_a_scheduler_that_stood_still_waits_a_lease_for_who_called_since_and_no_
     assert [post.event for post in lost] == [ev.JobEnded(1, JobState.NODE_LOST)]
 
 
+def test_strays_of_one_node_are_bounded() -> None:
+    rules = Rules()
+    rules.comes("n1", wire.GroupReport(1, 1, "running", 1))
+    killed = 0
+    for job_id in range(1000, 12_000):
+        killed += len(sent(rules.feed(Heard("n1", wire.ProgramEnded(job_id, 1, wire.Exit(0)))), wire.Kill))
+    assert len(rules.core.book.entry("n1").stale) == killed == 10_000
+
+
 def test_a_node_that_is_still_making_ready_is_not_ready() -> None:
     """Its agent lost its link before the guard had answered. (Found by simulated faults.)"""
     rules = Rules(JobState.STARTING, "n1", "n2")

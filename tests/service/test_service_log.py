@@ -78,6 +78,32 @@ def test_many_peers_do_not_fill_the_log() -> None:
     ]
 
 
+def test_events_of_one_subject_are_logged_twenty_times_a_minute() -> None:
+    now_s = 0.0
+    stream = io.StringIO()
+    log = Log(stream, now_s=lambda: now_s)
+    for number in range(100):
+        log.of("n1", "info", "stray job", node="n1", job=number)
+    log.of("n1", "warn", "order refused", node="n1")
+    log.of("n2", "info", "stray job", node="n2", job=1)
+    found = lines(stream)
+    assert [line["job"] for line in found[:20]] == list(range(20))
+    assert found[20:] == [
+        {"level": "warning", "event": "order refused", "node": "n1"},
+        {"level": "info", "event": "stray job", "node": "n2", "job": 1},
+    ]
+    now_s = 61.0
+    log.of("n1", "info", "stray job", node="n1", job=100)
+    assert lines(stream)[22:] == [{"level": "info", "event": "stray job", "node": "n1", "job": 100, "times_before": 80}]
+
+
+def test_many_subjects_do_not_fill_the_memory() -> None:
+    log = Log(io.StringIO(), now_s=lambda: 0.0)
+    for number in range(20_000):
+        log.of(f"job {number}", "info", "start")
+    assert len(log._lines) <= 10_000
+
+
 def test_a_fault_that_can_be_caused_again_is_told_once_a_minute() -> None:
     stream = io.StringIO()
     log = Log(stream, now_s=lambda: 0.0)

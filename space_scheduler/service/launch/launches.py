@@ -42,6 +42,8 @@ from space_scheduler.service.launch.turn_signs import TurnSigns
 from space_scheduler.service.launch.verdicts import BY_OWNER
 
 _MOST_UNFORGOTTEN: Final = 10_000
+#: Attempts that have ended here and are still on one node: of more than an honest node has, no more are ended there.
+_MOST_STALE: Final = 10_000
 #: So often in a heartbeat's time the core hears that a node offers something else: said, and taken back.
 _MOST_CHANGES: Final = 2
 
@@ -379,7 +381,7 @@ class Launches:
         if over:
             entry.stale.discard(key)
             self._order(entry.name, key, OrderKind.FORGET)
-        elif key not in entry.stale:
+        elif key not in entry.stale and len(entry.stale) < _MOST_STALE:
             entry.stale.add(key)
             self._say("info", "stray job", node=entry.name, job=key[0], attempt=key[1])
             self._order(entry.name, key, OrderKind.KILL)

@@ -3,6 +3,8 @@
 JSON lines on anything but a terminal, readable ones on a terminal. What a peer can cause at will (bad messages, refused
 connections) is logged at most once a minute for each peer and kind, with how often it has happened since, and at most
 60 times a minute in all: there may be any number of peers. So are faults of the service itself, for each place in it.
+What happens to a job or a node, which its user or its agent may cause again and again, is logged twenty times a minute
+for each of them and each kind of event.
 """
 
 import sys
@@ -19,7 +21,11 @@ _QUIET_S: Final = 60.0
 _REMEMBERED: Final = 1000
 #: Lines of what peers cause in so many seconds, all together.
 _MOST: Final = 60
+#: Lines of one kind of event of one job, or one node, in so many seconds; and of how many it is remembered.
+_MOST_OF_ONE: Final = 20
+_SUBJECTS: Final = 10_000
 _LONGEST_TRACE: Final = 8000  # characters
+_LEVELS: Final = {"info": "info", "warn": "warning"}
 
 
 class Log:
@@ -34,6 +40,7 @@ class Log:
         self._now_s = now_s
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
         self._began_s, self._said, self._left_out = now_s(), 0, 0
+        self._lines: dict[tuple[str, str], tuple[float, int]] = {}
 
     def info(self, event: str, **fields: object) -> None:
         """What happened."""
@@ -42,6 +49,21 @@ class Log:
     def warn(self, event: str, **fields: object) -> None:
         """What somebody should look at."""
         self._write("warning", event, fields)
+
+    def of(self, subject: str, level: str, event: str, **fields: object) -> None:
+        """What happened to a job or a node: so many lines a minute, the next one with how many were left out."""
+        now_s = self._now_s()
+        began_s, count = self._lines.get((event, subject), (now_s, 0))
+        fresh = not count or now_s - began_s >= _QUIET_S
+        if fresh:
+            self._lines.pop((event, subject), None)
+            if len(self._lines) >= _SUBJECTS:
+                del self._lines[next(iter(self._lines))]
+        self._lines[event, subject] = (now_s, 1) if fresh else (began_s, count + 1)
+        if fresh and count > _MOST_OF_ONE:
+            fields["times_before"] = count - _MOST_OF_ONE
+        if fresh or count < _MOST_OF_ONE:
+            self._write(_LEVELS[level], event, fields)
 
     def fault(self, event: str, error: BaseException, **fields: object) -> None:
         """What the service itself did wrong, with where: once a minute for each place: peers may cause it."""
